@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine:
+#   make bench   installs into .venv and runs the main job
+#   make test    installs into .venv and runs the tests
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: bench test test-slow check lint format install clean help
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
+
+install: $(STAMP)
+
+# Installs again only when what is to be installed has changed.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,benchmarks,dev]'
+	touch $(STAMP)
+
+bench: $(STAMP)
+	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16
+
+test: $(STAMP)
+	$(RUN) -m pytest
+
+test-slow: $(STAMP)
+	$(RUN) -m pytest -m slow
+
+lint: $(STAMP)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports
+
+format: $(STAMP)
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+check: lint test
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
