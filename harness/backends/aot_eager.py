@@ -1,0 +1,10 @@
+"""Dynamo's capture and AOTAutograd's graphs, run by eager kernels: the cost and parity of capture alone."""
+
+from __future__ import annotations
+
+from harness.backends._dynamo import compile_with_dynamo
+from harness.program import Compiled, Program
+
+
+def compile(program: Program) -> Compiled:
+    return compile_with_dynamo(program, "aot_eager")

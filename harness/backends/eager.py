@@ -1,0 +1,9 @@
+"""The A/A control: the eager step again, on its own copy of the model. It must come out 1.00x."""
+
+from __future__ import annotations
+
+from harness.program import Compiled, Program
+
+
+def compile(program: Program) -> Compiled:
+    return Compiled(forward=program.forward(), region="none", compiler_calls=lambda: 0, control=True)

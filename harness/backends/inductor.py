@@ -1,0 +1,10 @@
+"""torch.compile's default backend in its default mode."""
+
+from __future__ import annotations
+
+from harness.backends._dynamo import compile_with_dynamo
+from harness.program import Compiled, Program
+
+
+def compile(program: Program) -> Compiled:
+    return compile_with_dynamo(program, "inductor")

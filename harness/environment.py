@@ -1,0 +1,53 @@
+"""Where the numbers come from: versions, device, settings. One flat dict of scalars."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from harness.schema import Scalar
+
+RECORDED_PREFIXES = ("TORCH", "PYTORCH", "OMP_", "MKL_", "KMP_", "MALLOC_", "GLIBC_TUNABLES", "CUBLAS", "CUDA_")
+
+
+def describe(device: torch.device) -> dict[str, Scalar]:
+    """The environment of this process as far as it can change a number."""
+    facts: dict[str, Scalar] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_git": torch.version.git_version,
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "device": str(device),
+        "device_name": _device_name(device),
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version() if device.type == "cuda" else None,
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "allocator_preload": os.environ.get("LD_PRELOAD"),
+    }
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(RECORDED_PREFIXES):
+            facts[f"env.{name}"] = value
+    return facts
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_model()
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

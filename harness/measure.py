@@ -1,0 +1,115 @@
+"""The paired loop: every variant once a round, in a random order that is kept.
+
+The clock, the device's synchronisation, the reseeding and the fault counter
+are injected, so that order and digits can be tested without a device.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from harness.schema import Round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """What the loop reads and does round a sample.
+
+    ``clock()`` in seconds; ``synchronise()`` waits for the device;
+    ``reseed()`` gives every sample the same random numbers;
+    ``minor_faults()`` counts this process's page faults so far;
+    ``announce(variant)`` says what runs now, outside the timed part.
+    """
+
+    clock: Callable[[], float]
+    synchronise: Callable[[], None]
+    reseed: Callable[[], None]
+    minor_faults: Callable[[], int]
+    announce: Callable[[str], None]
+
+
+def round_order(variants: tuple[str, ...], seed: int, index: int) -> tuple[str, ...]:
+    """The order of round ``index``: uniform over permutations, the same for the same seed."""
+    order = list(variants)
+    random.Random(f"{seed}/{index}").shuffle(order)
+    return tuple(order)
+
+
+def iterations_for(step_s: float, min_sample_s: float, *, most: int = 1000) -> int:
+    """Steps per sample so that a sample of the fastest variant lasts ``min_sample_s``."""
+    if step_s <= 0:
+        return most
+    return max(1, min(most, math.ceil(min_sample_s / step_s)))
+
+
+def measure_round(
+    steps: Mapping[str, Callable[[], object]],
+    order: tuple[str, ...],
+    iterations: int,
+    instruments: Instruments,
+) -> Round:
+    """Times each variant once, ``iterations`` steps long; figures are per step."""
+    seconds: dict[str, float] = {}
+    faults: dict[str, float] = {}
+    for variant in order:
+        step = steps[variant]
+        instruments.announce(variant)
+        instruments.reseed()
+        instruments.synchronise()
+        faults_before = instruments.minor_faults()
+        start = instruments.clock()
+        for _ in range(iterations):
+            step()
+        instruments.synchronise()
+        end = instruments.clock()
+        seconds[variant] = (end - start) / iterations
+        faults[variant] = (instruments.minor_faults() - faults_before) / iterations
+    return Round(order=order, seconds=seconds, minor_faults=faults)
+
+
+@contextmanager
+def quiet_collector() -> Iterator[Callable[[], None]]:
+    """Garbage collection off; yields a function that collects between rounds.
+
+    What already lives is frozen, so that a collection costs well under a
+    millisecond instead of walking everything torch has imported.
+    """
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield lambda: void(gc.collect())
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+def void(_: object) -> None:
+    """Turns a result into none, for use as a callback."""
+
+
+def has_settled(history: list[Round], *, least: int = 3) -> bool:
+    """Whether warm-up may end: for every variant, the last step neither faulted nor took much
+    more or less than the one before.
+
+    Page faults per step fall as the allocator's heap grows to what the steps
+    need; a fall of 10 % (or 64 faults) from one round to the next is still
+    settling. A time more than 25 % below the last round's is, too.
+    """
+    if len(history) < least:
+        return False
+    last, previous = history[-1], history[-2]
+    for variant, now in last.minor_faults.items():
+        before = previous.minor_faults[variant]
+        if before - now > max(64.0, 0.10 * before):
+            return False
+        if last.seconds[variant] < 0.75 * previous.seconds[variant]:
+            return False
+    return True

@@ -1,0 +1,242 @@
+"""The plain data that travels between suites, worker and runner.
+
+Everything here is frozen, carries its units in its names and imports nothing
+but the standard library, so that the runner can use it without torch and a
+worker can use it under any interpreter from Python 3.10 on.
+
+    suite.cases() -> Case -> plan -> Job --JSON--> worker session --> Record
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+# History of the record format; readers accept every version listed here.
+#   1  2026-11  first version
+SCHEMA_VERSION = 1
+
+BASELINE = "baseline"
+"""Name of the eager variant that every candidate is paired with."""
+
+
+DTYPES = ("float32", "bfloat16", "float16", "amp")
+"""The precisions of ``--dtypes``; ``harness.precision`` says what each means."""
+
+
+class Mode(str, Enum):
+    """What one step is."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+
+
+class Status(str, Enum):
+    """How a (job, candidate) ended: the field's words, then ours where it has none."""
+
+    PASS = "pass"
+    PASS_DUE_TO_SKIP = "pass_due_to_skip"
+    FAIL_ACCURACY = "fail_accuracy"
+    EAGER_TWO_RUNS_DIFFER = "eager_two_runs_differ"
+    FAIL_TO_RUN = "fail_to_run"
+    OOM = "OOM"
+    EAGER_1ST_RUN_FAIL = "eager_1st_run_fail"
+    EAGER_1ST_RUN_OOM = "eager_1st_run_OOM"
+    EAGER_2ND_RUN_FAIL = "eager_2nd_run_fail"
+    EAGER_2ND_RUN_OOM = "eager_2nd_run_OOM"
+    MODEL_FAIL_TO_LOAD = "model_fail_to_load"
+    EAGER_FAIL_TO_RUN = "eager_fail_to_run"
+    TIMEOUT = "timeout"
+    INFRA_ERROR = "infra_error"
+    # No word in the field for these:
+    CRASH = "crash"  # the worker died of a signal or exited; the error names it
+    NOT_COMPILED = "not_compiled"  # the compiler was never called, or captured nothing
+    RECOMPILES = "recompiles"  # compiled again during every attempt at timed rounds
+
+    @property
+    def passed(self) -> bool:
+        """Whether a number with this status may enter an average."""
+        return self in (Status.PASS, Status.PASS_DUE_TO_SKIP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One thing to measure: a model of a suite, in one mode, at one size.
+
+    ``batch_size`` is what runs; ``published_batch_size`` is what the source of
+    the case used, so that a cut batch can never be mistaken for the original.
+    """
+
+    suite: str
+    name: str
+    mode: Mode
+    batch_size: int
+    published_batch_size: int
+    scale: str = "full"
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How a job is measured. Derived numbers use it too, so it is in every record."""
+
+    accuracy: bool = True
+    performance: bool = True
+    parity: str = "scaled"  # "scaled" (ours) or "field" (the published rule)
+    seed: int = 1337
+    threads: int | None = None  # None: torch's own choice
+    repeat: int | None = None  # fixed number of rounds; None: stop when precise
+    min_rounds: int = 10
+    max_rounds: int = 100
+    max_measure_s: float = 60.0
+    precision: float = 0.02  # stop when every 95 % interval is within +-precision
+    noise_threshold: float = 0.02  # a smaller change is never called faster or slower
+    alpha: float = 0.05
+    min_sample_s: float = 0.01  # iterations per sample are raised until a sample lasts this long
+    timeout_s: float = 1200.0
+    isolate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One case on one device at one precision, with all its candidates: one worker's work."""
+
+    case: Case
+    device: str
+    dtype: str
+    candidates: tuple[str, ...]
+    protocol: Protocol = field(default_factory=Protocol)
+
+    @property
+    def key(self) -> str:
+        """Stable name for files and joins: readable, safe as a file name, unique in a plan."""
+        case = self.case
+        parts = (
+            case.suite.rsplit("/", 1)[-1].removesuffix(".py"),
+            case.name,
+            case.mode.value,
+            self.device,
+            self.dtype,
+            f"bs{case.batch_size}",
+        )
+        plain = "-".join(parts)
+        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")
+        if safe == plain and "/" not in case.suite:
+            return safe
+        digest = hashlib.sha256("\0".join((case.suite, *parts)).encode()).hexdigest()[:8]
+        return f"{safe}-{digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Every variant timed once. ``order`` is the order in which they ran.
+
+    ``seconds[v]`` is the time of one step of variant v (the mean over the
+    sample's iterations); ``minor_faults[v]`` the page faults of one step.
+    """
+
+    order: tuple[str, ...]
+    seconds: dict[str, float]
+    minor_faults: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """The paired samples of one candidate, in the order of the rounds (all columns as long).
+
+    ``*_position`` is the variant's place (0 = first) in its round's random order.
+    """
+
+    baseline_s: tuple[float, ...]
+    candidate_s: tuple[float, ...]
+    baseline_position: tuple[int, ...]
+    candidate_position: tuple[int, ...]
+    baseline_minor_faults: tuple[float, ...]
+    candidate_minor_faults: tuple[float, ...]
+    iterations_per_sample: int
+
+    def __len__(self) -> int:
+        return len(self.baseline_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorError:
+    """One compared tensor: its distance from the reference for candidate and eager.
+
+    All figures are absolute, in the tensor's own unit; ``scale`` is the RMS of
+    the reference, ``allowed`` the limit that ``candidate_rmse`` had to stay under.
+    """
+
+    name: str
+    numel: int
+    scale: float
+    eager_rmse: float
+    candidate_rmse: float
+    allowed: float
+    candidate_max: float
+    allowed_max: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parity:
+    """What the parity check found, whatever the verdict.
+
+    ``worst`` is the tensor closest to (or furthest beyond) its limit.
+    ``reference`` is "fp64", or "eager" where no fp64 run could be made.
+    """
+
+    rule: str
+    reference: str
+    tolerance: float
+    multiplier: float
+    tensors: int
+    failed: int
+    worst: TensorError | None
+    eager_bit_equal: bool
+    eager_spread: float
+    noise_tensors: tuple[str, ...] = ()  # eager itself carries no correct digit there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What was really built."""
+
+    parameters: int
+    parameter_bytes: int
+    input_shapes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why there is no number: the exception or signal, where it happened, and its log."""
+
+    kind: str  # exception class, "SIGSEGV", "exit 3", "timeout"
+    message: str
+    phase: str  # open | compile | check | warm up | measure | finish
+    log: str | None = None  # relative to the run folder
+
+
+Scalar = float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Exactly one per (job, candidate), always. Numbers that do not exist are None, never 0."""
+
+    job: Job
+    candidate: str
+    status: Status
+    parity: Parity | None = None
+    samples: Samples | None = None
+    metrics: dict[str, Scalar] = field(default_factory=dict)
+    model: ModelFacts | None = None
+    environment: dict[str, Scalar] = field(default_factory=dict)
+    failure: Failure | None = None
+    reproduce: str = ""
+    notes: tuple[str, ...] = ()
+    started: str = ""  # UTC, ISO 8601
+    ended: str = ""
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,314 @@
+"""What a worker does with one job, call by call. The parent decides; this class measures.
+
+open -> prepare (once a candidate) -> warm_up -> measure (repeatedly) -> finish
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness import parity
+from harness.backends import load_backend
+from harness.counters import graphs_compiled
+from harness.environment import describe
+from harness.failures import describe_failure, is_out_of_memory
+from harness.measure import (
+    Instruments,
+    has_settled,
+    iterations_for,
+    measure_round,
+    quiet_collector,
+    round_order,
+)
+from harness.metrics import observing
+from harness.precision import precision
+from harness.program import Compiled, Program
+from harness.schema import BASELINE, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
+from harness.status_page import Activity
+from harness.step import Variant, replica, seed_everything
+from harness.suite_files import load_suite
+from harness.tensors import named_tensors
+from harness.workload import Workload
+
+FIRST_CALLS = 3  # calls that count as compilation: TorchScript specialises until its third
+MAX_WARMUP_ROUNDS = 12
+MAX_WARMUP_S = 10.0
+
+
+class JobFailed(Exception):
+    """The job, or one candidate of it, ends here with this status."""
+
+    def __init__(self, status: Status, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.status = status
+        self.failure = failure
+
+
+class Session:
+    """One job in this process. Knows nothing of pipes, records or other jobs."""
+
+    def __init__(self, job: Job, announce: Callable[[Activity], None]) -> None:
+        self._job = job
+        self._announce = announce
+        self._device = torch.device(job.device)
+        self._precision = precision(job.dtype, self._device.type)
+        self._training = job.case.mode is Mode.TRAINING
+        self._variants: dict[str, Variant] = {}
+        self._workload: Workload | None = None
+        self._reference: parity.Reference | None = None
+        self._baseline_step_s = math.nan
+        self._iterations = 1
+        self._rounds = 0
+        self._recompiled: dict[str, int] = {}
+
+    # -- open ---------------------------------------------------------------
+
+    def open(self) -> tuple[ModelFacts, dict[str, Scalar]]:
+        """Builds the model and runs eager: twice and in fp64 when parity is to be checked."""
+        self._say("build")
+        if self._job.protocol.threads is not None:
+            torch.set_num_threads(self._job.protocol.threads)
+        workload = self._attempt(self._build, Status.MODEL_FAIL_TO_LOAD, Status.OOM, "open")
+        self._workload = workload
+        self._say("eager")
+        checked = self._job.protocol.accuracy
+        fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
+        first = self._attempt(self._open_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
+        if checked:
+            second = self._attempt(
+                self._run_apart, Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, "eager"
+            )
+            self._say("fp64")
+            self._reference = parity.make_reference(self._exact_results(), first, second)
+        self._attempt(self._time_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
+        return self._facts(), describe(self._device)
+
+    def _build(self) -> Workload:
+        seed_everything(self._job.protocol.seed)
+        workload = load_suite(self._job.case.suite).build(self._job.case)
+        if not isinstance(workload, Workload):
+            raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
+        if self._training and workload.loss is None:
+            raise ValueError("this case has no loss, so it cannot be trained")
+        return workload
+
+    def _replica(self, *, exact: bool = False) -> Program:
+        assert self._workload is not None
+        return replica(
+            self._workload, self._device, self._precision.cast, training=self._training, exact=exact
+        )
+
+    def _run(self, variant: Variant) -> dict[str, torch.Tensor]:
+        """One step from the seed and the initial buffers, and everything it produced."""
+        variant.restore()
+        seed_everything(self._job.protocol.seed)
+        loss, output = variant.step()
+        self._synchronise()
+        return variant.results(loss, output)
+
+    def _open_baseline(self) -> dict[str, torch.Tensor]:
+        program = self._replica()
+        variant = Variant(program, program.forward(), self._precision, self._device)
+        self._variants[BASELINE] = variant
+        return self._run(variant)
+
+    def _run_apart(self) -> dict[str, torch.Tensor]:
+        program = self._replica()
+        return self._run(Variant(program, program.forward(), self._precision, self._device))
+
+    def _exact_results(self) -> dict[str, torch.Tensor] | None:
+        full = precision("float32", self._device.type)  # no autocast: fp64 throughout
+        try:
+            program = self._replica(exact=True)
+            return self._run(Variant(program, program.forward(), full, self._device))
+        except Exception as error:  # anything may refuse fp64; eager itself is then the reference
+            print(f"no fp64 reference: {error}", flush=True)
+            return None
+
+    def _time_baseline(self) -> None:
+        """The settled eager step (s), to be taken off a candidate's first calls."""
+        self._baseline_step_s = min(self._time_calls(self._variants[BASELINE], 1) for _ in range(3))
+
+    # -- prepare ------------------------------------------------------------
+
+    def prepare(self, candidate: str) -> tuple[Status, Parity | None, dict[str, Scalar], tuple[str, ...]]:
+        """Compiles one candidate, proves that it was compiled, and checks its parity."""
+        self._say("compile", candidate)
+        fail, oom = Status.FAIL_TO_RUN, Status.OOM
+        variant, compiled, first, numbers = self._attempt(
+            lambda: self._compile(candidate), fail, oom, "compile"
+        )
+        if not compiled.control and compiled.compiler_calls() <= 0:
+            message = f"{candidate} was asked to compile this model, but its compiler was never called"
+            raise JobFailed(
+                Status.NOT_COMPILED, Failure(kind="NotCompiled", message=message, phase="compile")
+            )
+        status, found = Status.PASS_DUE_TO_SKIP, None
+        if self._reference is not None:
+            self._say("check", candidate)
+            status, found = self._attempt(lambda: self._check(variant, first), fail, oom, "check")
+        self._variants[candidate] = variant
+        return status, found, numbers, compiled.notes
+
+    def _compile(
+        self, candidate: str
+    ) -> tuple[Variant, Compiled, dict[str, torch.Tensor], dict[str, Scalar]]:
+        program = self._replica()
+        backend = load_backend(candidate)
+        with observing("compile", self._device) as numbers:
+            self._synchronise()
+            start = time.perf_counter()
+            compiled = backend(program)
+            compiling = time.perf_counter() - start
+            variant = Variant(program, compiled.forward, self._precision, self._device)
+            seed_everything(self._job.protocol.seed)
+            start = time.perf_counter()
+            loss, output = variant.step()
+            self._synchronise()
+            compiling += time.perf_counter() - start
+            first = variant.results(loss, output) if self._reference is not None else {}
+            del loss, output
+            compiling += self._time_calls(variant, FIRST_CALLS - 1)
+        numbers["compilation_latency_s"] = max(0.0, compiling - FIRST_CALLS * self._baseline_step_s)
+        numbers["compiled_region"] = compiled.region
+        return variant, compiled, first, dict(numbers)
+
+    def _check(self, variant: Variant, first: dict[str, torch.Tensor]) -> tuple[Status, Parity]:
+        """Parity of the first call and of a settled one: the settled one is what is timed."""
+        assert self._reference is not None
+        rule = parity.rule_for(self._job.protocol.parity, self._job.case.mode, self._precision)
+        found = parity.compare(self._reference, first, rule)
+        found = parity.worse(found, parity.compare(self._reference, self._run(variant), rule))
+        if not parity.can_judge(self._reference, rule):
+            return Status.EAGER_TWO_RUNS_DIFFER, found
+        return (Status.FAIL_ACCURACY if found.failed else Status.PASS), found
+
+    # -- measure ------------------------------------------------------------
+
+    def keep_only(self, names: tuple[str, ...]) -> None:
+        """Forgets every candidate not named, so that later rounds run without it."""
+        self._variants = {n: v for n, v in self._variants.items() if n == BASELINE or n in names}
+
+    def warm_up(self) -> dict[str, Scalar]:
+        """Whole rounds, untimed, until times and page faults have settled; then fixes the iterations."""
+        self._say("warm up")
+        history: list[Round] = []
+        start = time.perf_counter()
+        while not has_settled(history):
+            if len(history) >= MAX_WARMUP_ROUNDS or time.perf_counter() - start > MAX_WARMUP_S:
+                break
+            history += self._measure_some(1, 1, "warm up")
+        fastest = min(min(r.seconds.values()) for r in history[-2:])
+        self._iterations = iterations_for(fastest, self._job.protocol.min_sample_s)
+        self._rounds = 0
+        self._recompiled.clear()
+        return {
+            "warmup_rounds": len(history),
+            "warmup_settled": has_settled(history),
+            "iterations_per_sample": self._iterations,
+        }
+
+    def measure(self, rounds: int) -> tuple[list[Round], dict[str, int]]:
+        """That many rounds, and how many graphs each variant compiled during them (none, if all is well)."""
+        self._recompiled.clear()
+        return self._measure_some(rounds, self._iterations, "measure"), dict(self._recompiled)
+
+    def _measure_some(self, rounds: int, iterations: int, phase: str) -> list[Round]:
+        steps = {name: variant.step for name, variant in self._variants.items()}
+        running = [BASELINE, graphs_compiled()]
+
+        def announce(variant: str) -> None:
+            graphs = graphs_compiled()
+            if graphs != running[1]:
+                owner = str(running[0])
+                self._recompiled[owner] = self._recompiled.get(owner, 0) + graphs - int(running[1])
+            running[:] = [variant, graphs]
+            self._say(phase, variant)
+
+        instruments = Instruments(
+            clock=time.perf_counter,
+            synchronise=self._synchronise,
+            reseed=lambda: seed_everything(self._job.protocol.seed),
+            minor_faults=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
+            announce=announce,
+        )
+        done = []
+        with quiet_collector() as collect:
+            for _ in range(rounds):
+                collect()
+                order = round_order(tuple(steps), self._job.protocol.seed, self._rounds)
+                done.append(measure_round(steps, order, iterations, instruments))
+                self._rounds += 1
+        announce(BASELINE)  # attributes what the last variant compiled
+        return done
+
+    # -- finish -------------------------------------------------------------
+
+    def finish(self) -> dict[str, dict[str, Scalar]]:
+        """Metrics of one extra step of every variant, by variant. A variant that fails has none."""
+        found: dict[str, dict[str, Scalar]] = {}
+        for name, variant in self._variants.items():
+            self._say("finish", name)
+            try:
+                variant.release()
+                with observing("step", self._device) as numbers:
+                    variant.step()
+                    self._synchronise()
+                variant.release()
+            except Exception as error:  # a metric must never cost a measured result
+                print(f"no step metrics for {name}: {error}", flush=True)
+                continue
+            step_peak = numbers.pop("step_peak_bytes", None)
+            persistent = variant.persistent_bytes()
+            numbers["persistent_bytes"] = persistent
+            numbers["peak_memory_bytes"] = persistent + step_peak if isinstance(step_peak, int) else None
+            found[name] = numbers
+        return found
+
+    # -- helpers ------------------------------------------------------------
+
+    def _time_calls(self, variant: Variant, calls: int) -> float:
+        self._synchronise()
+        start = time.perf_counter()
+        for _ in range(calls):
+            variant.step()
+        self._synchronise()
+        return time.perf_counter() - start
+
+    def _facts(self) -> ModelFacts:
+        program = self._variants[BASELINE].program
+        parameters = list(program.module.parameters())
+        shapes = [
+            f"{name}: {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+            for name, tensor in named_tensors((program.args, program.kwargs), "input")
+        ]
+        return ModelFacts(
+            parameters=sum(p.numel() for p in parameters),
+            parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+            input_shapes=tuple(shapes),
+        )
+
+    def _synchronise(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def _say(self, phase: str, variant: str = "") -> None:
+        self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds))
+
+    def _attempt(self, work: Callable[[], Any], status: Status, oom: Status, phase: str) -> Any:
+        try:
+            return work()
+        except JobFailed:
+            raise
+        except (Exception, SystemExit) as error:
+            import traceback
+
+            traceback.print_exc()
+            failure = describe_failure(error, phase)
+            raise JobFailed(oom if is_out_of_memory(error) else status, failure) from error

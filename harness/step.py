@@ -1,0 +1,113 @@
+"""One step of a variant, and what it leaves behind to compare."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from harness.precision import Precision
+from harness.program import Forward, Program
+from harness.tensors import fresh_copy, named_tensors
+from harness.workload import Workload
+
+Step = Callable[[], tuple[Any, Any]]
+"""``step() -> (loss, output)``: gradients cleared, forward, loss, backward; or the forward alone."""
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds Python's and torch's generators (all devices), and numpy's where it is loaded."""
+    import sys
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def replica(
+    workload: Workload, device: torch.device, cast: torch.dtype | None, *, training: bool, exact: bool = False
+) -> Program:
+    """A fresh copy of the workload on the device. ``exact`` widens it to fp64 *after* the cast,
+    so that the reference has the very weights and inputs that are timed."""
+    module = copy.deepcopy(workload.module)
+    module = module.to(device=device, dtype=cast) if cast is not None else module.to(device)
+    values = [fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)]
+    if exact:
+        module = module.to(torch.float64)
+        values = [fresh_copy(value, device, torch.float64) for value in values]
+    module.train(training)
+    args, kwargs, target = values
+    return Program(
+        module=module, args=args, kwargs=kwargs, target=target, loss=workload.loss, training=training
+    )
+
+
+def make_step(program: Program, forward: Forward, context: Callable[[], AbstractContextManager[Any]]) -> Step:
+    """The step that is timed. Autocast covers forward and loss, not the backward, as users write it."""
+    module, args, kwargs, target = program.module, program.args, program.kwargs, program.target
+    leaves = [tensor for _, tensor in named_tensors((args, kwargs), "input") if tensor.requires_grad]
+
+    def training_step() -> tuple[Any, Any]:
+        module.zero_grad(set_to_none=True)
+        for leaf in leaves:
+            leaf.grad = None
+        with context():
+            loss, output = forward(args, kwargs, target)
+        loss.backward()
+        return loss, output
+
+    def inference_step() -> tuple[Any, Any]:
+        with torch.no_grad(), context():
+            return forward(args, kwargs, target)
+
+    return training_step if program.training else inference_step
+
+
+class Variant:
+    """A step with its own module, its initial buffers, and what it takes to compare it."""
+
+    def __init__(self, program: Program, forward: Forward, precision: Precision, device: torch.device) -> None:
+        self.program = program
+        self.step = make_step(program, forward, lambda: precision.context(device.type))
+        self._buffers = {name: b.detach().clone() for name, b in program.module.named_buffers()}
+
+    def restore(self) -> None:
+        """Puts the buffers back as they were built, in place: compiled code keeps their addresses."""
+        with torch.no_grad():
+            for name, buffer in self.program.module.named_buffers():
+                if name in self._buffers and buffer.shape == self._buffers[name].shape:
+                    buffer.copy_(self._buffers[name])
+
+    def results(self, loss: Any, output: Any) -> dict[str, torch.Tensor]:
+        """Clones of everything one step produced, by name: loss, outputs, gradients, changed buffers."""
+        found = dict(named_tensors(output, "output"))
+        if isinstance(loss, torch.Tensor):
+            found["loss"] = loss
+        for name, parameter in self.program.module.named_parameters():
+            if parameter.grad is not None:
+                found[f"gradient.{name}"] = parameter.grad
+        for name, tensor in named_tensors((self.program.args, self.program.kwargs), "input_gradient"):
+            if tensor.grad is not None:
+                found[name] = tensor.grad
+        for name, buffer in self.program.module.named_buffers():
+            before = self._buffers.get(name)
+            if before is None or before.shape != buffer.shape or not torch.equal(before, buffer):
+                found[f"buffer.{name}"] = buffer
+        return {name: tensor.detach().clone() for name, tensor in found.items()}
+
+    def release(self) -> None:
+        """Drops the gradients that the last step left."""
+        self.program.module.zero_grad(set_to_none=True)
+
+    def persistent_bytes(self) -> int:
+        """Bytes of parameters, buffers and inputs: what a step finds there when it begins (storages once)."""
+        tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
+        tensors += [t for _, t in named_tensors((self.program.args, self.program.kwargs), "input")]
+        tensors += [t for _, t in named_tensors(self.program.target, "target")]
+        return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
