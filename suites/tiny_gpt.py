@@ -1,0 +1,123 @@
+"""Small language models: four implementations, on addition and on the characters of Shakespeare.
+
+The shapes are those of a study that trained each of the four on both tasks;
+``tiny_gpt.toml`` beside this file holds them, line by line with their source.
+Here they are timed on random symbols: what a step costs does not depend on the text.
+
+    python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only NanoGPT_addition -n30
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+
+    from harness.schema import Case, Mode
+    from harness.workload import Workload
+
+KEPT_DROPOUT = 1e-30
+"""Stands in for every dropout: its kernels still run, but drop nothing, so that results can be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One table of ``tiny_gpt.toml``, where its fields are explained."""
+
+    implementation: str
+    config: Mapping[str, Any]
+    parameters: int
+    loss: str
+    published_batch: int
+    cpu_batch: Mapping[str, int]
+    cpu_batch_reason: str
+    source: str
+    tags: tuple[str, ...] = ()
+    cpu_tags: tuple[str, ...] = ()
+
+
+@functools.cache
+def entries() -> Mapping[str, Entry]:
+    """What ``tiny_gpt.toml`` says, by case name, in its order."""
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return {name: Entry(**table) for name, table in tables.items()}
+
+
+def cases(mode: Mode, device_type: str) -> tuple[Case, ...]:
+    """Every case in ``mode``. On "cpu" batches are cut to what two cores do in well under a second."""
+    from harness.schema import Case  # not above: as a script, this file cannot see harness/ at first
+
+    on_cpu = device_type == "cpu"
+    return tuple(
+        Case(
+            suite="tiny_gpt",
+            name=name,
+            mode=mode,
+            batch_size=entry.cpu_batch[mode.value] if on_cpu else entry.published_batch,
+            published_batch_size=entry.published_batch,
+            tags=(*entry.tags, *entry.cpu_tags) if on_cpu else tuple(entry.tags),
+        )
+        for name, entry in entries().items()
+    )
+
+
+def build(case: Case) -> Workload:
+    """The model of ``case`` with random weights, random symbols to read, and those to predict."""
+    import torch
+
+    from harness.workload import Workload
+    from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
+
+    entry = entries()[case.name]
+    config = dict(entry.config)
+    if config.get("dropout"):
+        config["dropout"] = KEPT_DROPOUT
+    module = make_model(entry.implementation, config)
+    length = config["input_len"] if "input_len" in config else config["block_size"]
+    text = torch.randint(config["vocab_size"], (case.batch_size, length + 1))
+    tokens = text[:, :-1].contiguous()  # (batch, length)
+    if entry.loss == "every_symbol":
+        target = text[:, 1:].contiguous()  # (batch, length): at each position, the symbol after it
+        return Workload(module=module, args=(tokens,), target=target, loss=every_symbol_loss)
+    target = text[:, -1].contiguous()  # (batch,): the symbol after the last
+    return Workload(module=module, args=(tokens,), target=target, loss=last_symbol_loss)
+
+
+def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:
+    """The model of that name with random weights. ``LookupError`` if there is no such name."""
+    if implementation == "HuggingFaceGPT":
+        from suites.models.huggingface_gpt import HuggingFaceGPT, HuggingFaceGPTConfig
+
+        return HuggingFaceGPT(HuggingFaceGPTConfig(**config))
+    if implementation == "NanoGPT":
+        from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
+
+        return NanoGPT(NanoGPTConfig(**config))
+    if implementation == "TLTransformer":
+        from suites.models.tl_transformer import TLTransformer, TLTransformerConfig
+
+        return TLTransformer(TLTransformerConfig(**config))
+    if implementation == "MLP":
+        from suites.models.mlp import MLP, MLPConfig
+
+        return MLP(MLPConfig(**config))
+    raise LookupError(f"there is no implementation called {implementation!r}")
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])

@@ -1,0 +1,46 @@
+"""A suite of tiny well-behaved modules, for tests that need a real worker and little time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.schema import Case, Mode
+
+if TYPE_CHECKING:
+    from harness.workload import Workload
+
+NAMES = ("linear", "norm", "deep")
+
+
+def cases(mode: Mode, device_type: str) -> tuple[Case, ...]:
+    return tuple(
+        Case(
+            suite=__file__,
+            name=name,
+            mode=mode,
+            batch_size=64,
+            published_batch_size=64,
+            tags=("quick",) if name == "linear" else (),
+        )
+        for name in NAMES
+    )
+
+
+def build(case: Case) -> Workload:
+    import torch
+    from torch import nn
+
+    from harness.workload import Workload
+
+    blocks = {
+        "linear": lambda: nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)),
+        "norm": lambda: nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 8)),
+        "deep": lambda: nn.Sequential(*[nn.Linear(32, 32) for _ in range(8)]),
+    }
+    module = blocks[case.name]()
+    return Workload(
+        module=module,
+        args=(torch.randn(case.batch_size, 32),),
+        target=torch.randint(0, 8, (case.batch_size,)),
+        loss=nn.functional.cross_entropy,
+    )

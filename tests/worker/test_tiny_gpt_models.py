@@ -1,0 +1,361 @@
+"""The models of suite tiny_gpt: their size, their arithmetic, and what compilers can take."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib.util
+import math
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.schema import Case, Mode
+from suites import tiny_gpt
+from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
+from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
+from suites.models.tl_transformer import Attention, TLTransformerConfig
+from suites.models.torchvision_ops import define_missing_ops
+
+if TYPE_CHECKING:
+    from harness.workload import Workload
+
+REPOSITORY = Path(tiny_gpt.__file__).resolve().parents[1]
+NAMES = list(tiny_gpt.entries())
+SMALL = [name for name in NAMES if name != "GPT2_124M"]
+ADDITION = ["HuggingFaceGPT_addition", "NanoGPT_addition", "TLTransformer_addition", "MLP_addition"]
+TRANSFORMERS = ADDITION[:3]
+PLAIN = ADDITION[1:]  # our own code, which torch.jit.script reads
+
+
+def workload(name: str, *, batch_size: int = 2, seed: int = 0, mode: Mode = Mode.TRAINING) -> Workload:
+    case = {case.name: case for case in tiny_gpt.cases(mode, "cpu")}[name]
+    torch.manual_seed(seed)
+    return tiny_gpt.build(dataclasses.replace(case, batch_size=batch_size))
+
+
+def parameter_count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def logits_of(given: Workload) -> Tensor:
+    logits: Tensor = given.module(*given.args)
+    return logits
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameter_count_is_exact(name: str) -> None:
+    if name == "GPT2_124M":
+        with torch.device("meta"):
+            config = tiny_gpt.entries()[name].config
+            assert parameter_count(NanoGPT(NanoGPTConfig(**config))) == 124_373_760
+        return
+    assert parameter_count(workload(name).module) == tiny_gpt.entries()[name].parameters
+
+
+def test_the_study_150k_model_is_near_150k() -> None:
+    assert tiny_gpt.entries()["GPT_150k"].parameters == pytest.approx(150_000, rel=0.01)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_shapes(name: str) -> None:
+    entry = tiny_gpt.entries()[name]
+    given = workload(name, batch_size=3)
+    (tokens,) = given.args
+    length = 12 if name.endswith("addition") else 256 if name == "GPT_150k" else 128
+    assert tokens.shape == (3, length)
+    assert tokens.min() >= 0
+    assert tokens.max() < entry.config["vocab_size"]
+    predicted = 1 if entry.implementation == "MLP" else length
+    assert logits_of(given).shape == (3, predicted, entry.config["vocab_size"])
+    assert given.target.shape == ((3, length) if entry.loss == "every_symbol" else (3,))
+
+
+def test_targets_are_the_symbols_that_follow() -> None:
+    given = workload("NanoGPT_shakespeare_64")
+    (tokens,) = given.args
+    assert torch.equal(given.target[:, :-1], tokens[:, 1:])
+
+
+@pytest.mark.parametrize("name", ADDITION)
+def test_the_same_seed_gives_the_same_weights_and_inputs(name: str) -> None:
+    first, again, other = workload(name), workload(name), workload(name, seed=1)
+    weights = [torch.cat([p.flatten() for p in w.module.parameters()]) for w in (first, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(first.args[0], again.args[0])
+    assert torch.equal(first.target, again.target)
+    assert not torch.equal(weights[0], weights[2])
+    assert not torch.equal(first.args[0], other.args[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", SMALL)
+def test_forward_and_backward_are_finite(name: str, dtype: torch.dtype) -> None:
+    given = workload(name)
+    module = given.module.to(dtype).train()
+    assert given.loss is not None
+    loss = given.loss(module(*given.args), given.target)
+    loss.backward()  # type: ignore[no-untyped-call]
+    # untrained logits are small: the loss starts near that of guessing
+    guessing = math.log(tiny_gpt.entries()[name].config["vocab_size"])
+    assert loss.item() == pytest.approx(guessing, rel=0.2)
+    for label, parameter in module.named_parameters():
+        assert parameter.grad is not None, label
+        assert torch.isfinite(parameter.grad).all(), label
+        assert parameter.dtype == dtype
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_no_position_sees_a_later_symbol(name: str) -> None:
+    given = workload(name)
+    module = given.module.eval()
+    (tokens,) = given.args
+    changed = tokens.clone()
+    changed[:, 7] = (changed[:, 7] + 1) % 16
+    before, after = module(tokens), module(changed)
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7], after[:, 7])
+    assert not torch.allclose(before[:, 8:], after[:, 8:])  # and the past is seen
+
+
+@pytest.mark.parametrize("name", ["NanoGPT_addition", "TLTransformer_addition", "HuggingFaceGPT_addition"])
+def test_a_shorter_sequence_gives_the_same_logits(name: str) -> None:
+    given = workload(name)
+    module = given.module.eval()
+    (tokens,) = given.args
+    torch.testing.assert_close(module(tokens[:, :5]), module(tokens)[:, :5], rtol=1e-5, atol=1e-6)
+
+
+def test_addition_counts_the_last_position_only() -> None:
+    logits = torch.randn(4, 12, 16, requires_grad=True)
+    target = torch.randint(16, (4,))
+    loss = last_symbol_loss(logits, target)
+    loss.backward()  # type: ignore[no-untyped-call]
+    by_hand = -logits[:, -1].log_softmax(-1)[torch.arange(4), target].mean()
+    torch.testing.assert_close(loss, by_hand)
+    assert logits.grad is not None
+    assert logits.grad[:, :-1].abs().max() == 0
+    assert logits.grad[:, -1].abs().min() > 0
+    for name in ADDITION:
+        assert workload(name).loss is last_symbol_loss
+
+
+def test_shakespeare_counts_every_position() -> None:
+    logits, target = torch.randn(4, 12, 65), torch.randint(65, (4, 12))
+    by_hand = -logits.log_softmax(-1).gather(-1, target[..., None]).mean()
+    torch.testing.assert_close(every_symbol_loss(logits, target), by_hand)
+    for name in ("NanoGPT_shakespeare_64", "TLTransformer_shakespeare_96", "GPT_150k"):
+        assert workload(name).loss is every_symbol_loss
+    assert workload("MLP_shakespeare_16x64").loss is last_symbol_loss
+
+
+@pytest.mark.parametrize("name", ["NanoGPT_addition", "HuggingFaceGPT_addition"])
+def test_dropout_runs_and_drops_nothing(name: str) -> None:
+    given = workload(name)
+    rates = [module.p for module in given.module.modules() if isinstance(module, nn.Dropout)]
+    assert set(rates) == {tiny_gpt.KEPT_DROPOUT}
+    trained = given.module.train()(*given.args)
+    torch.testing.assert_close(trained, given.module.eval()(*given.args), rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_is_a_number_of_the_configuration() -> None:
+    config = {**tiny_gpt.entries()["NanoGPT_addition"].config, "dropout": 0.5}
+    module = tiny_gpt.make_model("NanoGPT", config).train()
+    tokens = torch.zeros(2, 12, dtype=torch.long)
+    assert not torch.allclose(module(tokens), module(tokens))
+    assert torch.equal(module.eval()(tokens), module(tokens))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_scripting_gives_the_same_logits_and_gradients(name: str) -> None:
+    given = workload(name)
+    eager, copied = given.module.train(), copy.deepcopy(given.module).train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.script(copied)
+    for _ in range(3):  # the executor specialises in the first calls
+        for module in (eager, scripted):
+            module.zero_grad()
+            loss = last_symbol_loss(module(*given.args), given.target)
+            loss.backward()  # type: ignore[no-untyped-call]
+        torch.testing.assert_close(scripted(*given.args), eager(*given.args), rtol=1e-5, atol=1e-6)
+        for ours, theirs in zip(eager.parameters(), copied.parameters(), strict=True):
+            torch.testing.assert_close(theirs.grad, ours.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_huggingface_gpt_can_be_traced() -> None:
+    given = workload("HuggingFaceGPT_addition")
+    module = given.module.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and it traces through shapes
+        traced = torch.jit.trace(module, given.args, check_trace=False)  # type: ignore[no-untyped-call]
+    other = torch.randint(16, (2, 12))
+    torch.testing.assert_close(traced(other), module(other), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ADDITION)
+def test_dynamo_captures_forward_and_loss_in_one_graph(name: str) -> None:
+    given = workload(name)
+    module = given.module.train()
+    loss_of = given.loss
+    assert loss_of is not None
+
+    def forward(tokens: Tensor, target: Tensor) -> Tensor:
+        return loss_of(module(tokens), target)
+
+    (tokens,) = given.args
+    torch._dynamo.reset()
+    compiled = torch.compile(forward, backend="aot_eager", fullgraph=True)  # raises on a graph break
+    torch.testing.assert_close(compiled(tokens, given.target), forward(tokens, given.target))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["TLTransformer_addition", "GPT_150k"])
+def test_inductor_trains_them(name: str) -> None:
+    given = workload(name)
+    module = given.module.train()
+    loss_of = given.loss
+    assert loss_of is not None
+
+    def gradients(step: Any) -> list[Tensor]:
+        module.zero_grad()
+        loss_of(step(*given.args), given.target).backward()  # type: ignore[no-untyped-call]
+        return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+    eager = gradients(module)
+    torch._dynamo.reset()
+    compiled = gradients(torch.compile(module, fullgraph=True))
+    assert len(eager) == len(compiled) == len(list(module.parameters()))
+    torch.testing.assert_close(compiled, eager, rtol=1e-3, atol=1e-5)
+
+
+def test_nano_gpt_is_gpt2() -> None:
+    """The logits of transformers' GPT-2 with our weights in it."""
+    define_missing_ops()
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    ours = NanoGPT(NanoGPTConfig(vocab_size=61, block_size=24, n_layer=3, n_head=4, n_embd=32)).eval()
+    with torch.no_grad():
+        for parameter in ours.parameters():  # biases are built as zeros and norms as ones: make them count
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    config = GPT2Config(
+        vocab_size=61,
+        n_positions=24,
+        n_layer=3,
+        n_head=4,
+        n_embd=32,
+        activation_function="gelu",  # nanoGPT's, exact; GPT-2's own is the tanh approximation
+        attn_pdrop=0.0,
+        embd_pdrop=0.0,
+        resid_pdrop=0.0,
+    )
+    theirs = GPT2LMHeadModel(config).eval()  # type: ignore[no-untyped-call]
+    # transformers keeps these as (in, out), nn.Linear as (out, in)
+    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+    weights = {
+        f"transformer.{name}": weight.T if name.endswith(turned) else weight
+        for name, weight in ours.state_dict().items()
+    }
+    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    assert (missing, unexpected) == (["lm_head.weight"], [])  # tied to transformer.wte
+    tokens = torch.randint(61, (3, 24))
+    with torch.no_grad():
+        torch.testing.assert_close(ours(tokens), theirs(tokens).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_nano_gpt_residual_projections_start_smaller() -> None:
+    torch.manual_seed(0)
+    model = NanoGPT(NanoGPTConfig(vocab_size=65, block_size=8, n_layer=8, n_head=4, n_embd=128))
+    spread = {name: weight.std().item() for name, weight in model.named_parameters() if weight.dim() == 2}
+    for name, std in spread.items():
+        expected = 0.02 / 4 if name.endswith("c_proj.weight") else 0.02  # 4 = sqrt(2 * n_layer)
+        assert std == pytest.approx(expected, rel=0.1), name
+
+
+def test_nano_gpt_refuses_heads_that_do_not_divide() -> None:
+    with pytest.raises(ValueError, match="not a multiple"):
+        NanoGPT(NanoGPTConfig(vocab_size=16, block_size=8, n_layer=1, n_head=3, n_embd=16))
+
+
+def test_tl_attention_is_ordinary_attention() -> None:
+    """One fused call with the per-head weights laid side by side gives the same."""
+    torch.manual_seed(0)
+    attention = Attention(
+        TLTransformerConfig(
+            vocab_size=9, block_size=7, n_layer=1, n_head=4, d_model=16, d_head=4, d_mlp=64, init_std=0.5
+        )
+    )
+    with torch.no_grad():
+        for bias in (attention.b_Q, attention.b_K, attention.b_V, attention.b_O):
+            bias.normal_()
+    x = torch.randn(2, 7, 16)
+
+    def heads(weight: Tensor, bias: Tensor) -> Tensor:
+        return (x.unsqueeze(1) @ weight) + bias.unsqueeze(1)  # (batch, head, time, d_head)
+
+    z = nn.functional.scaled_dot_product_attention(
+        heads(attention.W_Q, attention.b_Q),
+        heads(attention.W_K, attention.b_K),
+        heads(attention.W_V, attention.b_V),
+        is_causal=True,
+    )
+    expected = (z @ attention.W_O).sum(1) + attention.b_O
+    torch.testing.assert_close(attention(x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_tl_mask_hides_the_future_completely(dtype: torch.dtype) -> None:
+    config = TLTransformerConfig(
+        vocab_size=9, block_size=7, n_layer=1, n_head=2, d_model=8, d_head=4, d_mlp=32
+    )
+    hidden = Attention(config).hide_future(torch.randn(2, 2, 7, 7).to(dtype))
+    assert torch.isfinite(hidden).all()
+    pattern = hidden.softmax(-1)
+    assert pattern.triu(1).abs().max() == 0
+    torch.testing.assert_close(pattern.float().sum(-1), torch.ones(2, 2, 7), rtol=1e-2, atol=0)
+
+
+def test_inference_takes_the_same_workload() -> None:
+    given = workload("MLP_addition", mode=Mode.INFERENCE)
+    with torch.no_grad():
+        assert given.module.eval()(*given.args).shape == (2, 1, 16)
+
+
+def test_unknown_case_is_an_error() -> None:
+    case = Case(suite="tiny_gpt", name="GPT9", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    with pytest.raises(KeyError, match="GPT9"):
+        tiny_gpt.build(case)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
+def test_torchvision_can_be_imported_after_its_ops_are_defined() -> None:
+    program = (
+        "from suites.models.torchvision_ops import define_missing_ops as define; define(); define();"
+        "import torch, torchvision; print(torch.ops.torchvision.nms.default._schema)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Tensor dets, Tensor scores, float iou_threshold" in done.stdout
+
+
+def test_ops_are_left_alone_without_torchvision() -> None:
+    program = (
+        "import importlib.util as u, torch; found = u.find_spec;"
+        "u.find_spec = lambda name, *a: None if name == 'torchvision' else found(name, *a);"
+        "from suites.models.torchvision_ops import define_missing_ops; define_missing_ops();"
+        "print(hasattr(torch.ops.torchvision, 'nms'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "False", done.stderr
