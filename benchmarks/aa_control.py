@@ -1,0 +1,95 @@
+"""The A/A control, repeated: eager against eager through the whole program, in fresh processes.
+
+    python benchmarks/aa_control.py --repetitions 20 --only MLP_addition --only GPT_150k
+
+Prints, for each model, how often the control was called faster or slower (should be at most 1 in 20), the
+spread of the reported speedup beside that of the ratio of medians on the same rounds, and how p is spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from scipy import stats
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from runner.comparison import Comparison, Verdict  # noqa: E402 - the project need not be installed
+from runner.derive import compare  # noqa: E402
+from runner.record_file import read_records  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--suite", default="tiny_gpt")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--mode", choices=("training", "inference"), default="training")
+    parser.add_argument("--only", action="append", default=None)
+    parser.add_argument("--keep", type=Path, help="keep the run folders here (default: a temporary folder)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="torchduet-aa-") as temporary:
+        parent = options.keep or Path(temporary)
+        found = [run(options, parent / f"run-{seed}", seed) for seed in range(options.repetitions)]
+    print_table([comparison for comparisons in found for comparison in comparisons])
+
+
+def run(options: argparse.Namespace, folder: Path, seed: int) -> tuple[Comparison, ...]:
+    """One whole run with its own seed, so that order, weights and process all differ."""
+    command = [
+        *(sys.executable, str(ROOT / "runner.py"), f"--suites={options.suite}", f"--{options.mode}"),
+        *(f"--dtypes={options.dtype}", "--compilers=eager", "--performance", f"--repeat={options.rounds}"),
+        *(f"--seed={seed}", f"--output-dir={folder}"),
+        *(f"--only={name}" for name in options.only or ("MLP_addition", "GPT_150k")),
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    print(f"run {seed + 1} of {options.repetitions} done", file=sys.stderr)
+    return compare(read_records(folder / "records.jsonl").records)
+
+
+def print_table(comparisons: list[Comparison]) -> None:
+    by_model = collections.defaultdict(list)
+    for comparison in comparisons:
+        by_model[comparison.record.job.case.name].append(comparison)
+    rows = [row(name, group) for name, group in by_model.items()]
+    rows.append(row("all", comparisons))
+    headers = (
+        *("model", "runs", "median step ms", "called faster/slower", "interval holds 1"),
+        *("sd paired %", "sd medians %", "ratio of sds", "share p<0.05", "KS p of uniform p"),
+    )
+    print(tabulate(rows, headers=headers, floatfmt=".3g"))
+
+
+def row(name: str, group: list[Comparison]) -> tuple[object, ...]:
+    paired = [math.log(c.speedup) for c in group if c.speedup]
+    medians = [math.log(c.speedup_of_medians) for c in group if c.speedup_of_medians]
+    called = sum(c.verdict in (Verdict.FASTER, Verdict.SLOWER) for c in group)
+    covered = sum(c.ci_low is not None and c.ci_high is not None and c.ci_low <= 1 <= c.ci_high for c in group)
+    p_values = [c.p_value for c in group if c.p_value is not None]
+    spread_paired, spread_medians = statistics.stdev(paired), statistics.stdev(medians)
+    return (
+        name,
+        len(group),
+        statistics.median(c.baseline_ms for c in group if c.baseline_ms),
+        f"{called}/{len(group)}",
+        f"{covered}/{len(group)}",
+        100 * spread_paired,
+        100 * spread_medians,
+        spread_paired / spread_medians,
+        sum(p < 0.05 for p in p_values) / len(p_values),
+        stats.kstest(p_values, "uniform").pvalue,
+    )
+
+
+if __name__ == "__main__":
+    main()

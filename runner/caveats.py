@@ -1,0 +1,59 @@
+"""What the averages of a run do not cover, as sentences with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.schema import Job, Mode
+from runner.comparison import Comparison
+
+
+def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """The sentences that hold for this run; none for a run without records."""
+    jobs = list({c.record.job.key: c.record.job for c in comparisons}.values())
+    if not jobs:
+        return ()
+    sentences = (
+        _cut_batches(jobs),
+        _scaled_models(jobs),
+        _unchecked(jobs),
+        _partly_compiled(comparisons),
+        "A training step is forward, loss and backward; no optimizer steps."
+        if any(job.case.mode is Mode.TRAINING for job in jobs)
+        else None,
+        "Shapes are fixed: nothing here speaks about dynamic shapes.",
+    )
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _cut_batches(jobs: Sequence[Job]) -> str | None:
+    cut = sum(job.case.batch_size < job.case.published_batch_size for job in jobs)
+    if not cut:
+        return None
+    return f"The batch is smaller than the published one for {cut} of {len(jobs)} jobs (column batch)."
+
+
+def _scaled_models(jobs: Sequence[Job]) -> str | None:
+    scaled = sum(job.case.scale != "full" for job in jobs)
+    if not scaled:
+        return None
+    return (
+        f"The model is smaller than the published one for {scaled} of {len(jobs)} jobs (named in brackets)."
+    )
+
+
+def _unchecked(jobs: Sequence[Job]) -> str | None:
+    if all(job.protocol.accuracy for job in jobs):
+        return None
+    return "Parity was not checked (--performance): a candidate may be fast and wrong."
+
+
+def _partly_compiled(comparisons: Iterable[Comparison]) -> str | None:
+    partly = dict.fromkeys(
+        c.record.candidate
+        for c in comparisons
+        if c.record.metrics.get("compiled_region") == "forward" and c.record.job.case.mode is Mode.TRAINING
+    )
+    if not partly:
+        return None
+    return f"Only the forward is compiled, the loss stays eager, for: {', '.join(partly)}."

@@ -1,0 +1,54 @@
+"""The command that measures one job again: for people to copy, never for a shell to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+
+from harness.schema import Job, Protocol
+from runner.config import QUICK
+
+
+def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
+    """The suite's own script with the flags that make this job (and only these candidates)."""
+    case = job.case
+    if case.suite.endswith(".py"):
+        words = ["python", "runner.py", f"--suites={case.suite}"]
+    else:
+        words = ["python", f"suites/{case.suite}.py"]
+    words += [
+        f"--{case.mode.value}",
+        f"--dtypes={job.dtype}",
+        f"--devices={job.device}",
+        f"--compilers={','.join(candidates or job.candidates)}",
+        f"--only={case.name}",
+        f"--batch-size={case.batch_size}",
+        *_protocol_flags(job.protocol),
+    ]
+    return shlex.join(words)
+
+
+def _protocol_flags(protocol: Protocol) -> list[str]:
+    default = Protocol()
+    flags = [f"--seed={protocol.seed}"]
+    if protocol.max_rounds == QUICK["max_rounds"]:
+        flags.append("--quick")
+        default = dataclasses.replace(default, **QUICK)
+    if not protocol.performance:
+        flags.append("--accuracy")
+    if not protocol.accuracy:
+        flags.append("--performance")
+    if protocol.repeat is not None:
+        flags.append(f"--repeat={protocol.repeat}")
+    if protocol.precision != default.precision:
+        flags.append(f"--precision={protocol.precision * 100:g}%")
+    if protocol.parity != default.parity:
+        flags.append(f"--parity={protocol.parity}")
+    if protocol.threads is not None:
+        flags.append(f"--threads={protocol.threads}")
+    if protocol.timeout_s != default.timeout_s:
+        flags.append(f"--timeout={protocol.timeout_s:g}")
+    if protocol.isolate:
+        flags.append("--isolate")
+    return flags

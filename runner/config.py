@@ -1,0 +1,199 @@
+"""Flags become a frozen configuration once, here; below this file nobody sees argparse."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from harness.backends import backend_names
+from harness.schema import DTYPES, Mode, Protocol
+from harness.suite_files import suite_names
+from runner.errors import UsageError, unknown
+
+DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
+PARITY_RULES = ("scaled", "field")
+DEVICE = re.compile(r"^(cpu|cuda(:\d+)?)$")
+
+# --quick: enough to see that everything works and roughly how fast, not to publish
+QUICK: dict[str, Any] = {"min_rounds": 10, "max_rounds": 20, "max_measure_s": 3.0, "precision": 0.05}
+
+
+class Action(Enum):
+    RUN = "run"
+    LIST = "list"
+    PRINT_COMMANDS = "print commands"
+    VISUALIZE = "visualize"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which cases of the suites: exact names, patterns to find, patterns to leave out."""
+
+    only: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Everything a run is: what, with which compilers, under which conditions, how, and where to."""
+
+    suites: tuple[str, ...]
+    mode: Mode
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    compilers: tuple[str, ...]
+    selection: Selection
+    batch_size: int | None
+    protocol: Protocol
+    output_dir: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the person asked for. ``config`` is there for all actions that plan."""
+
+    action: Action
+    config: RunConfig | None = None
+    folder: Path | None = None
+
+
+def parse_request(options: argparse.Namespace) -> Request:
+    """Turns parsed flags into a request. Raises ``UsageError`` naming the flag that is wrong."""
+    asked = [
+        (Action.VISUALIZE, "--visualize-logs", options.visualize_logs),
+        (Action.RESUME, "--resume", options.resume),
+        (Action.LIST, "--list", options.list),
+        (Action.PRINT_COMMANDS, "--print-run-commands", options.print_run_commands),
+    ]
+    chosen = [(action, flag) for action, flag, given in asked if given]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0][1]} and {chosen[1][1]} exclude each other; choose one")
+    action = chosen[0][0] if chosen else Action.RUN
+    if action is Action.VISUALIZE:
+        return Request(action=action, folder=Path(options.visualize_logs))
+    if action is Action.RESUME:
+        return Request(action=action, folder=Path(options.resume))
+    return Request(action=action, config=_config(options, mode_required=action is not Action.LIST))
+
+
+def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
+    selection = Selection(
+        only=_listed(options.only),
+        filters=_patterns("-k/--filter", options.filter),
+        excludes=_patterns("-x/--exclude", options.exclude),
+        quick=options.quick,
+    )
+    return RunConfig(
+        suites=_suites(options.suites),
+        mode=_mode(options, mode_required),
+        devices=_devices(options.devices),
+        dtypes=_dtypes(options),
+        compilers=_compilers(options),
+        selection=selection,
+        batch_size=options.batch_size,
+        protocol=_protocol(options),
+        output_dir=Path(options.output_dir) if options.output_dir else None,
+    )
+
+
+def _mode(options: argparse.Namespace, required: bool) -> Mode:
+    if options.training and options.inference:
+        raise UsageError("--training and --inference exclude each other; choose one")
+    if not options.training and not options.inference and required:
+        raise UsageError("say what a step is: --training or --inference")
+    return Mode.INFERENCE if options.inference else Mode.TRAINING
+
+
+def _suites(given: list[str] | None) -> tuple[str, ...]:
+    suites = []
+    for name in _listed(given) or ("tiny_gpt",):
+        if name.endswith(".py"):
+            path = Path(name).resolve()
+            if not path.is_file():
+                raise UsageError(f"--suites: there is no file {name!r}")
+            suites.append(str(path))
+        elif name in suite_names():
+            suites.append(name)
+        else:
+            raise unknown("--suites", name, "suite", suite_names())
+    return tuple(suites)
+
+
+def _devices(given: list[str] | None) -> tuple[str, ...]:
+    devices = _listed(given) or (("cuda",) if _has_nvidia_device() else ("cpu",))
+    for device in devices:
+        if not DEVICE.match(device):
+            raise unknown("--devices", device, "device", ("cpu", "cuda", "cuda:0"))
+    return devices
+
+
+def _has_nvidia_device() -> bool:
+    """Whether the default should be CUDA. A guess from the device node: torch is asked by the worker."""
+    return Path("/dev/nvidia0").exists()
+
+
+def _dtypes(options: argparse.Namespace) -> tuple[str, ...]:
+    given = list(_listed(options.dtypes))
+    given += [name for name in DTYPES if getattr(options, name)]
+    for name in given:
+        if name not in DTYPES:
+            raise unknown("--dtypes", name, "precision", DTYPES)
+    return tuple(dict.fromkeys(given)) or ("float32",)
+
+
+def _compilers(options: argparse.Namespace) -> tuple[str, ...]:
+    given = [("--compilers", name) for name in _listed(options.compilers)]
+    given += [("--backend", name) for name in _listed(options.backend)]
+    shorthands = {"inductor": options.inductor, "torchscript": options.speedup_ts, "eager": options.nothing}
+    given += [("", name) for name, wanted in shorthands.items() if wanted]
+    for flag, name in given:
+        if name not in backend_names():
+            raise unknown(flag, name, "compiler", backend_names())
+    return tuple(dict.fromkeys(name for _, name in given)) or DEFAULT_COMPILERS
+
+
+def _protocol(options: argparse.Namespace) -> Protocol:
+    if options.parity is not None and options.parity not in PARITY_RULES:
+        raise unknown("--parity", options.parity, "parity rule", PARITY_RULES)
+    if options.accuracy and options.performance:
+        raise UsageError("--accuracy and --performance exclude each other; leave both out to have both")
+    given = {
+        "repeat": options.repeat,
+        "precision": options.precision,
+        "parity": options.parity,
+        "seed": options.seed,
+        "threads": options.threads,
+        "timeout_s": options.timeout,
+    }
+    protocol = dataclasses.replace(
+        Protocol(),
+        accuracy=not options.performance,
+        performance=not options.accuracy,
+        isolate=options.isolate,
+        **(QUICK if options.quick else {}),
+    )
+    return dataclasses.replace(protocol, **{k: v for k, v in given.items() if v is not None})
+
+
+def _patterns(flag: str, given: list[str] | None) -> tuple[str, ...]:
+    for pattern in given or ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{flag}: {pattern!r} is not a regular expression ({error})") from None
+    return tuple(given or ())
+
+
+def _listed(given: Iterable[str] | None) -> tuple[str, ...]:
+    """``--x=a,b --x=c`` -> (a, b, c), each once, in the order given."""
+    parts = (part.strip() for value in given or () for part in value.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))

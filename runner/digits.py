@@ -1,0 +1,82 @@
+"""Numbers as text for people: no digit that the data does not carry, and no number made up.
+
+Every function takes a number that exists; what is missing is shown as ``MISSING`` by the caller.
+"""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "-"
+MAX_DECIMALS = 4
+SMALLEST_P = 0.001
+TWO_DIGITS = 10.0
+
+
+def significant(value: float, digits: int) -> str:
+    """``value`` with that many significant digits and thousands separated: 0.0123, 12.3, 1,230."""
+    if not math.isfinite(value):
+        return str(value)
+    rounded = f"{value:.{digits - 1}e}"
+    exponent = int(rounded.split("e")[1])
+    decimals = max(0, digits - 1 - exponent) if value else 0
+    return f"{float(rounded):,.{decimals}f}"
+
+
+def speedup_text(value: float, low: float | None, high: float | None) -> str:
+    """``1.23x [1.20, 1.26]``: the last decimal is the first that the interval's half-width reaches.
+
+    The half-width is taken on the scale of logarithms, where the interval is made. A speedup
+    below 10 keeps its first decimal. Without an interval two significant digits stand alone:
+    ``1.2x``.
+    """
+    if low is None or high is None:
+        return f"{significant(value, 2)}x"
+    half_width = value * math.log(high / low) / 2
+    decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
+    return f"{value:,.{decimals}f}x [{low:,.{decimals}f}, {high:,.{decimals}f}]"
+
+
+def _decimals(half_width: float) -> int:
+    if not half_width > 0:
+        return MAX_DECIMALS
+    exponent = int(f"{half_width:.0e}".split("e")[1])
+    return min(max(-exponent, 0), MAX_DECIMALS)
+
+
+def ms_text(value: float) -> str:
+    """Milliseconds with three significant digits."""
+    return significant(value, 3)
+
+
+def seconds_text(value: float) -> str:
+    """Seconds measured once: three significant digits, none below a millisecond."""
+    return significant(value, 3) if value >= 1 else f"{value:.3f}"
+
+
+def ratio_text(value: float) -> str:
+    """``0.95x``, as the field prints averages."""
+    return f"{value:.2f}x"
+
+
+def p_text(value: float) -> str:
+    """``<0.001``, or two significant digits."""
+    return f"<{SMALLEST_P}" if value < SMALLEST_P else f"{value:#.2g}"
+
+
+def steps_text(value: float) -> str:
+    """Break-even steps: two significant digits with thousands separated, or ``never``.
+
+    Compilation is timed once and the saving has an interval, so more digits would be made up.
+    """
+    return "never" if math.isinf(value) else significant(value, 2)
+
+
+def share_text(value: float) -> str:
+    """A share in per cent: ``2 %``"""
+    return f"{value * 100:.3g} %"
+
+
+def rounds_text(low: int, high: int) -> str:
+    """``n = 30`` or ``n = 10 to 100``"""
+    return f"n = {low}" if low == high else f"n = {low} to {high}"

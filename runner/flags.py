@@ -1,0 +1,238 @@
+"""The command line: every flag once, grouped, with its help. Parsing only; meaning is in config.py."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import NoReturn
+
+from harness.schema import Protocol
+from runner.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  python runner.py --suites=tiny_gpt --training --dtypes=bfloat16
+        eager against aot_eager, inductor and torchscript, in pairs
+  python runner.py --suites=tiny_gpt --inference --dtypes=float32,amp --compilers=inductor -k shakespeare
+        two precisions, one compiler, the models whose name matches
+  python runner.py --suites=tiny_gpt --training --compilers=eager
+        the A/A control: must come out 1.00x
+  python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only MLP_addition -n30
+        one model by the suite's own script, exactly 30 rounds
+  python runner.py --visualize-logs logs/RUN
+        builds every table, file and plot of a finished run again
+
+exit code: 0 all well; 1 a parity check failed or a candidate could not run; 2 bad input
+"""
+
+DEFAULTS = Protocol()
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises instead of printing usage: a bad flag ends in one sentence like any other bad input."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def build_parser(prog: str = "runner.py") -> Parser:
+    parser = Parser(
+        prog=prog,
+        description="Measures eager and compiled PyTorch models in interleaved pairs: parity, speedup, interval.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    _add_actions(parser)
+    _add_selection(parser)
+    _add_compilers(parser)
+    _add_conditions(parser)
+    _add_protocol(parser)
+    _add_output(parser)
+    return parser
+
+
+def _add_actions(parser: Parser) -> None:
+    group = parser.add_argument_group("instead of measuring")
+    group.add_argument("-h", "--help", action="help", help="show this and end")
+    group.add_argument("--list", action="store_true", help="list the models that the other flags select")
+    group.add_argument(
+        "--print-run-commands",
+        "--print_run_commands",
+        action="store_true",
+        help="print one suite-script command for each model, device and precision",
+    )
+    group.add_argument(
+        "--visualize-logs",
+        "--visualize_logs",
+        metavar="DIR",
+        help="rebuild tables, files and plots of a run from its records",
+    )
+    group.add_argument("--resume", metavar="DIR", help="finish what is missing in an interrupted run")
+
+
+def _add_selection(parser: Parser) -> None:
+    group = parser.add_argument_group("what to measure")
+    group.add_argument(
+        "--suites",
+        action="append",
+        metavar="NAME",
+        help="suites, repeated or comma-separated; a path to a .py file is a suite too (default: tiny_gpt)",
+    )
+    group.add_argument("--training", action="store_true", help="forward, loss and backward")
+    group.add_argument("--inference", action="store_true", help="forward without gradients")
+    group.add_argument("--only", action="append", metavar="NAME", help="just this model (may be repeated)")
+    group.add_argument(
+        "-k", "--filter", action="append", metavar="RE", help="models whose name matches (any of them)"
+    )
+    group.add_argument(
+        "-x", "--exclude", action="append", metavar="RE", help="not the models whose name matches"
+    )
+    group.add_argument("--quick", action="store_true", help="a few models, few rounds: under a minute")
+
+
+def _add_compilers(parser: Parser) -> None:
+    group = parser.add_argument_group("compilers (candidates, each paired with eager)")
+    group.add_argument(
+        "--compilers",
+        action="append",
+        metavar="NAME",
+        help="repeated or comma-separated (default: aot_eager,inductor,torchscript); eager is the A/A control",
+    )
+    group.add_argument("--inductor", action="store_true", help="the same as --compilers=inductor")
+    group.add_argument("--backend", action="append", metavar="NAME", help="the same as --compilers=NAME")
+    group.add_argument("--speedup-ts", action="store_true", help="the same as --compilers=torchscript")
+    group.add_argument("--nothing", action="store_true", help="the same as --compilers=eager")
+
+
+def _add_conditions(parser: Parser) -> None:
+    group = parser.add_argument_group("under which conditions")
+    group.add_argument(
+        "-d",
+        "--devices",
+        "--device",
+        action="append",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:1; repeated or comma-separated (default: cuda where there is one, else cpu)",
+    )
+    group.add_argument(
+        "--dtypes",
+        action="append",
+        metavar="DTYPE",
+        help="float32, bfloat16, float16, amp; repeated or comma-separated (default: float32)",
+    )
+    for name in ("float32", "bfloat16", "float16", "amp"):
+        group.add_argument(f"--{name}", action="store_true", help=f"the same as --dtypes={name}")
+    group.add_argument(
+        "--batch-size", type=_count("--batch-size"), metavar="N", help="instead of each model's own"
+    )
+    group.add_argument(
+        "-t",
+        "--threads",
+        type=_count("--threads"),
+        metavar="N",
+        help="CPU threads of the worker (default: torch's choice)",
+    )
+    group.add_argument(
+        "--seed",
+        type=_whole("--seed"),
+        metavar="N",
+        help=f"for weights, inputs and the order of the rounds (default: {DEFAULTS.seed})",
+    )
+
+
+def _add_protocol(parser: Parser) -> None:
+    group = parser.add_argument_group("how to measure")
+    group.add_argument(
+        "-n",
+        "--repeat",
+        type=_count("-n/--repeat"),
+        metavar="N",
+        help=f"exactly N rounds (default: {DEFAULTS.min_rounds} to {DEFAULTS.max_rounds}, until precise)",
+    )
+    group.add_argument(
+        "--precision",
+        type=_share("--precision"),
+        metavar="P%",
+        help=f"stop when every 95%% interval is within +-P%% (default: {DEFAULTS.precision * 100:g}%%)",
+    )
+    group.add_argument("--accuracy", action="store_true", help="check parity only")
+    group.add_argument("--performance", action="store_true", help="time only: parity is then unchecked")
+    group.add_argument(
+        "--parity",
+        metavar="RULE",
+        help="scaled: by each tensor's own size (default); field: the published harness's looser rule",
+    )
+    group.add_argument("--isolate", action="store_true", help="a process of its own for each candidate")
+    group.add_argument(
+        "--timeout",
+        type=_seconds("--timeout"),
+        metavar="S",
+        help=f"seconds for one worker, compilation included (default: {DEFAULTS.timeout_s:g})",
+    )
+
+
+def _add_output(parser: Parser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output-dir",
+        metavar="DIR",
+        help="a new or empty folder for this run (default: logs/<UTC time>-<what>)",
+    )
+
+
+def _count(flag: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = _whole(flag)(text)
+        if value < 1:
+            raise UsageError(f"{flag}: {text} is too small; give a whole number from 1 up")
+        return value
+
+    return parse
+
+
+def _whole(flag: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise UsageError(f"{flag}: {text!r} is not a whole number") from None
+        if value < 0:
+            raise UsageError(f"{flag}: {text} is negative; give a whole number from 0 up")
+        if value >= 2**63:
+            raise UsageError(f"{flag}: {text} is too large")
+        return value
+
+    return parse
+
+
+def _seconds(flag: str) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise UsageError(f"{flag}: {text!r} is not a number of seconds") from None
+        if not (0 < value < math.inf):
+            raise UsageError(f"{flag}: {text} is not a time; give seconds above 0")
+        return value
+
+    return parse
+
+
+def _share(flag: str) -> Callable[[str], float]:
+    """``2%`` or ``0.02``; a bare ``2`` is refused rather than guessed at."""
+
+    def parse(text: str) -> float:
+        stripped = text.strip()
+        percent = stripped.endswith("%")
+        try:
+            value = float(stripped.removesuffix("%")) / (100 if percent else 1)
+        except ValueError:
+            raise UsageError(f"{flag}: {text!r} is not a share; write for example 2%") from None
+        if not (0 < value < 1):
+            raise UsageError(f"{flag}: {text!r} is not between 0 and 100 %; write for example 2% or 0.02")
+        return value
+
+    return parse

@@ -1,0 +1,37 @@
+"""CSV files that every reader takes the same way: UTF-8, plain line ends, nothing a spreadsheet would run."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from runner.labels import plain
+
+Cell = float | int | str | bool | None
+FORMULA_STARTS = ("=", "+", "-", "@")
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
+    """One file. Floats have six significant digits; None is an empty cell."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([safe_text(name) for name in header])
+    writer.writerows([cell_text(cell) for cell in row] for row in rows)
+    return file.getvalue().encode()
+
+
+def cell_text(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return safe_text(cell)
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+
+
+def safe_text(text: str) -> str:
+    """One printable line that no spreadsheet takes for a formula: such text gets an apostrophe in front."""
+    line = plain(text)
+    return f"'{line}" if line.lstrip().startswith(FORMULA_STARTS) else line

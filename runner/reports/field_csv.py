@@ -1,0 +1,142 @@
+"""The field's result files, its own columns first and in its order, ours after them.
+
+``{compiler}_{suite}_{dtype}_{mode}_{device}_{performance|accuracy}.csv``. A
+missing number is an empty cell. ``speedup`` is the field's ratio of medians,
+``speedup_paired`` with its interval is ours. Times are of one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from harness.schema import Parity, TensorError
+from runner.comparison import Comparison, Summary
+from runner.labels import file_part
+from runner.reports._cells import Cell, csv_bytes
+from runner.reports._sections import Section, sections
+
+Columns = dict[str, Callable[[Comparison], Cell]]
+
+
+def render(summary: Summary) -> Mapping[str, bytes]:
+    files: dict[str, bytes] = {}
+    for section in sections(summary):
+        for compiler in section.compilers:
+            mine = [c for c in section.comparisons if c.record.candidate == compiler]
+            timed = [c for c in mine if c.record.job.protocol.performance]
+            checked = [c for c in mine if c.record.job.protocol.accuracy]
+            if timed:
+                files[_file_name(compiler, section, "performance")] = _table(PERFORMANCE, timed)
+            if checked:
+                files[_file_name(compiler, section, "accuracy")] = _table(ACCURACY, checked)
+    return files
+
+
+def _file_name(compiler: str, section: Section, testing: str) -> str:
+    parts = (compiler, section.suite, section.dtype, section.mode, section.device)
+    return "_".join((*map(file_part, parts), testing)) + ".csv"
+
+
+def _table(columns: Columns, comparisons: Iterable[Comparison]) -> bytes:
+    rows = ([cell(comparison) for cell in columns.values()] for comparison in comparisons)
+    return csv_bytes(tuple(columns), rows)
+
+
+def _metric(name: str) -> Callable[[Comparison], Cell]:
+    return lambda c: c.record.metrics.get(name)
+
+
+def _parity(cell: Callable[[Parity], Cell]) -> Callable[[Comparison], Cell]:
+    return lambda c: cell(c.record.parity) if c.record.parity is not None else None
+
+
+def _worst(cell: Callable[[TensorError], Cell]) -> Callable[[Comparison], Cell]:
+    return _parity(lambda parity: cell(parity.worst) if parity.worst is not None else None)
+
+
+def _failure(comparison: Comparison) -> Cell:
+    failure = comparison.record.failure
+    return f"{failure.phase}: {failure.kind}: {failure.message}" if failure is not None else None
+
+
+FIRST: Columns = {
+    "dev": lambda c: c.record.job.device,
+    "name": lambda c: c.record.job.case.name,
+    "batch_size": lambda c: c.record.job.case.batch_size,
+}
+COUNTERS: Columns = {
+    name: _metric(name)
+    for name in (
+        "calls_captured",
+        "unique_graphs",
+        "graph_breaks",
+        "unique_graph_breaks",
+        "autograd_captures",
+        "autograd_compiles",
+        "cudagraph_skips",
+    )
+}
+SIZE: Columns = {
+    "published_batch_size": lambda c: c.record.job.case.published_batch_size,
+    "scale": lambda c: c.record.job.case.scale,
+    "parameters": lambda c: c.record.model.parameters if c.record.model is not None else None,
+}
+PARITY: Columns = {
+    "tolerance": _parity(lambda p: p.tolerance),
+    "worst_tensor": _worst(lambda w: w.name),
+    "worst_tensor_eager_error": _worst(lambda w: w.eager_rmse),
+    "worst_tensor_candidate_error": _worst(lambda w: w.candidate_rmse),
+    "worst_tensor_allowed_error": _worst(lambda w: w.allowed),
+}
+LAST: Columns = {
+    "failure": _failure,
+    "notes": lambda c: "; ".join(c.record.notes) or None,
+    "reproduce": lambda c: c.record.reproduce or None,
+}
+PERFORMANCE: Columns = {
+    **FIRST,
+    "speedup": lambda c: c.speedup_of_medians,
+    "abs_latency": lambda c: c.candidate_ms,
+    "compilation_latency": lambda c: c.compilation_latency_s,
+    "compression_ratio": lambda c: c.memory_ratio,
+    "eager_peak_mem": lambda c: c.baseline_peak_gb,
+    "dynamo_peak_mem": lambda c: c.candidate_peak_gb,
+    **COUNTERS,
+    # the field's columns end here
+    "status": lambda c: c.record.status.value,
+    "baseline_latency_ms": lambda c: c.baseline_ms,
+    "speedup_paired": lambda c: c.speedup,
+    "ci_low": lambda c: c.ci_low,
+    "ci_high": lambda c: c.ci_high,
+    "p_value": lambda c: c.p_value,
+    "q_value": lambda c: c.q_value,
+    "verdict": lambda c: c.verdict.value if c.verdict is not None else None,
+    "n": lambda c: c.n or None,
+    "iterations_per_sample": lambda c: c.record.samples.iterations_per_sample if c.record.samples else None,
+    "break_even_steps": lambda c: c.break_even_steps,
+    "compiled_region": _metric("compiled_region"),
+    **SIZE,
+    **PARITY,
+    **LAST,
+}
+ACCURACY: Columns = {
+    **FIRST,
+    "accuracy": lambda c: c.record.status.value,
+    **COUNTERS,
+    # the field's columns end here
+    "compiled_region": _metric("compiled_region"),
+    **SIZE,
+    "parity_rule": _parity(lambda p: p.rule),
+    "reference": _parity(lambda p: p.reference),
+    "multiplier": _parity(lambda p: p.multiplier),
+    "tensors": _parity(lambda p: p.tensors),
+    "failed": _parity(lambda p: p.failed),
+    **PARITY,
+    "worst_tensor_scale": _worst(lambda w: w.scale),
+    "worst_tensor_candidate_max": _worst(lambda w: w.candidate_max),
+    "worst_tensor_allowed_max": _worst(lambda w: w.allowed_max),
+    "worst_tensor_failure": _worst(lambda w: w.failure),
+    "eager_bit_equal": _parity(lambda p: p.eager_bit_equal),
+    "eager_spread": _parity(lambda p: p.eager_spread),
+    **LAST,
+}

@@ -1,0 +1,218 @@
+"""The parent's handle on one worker process: start, call, end. No job logic here.
+
+The worker is the leader of a process group and session of its own, so that
+everything it starts can be ended with it, and Ctrl-C reaches the parent alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from harness.schema import Failure
+from harness.status_page import Activity, StatusPage
+from harness.suite_files import ROOT
+
+TICK_S = 0.5  # how often the parent wakes while a worker works: rarely, so as not to disturb it
+GRACE_S = 2.0
+
+# glibc gives freed memory back to the system and takes it again on every step, which
+# moves an eager training step by a quarter; these settings keep the heap. See docs/BIAS.md.
+GLIBC_SETTINGS = {
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    "MALLOC_TOP_PAD_": str(1 << 26),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 34),
+}
+
+
+class WorkerLost(Exception):
+    """The worker died or was ended; ``activity`` is what it was at."""
+
+    def __init__(self, failure: Failure, activity: Activity, *, timed_out: bool) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.activity = activity
+        self.timed_out = timed_out
+
+
+def worker_command(python: str = sys.executable) -> list[str]:
+    return [python, "-u", "-m", "harness.worker"]
+
+
+def worker_environment(threads: int | None, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The worker's environment: the parent's, the project on its path, and settled allocation."""
+    environment = dict(base)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        part for part in (str(ROOT), base.get("PYTHONPATH", "")) if part
+    )
+    for name, value in GLIBC_SETTINGS.items():
+        environment.setdefault(name, value)
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = str(threads)
+        environment["MKL_NUM_THREADS"] = str(threads)
+    return environment
+
+
+class WorkerProcess:
+    """One running worker. Use as a context manager: leaving it ends the whole process group."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        on_tick: Callable[[Activity], None],
+    ) -> None:
+        self._log = log
+        self._on_tick = on_tick
+        request_read, self._requests = os.pipe()
+        self._replies, reply_write = os.pipe()
+        self._page_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        page = self._page_file.fileno()
+        self._page = StatusPage(page)
+        handed = (request_read, reply_write, page)
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [*command, "--pipes", ",".join(map(str, handed))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    cwd=log.parent,
+                    pass_fds=handed,
+                    start_new_session=True,
+                )
+        finally:
+            os.close(request_read)
+            os.close(reply_write)
+        self._buffer = b""
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+        """Sends one call and waits for its reply until ``deadline`` (``time.monotonic``).
+
+        Raises ``WorkerLost`` when the worker dies, answers nonsense, or is out of time.
+        """
+        try:
+            os.write(self._requests, json.dumps(request).encode() + b"\n")
+        except OSError:
+            raise self._lost() from None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._out_of_time()
+                if selector.select(min(TICK_S, left)):
+                    part = os.read(self._replies, 1 << 20)
+                    if not part:
+                        raise self._lost()
+                    self._buffer += part
+                elif self._process.poll() is not None:
+                    # a child of the worker may hold the pipe open: the worker itself is gone
+                    raise self._lost()
+                self._on_tick(self._page.read())
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            raise self._lost() from None
+        if not isinstance(reply, dict):
+            raise self._lost()
+        return reply
+
+    def activity(self) -> Activity:
+        """What the worker says it is at."""
+        return self._page.read()
+
+    def close(self) -> None:
+        """Ends the process group, politely and then not, and reaps the worker."""
+        if self._requests < 0:
+            return
+        try:
+            os.write(self._requests, b'{"call": "end"}\n')
+        except OSError:
+            pass
+        os.close(self._requests)
+        self._requests = -1
+        self._wait(GRACE_S)
+        self._kill_group()
+        self._wait(None)
+        os.close(self._replies)
+        self._page.close()
+        self._page_file.close()
+
+    def _wait(self, seconds: float | None) -> None:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+
+    def _kill_group(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def _out_of_time(self) -> WorkerLost:
+        activity = self._page.read()
+        self._kill_group()
+        self._wait(None)
+        message = f"out of time during {activity.phase}" + (f" of {activity.variant}" * bool(activity.variant))
+        failure = Failure(kind="timeout", message=message, phase=activity.phase)
+        return WorkerLost(failure, activity, timed_out=True)
+
+    def _lost(self) -> WorkerLost:
+        self._wait(GRACE_S)
+        if self._process.poll() is None:
+            self._kill_group()
+            self._wait(None)
+            kind = "closed its pipe"
+        else:
+            kind = exit_name(self._process.returncode)
+        activity = self._page.read()
+        tail = log_tail(self._log)
+        message = f"the worker ended ({kind}) during {activity.phase}"
+        message += f" of {activity.variant}" if activity.variant else ""
+        message += f"; its last words: {tail}" if tail else ""
+        return WorkerLost(
+            Failure(kind=kind, message=message, phase=activity.phase), activity, timed_out=False
+        )
+
+
+def exit_name(code: int) -> str:
+    """``SIGSEGV`` for -11, ``exit 3`` for 3."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def log_tail(path: Path, characters: int = 300) -> str:
+    """The last words in a log, on one line, printable characters only."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - 4096))
+            text = log.read().decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    words = " ".join(" ".join(lines[-3:]).split())
+    return "".join(c if c.isprintable() else "?" for c in words)[-characters:]
