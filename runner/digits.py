@@ -24,11 +24,11 @@ def significant(value: float, digits: int) -> str:
 
 
 def speedup_text(value: float, low: float | None, high: float | None) -> str:
-    """``1.23x [1.20, 1.26]``: the last decimal is the first that the interval's half-width reaches.
+    """``1.23x [1.20, 1.26]``: as many decimals as show one digit of the interval's half-width.
 
-    The half-width is taken on the scale of logarithms, where the interval is made. A speedup
-    below 10 keeps its first decimal. Without an interval two significant digits stand alone:
-    ``1.2x``.
+    Two digits of it where the first is a 1, which alone would be rounded by up to half. The
+    half-width is taken on the scale of logarithms, where the interval is made. A speedup below
+    10 keeps its first decimal. Without an interval two significant digits stand alone: ``1.2x``.
     """
     if low is None or high is None:
         return f"{significant(value, 2)}x"
@@ -40,8 +40,9 @@ def speedup_text(value: float, low: float | None, high: float | None) -> str:
 def _decimals(half_width: float) -> int:
     if not half_width > 0:
         return MAX_DECIMALS
-    exponent = int(f"{half_width:.0e}".split("e")[1])
-    return min(max(-exponent, 0), MAX_DECIMALS)
+    first_digit, exponent = f"{half_width:.0e}".split("e")
+    decimals = -int(exponent) + (1 if first_digit == "1" else 0)
+    return min(max(decimals, 0), MAX_DECIMALS)
 
 
 def ms_text(value: float) -> str:
@@ -57,6 +58,14 @@ def seconds_text(value: float) -> str:
 def ratio_text(value: float) -> str:
     """``0.95x``, as the field prints averages."""
     return f"{value:.2f}x"
+
+
+def memory_text(gigabytes: float) -> str:
+    """``1.39 GB``, ``91.0 kB``: three significant digits in the unit that needs no leading zeros."""
+    for unit, size in (("GB", 1.0), ("MB", 1e-3)):
+        if gigabytes >= size:
+            return f"{significant(gigabytes / size, 3)} {unit}"
+    return f"{significant(gigabytes * 1e6, 3)} kB"
 
 
 def p_text(value: float) -> str:

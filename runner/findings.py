@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 
 from harness.schema import Record, Status
 from runner.comparison import CONTROL, Comparison, Finding, Verdict
-from runner.digits import MISSING, ms_text, seconds_text, share_text, significant, speedup_text, steps_text
+from runner.digits import (
+    MISSING,
+    memory_text,
+    ms_text,
+    seconds_text,
+    share_text,
+    significant,
+    speedup_text,
+    steps_text,
+)
 from runner.labels import suite_labels, where
 
 # The field's limits for what deserves a warning.
@@ -156,8 +165,8 @@ def _memory(comparison: Comparison) -> Found | None:
         return None
     text = f"{ratio:.2f}x"
     if comparison.candidate_peak_gb is not None and comparison.baseline_peak_gb is not None:
-        peaks = [significant(gb, 3) for gb in (comparison.candidate_peak_gb, comparison.baseline_peak_gb)]
-        text += f", peak {peaks[0]} GB against eager's {peaks[1]} GB"
+        peaks = [memory_text(gb) for gb in (comparison.candidate_peak_gb, comparison.baseline_peak_gb)]
+        text += f", peak {peaks[0]} against eager's {peaks[1]}"
     title = f"More memory than eager (ratio below {MIN_MEMORY_RATIO:g})"
     return title, text, "Check that the peak fits the device that you mean to use; a smaller batch lowers it."
 
@@ -167,23 +176,24 @@ def _wide(comparison: Comparison) -> Found | None:
     if comparison.speedup is None or comparison.n == 0:
         return None
     half = _half_width(comparison)
-    if half is not None and half <= protocol.precision:
+    limit = math.log1p(protocol.precision)  # as runner.stopping has it
+    if half is not None and half <= limit:
         return None
     rounds = f"after {comparison.n} round{'s' if comparison.n > 1 else ''}"
     if half is None:
         text = f"{_speedup_text(comparison)}, no interval {rounds}: too few"
     else:
         # an interval narrows with the square root of the number of rounds
-        needed = math.ceil(comparison.n * (half / protocol.precision) ** 2)
-        text = f"{_speedup_text(comparison)}, +-{significant(half * 100, 2)} % {rounds}"
+        needed = math.ceil(comparison.n * (half / limit) ** 2)
+        text = f"{_speedup_text(comparison)}, +-{significant(math.expm1(half) * 100, 2)} % {rounds}"
         text += f"; about {significant(needed, 2)} would do"
-    limit = "--repeat" if protocol.repeat is not None else "the limit on rounds or time"
-    advice = f"Measuring ended by {limit}. Use a quieter machine, or raise --repeat to the rounds named."
+    ended = "--repeat" if protocol.repeat is not None else "the limit on rounds or time"
+    advice = f"Measuring ended by {ended}. Use a quieter machine, or raise --repeat to the rounds named."
     return f"Intervals wider than +-{share_text(protocol.precision)}", text, advice
 
 
 def _half_width(comparison: Comparison) -> float | None:
-    """Of the 95 % interval, relative to the speedup: on the scale of logarithms, as the pairs are."""
+    """Half the 95 % interval's width in the logarithm of the speedup."""
     if comparison.ci_low is None or comparison.ci_high is None:
         return None
     return math.log(comparison.ci_high / comparison.ci_low) / 2

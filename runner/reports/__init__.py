@@ -36,7 +36,7 @@ def render_all(summary: Summary) -> dict[str, bytes]:
         render: Callable[[Summary], Mapping[str, bytes]] = module.render
         try:
             made = render(summary)
-        except Exception as error:  # noqa: BLE001 - see above
+        except Exception as error:  # see above
             name = module.__name__.rsplit(".", 1)[-1]
             print(f"error: report {name} was not made: {type(error).__name__}: {error}", file=sys.stderr)
             continue

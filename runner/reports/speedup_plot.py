@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.digits import share_text, speedup_text
+from runner.reports._fit import shorten
 from runner.reports._sections import (
     Section,
     compiler_name,
@@ -52,6 +53,7 @@ MOST_TICKS = 10
 MOST_RATIO = 20.0  # of the axis' ends, for ticks finer than a decade
 BEYOND_POINTS = 1.3  # how far intervals may stretch the axis beyond the outermost points
 FACTS_WIDTH = 170  # characters
+LABEL_WIDTH = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ def _rows(panel: Section) -> Iterator[Row]:
     for _, group in groupby(panel.comparisons, key=lambda c: c.record.job.key):
         members = tuple(group)
         case = members[0].record.job.case
-        label = f"{model_name(case)}\nbatch {batch_text(case)}"
+        label = f"{shorten(model_name(case), LABEL_WIDTH)}\nbatch {batch_text(case)}"
         yield Row(label=label, marks=tuple(_mark(c) for c in members))
     means = tuple(_mean_mark(group) for group in panel.groups)
     yield Row(label=f"{MEAN}\nof those that passed", marks=means)

@@ -1,0 +1,213 @@
+"""The console's report: it fits, says what it left out, and prints no digit that the data does not carry."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from harness.schema import Record, Status
+from runner.derive import summarise
+from runner.digits import memory_text, ms_text, p_text, rounds_text, significant, speedup_text, steps_text
+from runner.reports._fit import DROPPED_FIRST, fit, shorten
+from runner.reports._sections import sections
+from runner.reports._table import COLUMNS
+from runner.reports.console import print_report
+from tests.factories import control, make_job, make_record, printed, synthetic_run
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160, 200, 300])
+def test_nothing_is_wider_than_the_console(width: int) -> None:
+    for line in printed(synthetic_run(), width).splitlines():
+        assert cell_len(line) <= width
+
+
+def test_a_table_row_is_one_line_however_narrow() -> None:
+    for width in (72, 80, 120):
+        text = printed(synthetic_run(), width)
+        (section,) = [s for s in sections(summarise(synthetic_run())) if s.dtype == "amp"]
+        rows = text.split(section.title)[1].splitlines()[4:8]
+        for row, compiler in zip(rows, ("eager", "aot_eager", "inductor", "torchscript"), strict=True):
+            assert compiler in row
+
+
+def test_columns_are_left_out_in_order_and_named() -> None:
+    (section, *_) = sections(summarise(synthetic_run()))
+    before: set[str] = set()
+    for width in range(200, 50, -1):
+        fitted = fit(section, width)
+        dropped = {column.key for column in fitted.dropped}
+        assert dropped >= before
+        assert dropped == set(DROPPED_FIRST[: len(dropped)])
+        before = dropped
+        text = printed(synthetic_run(), width) if width in (60, 80, 120) else ""
+        if text:
+            names = " ".join(text.split("Left out for width: ")[1].split("; all columns")[0].split())
+            assert names == ", ".join(column.header.replace("\n", " ") for column in fitted.dropped)
+    always = {"model", "candidate", "speedup", "verdict"}
+    assert before == {column.key for column in COLUMNS} - always
+
+
+def test_status_takes_the_verdicts_place_where_parity_is_left_out() -> None:
+    job = make_job()
+    records = [make_record(job, status=Status.FAIL_ACCURACY, speedup=3.0)]
+    wide, narrow = printed(records, 200), printed(records, 60)
+    assert "(faster)" in wide
+    assert "fail_accuracy" in wide
+    assert "(faster)" not in narrow
+    assert "fail_accuracy" in narrow
+
+
+def test_no_colour_where_the_console_is_no_terminal() -> None:
+    assert "\x1b" not in printed(synthetic_run(), 80)
+    assert "\x1b[" in printed(synthetic_run(), 80, force_terminal=True, color_system="standard")
+
+
+def test_markup_in_names_is_shown_as_it_is() -> None:
+    assert "[red]markup[/red] $x_1$ @someone" in printed(synthetic_run(), 200)
+    assert "two\\nlines \\x1b[31mand colour" in printed(synthetic_run(), 200)
+
+
+def test_an_ascii_console_gets_ascii() -> None:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii")
+    print_report(summarise(synthetic_run()), Console(file=file, width=100))
+    file.flush()
+    assert b"\\u7db2\\u8def" in raw.getvalue()
+
+
+def test_eager_time_stands_once_and_again_only_where_it_differs() -> None:
+    job = make_job()
+    shared = [make_record(job, "aot_eager", speedup=2.0), make_record(job, "inductor", speedup=4.0)]
+    apart = [shared[0], make_record(job, "inductor", speedup=4.0, machine="another")]
+
+    def eager_times(records: Sequence[Record]) -> list[str]:
+        (section,) = sections(summarise(records))
+        fitted = fit(section, 200)
+        place = [column.key for column in fitted.columns].index("eager_ms")
+        return [row[place] for row in fitted.rows]
+
+    assert eager_times(shared)[1] == ""
+    assert eager_times(shared)[0] != ""
+    assert all(eager_times(apart))
+
+
+def test_denominators_and_conditions_are_in_the_caption() -> None:
+    job = make_job()
+    text = printed(
+        [control(job), make_record(job), make_record(job, "torchscript", status=Status.CRASH)], 200
+    )
+    assert "n = 20; passed: eager (A/A) 1/1, inductor 1/1, torchscript 0/1; noise threshold +-2 %" in text
+    assert "torch 0.0.0+synthetic, Python 3.0.0, cpu: Synthetic CPU, 4 threads, 8 CPUs" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "short"),
+    [
+        ("short", 10, "short"),
+        ("BlenderbotSmallForConditionalGeneration", 20, "Blenderbo..eneration"),
+        ("BlenderbotSmallForConditionalGeneration", 39, "BlenderbotSmallForConditionalGeneration"),
+    ],
+)
+def test_long_names_lose_their_middle(name: str, room: int, short: str) -> None:
+    assert shorten(name, room) == short
+
+
+def test_models_that_would_look_the_same_keep_their_names() -> None:
+    names = [f"a_very_long_common_beginning_{i}_and_a_very_long_common_end" for i in range(2)]
+    text = printed([make_record(make_job(name)) for name in names], 80)
+    unfolded = "".join(line.split(" ")[0] for line in text.splitlines())
+    assert all(name in unfolded for name in names)
+
+
+# -- digits ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (1.2345, 1.2, 1.26, "1.23x [1.20, 1.26]"),
+        (1.2345, 1.2312, 1.2378, "1.234x [1.231, 1.238]"),
+        (0.9712, 0.8401, 1.0498, "0.97x [0.84, 1.05]"),
+        (1.2342, 1.2212, 1.2478, "1.234x [1.221, 1.248]"),
+        (1.2345, 0.9, 1.6, "1.2x [0.9, 1.6]"),
+        (0.98, 0.07, 13.1, "1.0x [0.1, 13.1]"),
+        (20.4, 17.2, 23.9, "20x [17, 24]"),
+        (0.0131, 0.0125, 0.0137, "0.0131x [0.0125, 0.0137]"),
+        (1.0, 1.0, 1.0, "1.0000x [1.0000, 1.0000]"),
+        (1.2345, None, None, "1.2x"),
+    ],
+)
+def test_speedups_have_the_decimals_that_the_interval_supports(
+    value: float, low: float | None, high: float | None, text: str
+) -> None:
+    assert speedup_text(value, low, high) == text
+
+
+@given(st.floats(0.05, 20), st.floats(1e-4, 0.5))
+def test_the_last_decimal_of_a_speedup_is_about_as_large_as_its_uncertainty(
+    value: float, half: float
+) -> None:
+    text = speedup_text(value, value / (1 + half), value * (1 + half))
+    shown = text.split("x")[0]
+    decimals = len(shown.split(".")[1]) if "." in shown else 0
+    unit = 10.0**-decimals
+    assert abs(float(shown) - value) <= unit / 2 * 1.001
+    uncertainty = value * half
+    assert unit >= uncertainty / 20 or decimals == 1  # no more than one digit beyond its first
+    assert unit <= uncertainty * 1.1 or decimals == 4  # and none that it supports is missing
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.12345, "0.123"),
+        (1.2345, "1.23"),
+        (12.345, "12.3"),
+        (123.45, "123"),
+        (1234.5, "1,230"),
+        (9.996, "10.0"),
+    ],
+)
+def test_milliseconds_have_three_significant_digits(value: float, text: str) -> None:
+    assert ms_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "text"), [(1.2345, "1.23 GB"), (0.1, "100 MB"), (0.0012, "1.20 MB"), (0.000091, "91.0 kB")]
+)
+def test_memory_is_in_the_unit_that_needs_no_zeros(gigabytes: float, text: str) -> None:
+    assert memory_text(gigabytes) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "<0.001"), (0.00099, "<0.001"), (0.001, "0.0010"), (0.0312, "0.031"), (0.5, "0.50"), (1.0, "1.0")],
+)
+def test_p_values(value: float, text: str) -> None:
+    assert p_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(float("inf"), "never"), (1234.0, "1,200"), (7.46, "7.5"), (0.0, "0"), (1.96e6, "2,000,000")],
+)
+def test_break_even_steps(value: float, text: str) -> None:
+    assert steps_text(value) == text
+
+
+@given(st.floats(1e-9, 1e12), st.integers(1, 6))
+def test_significant_digits_round_and_never_add(value: float, digits: int) -> None:
+    text = significant(value, digits)
+    assert float(text.replace(",", "")) == pytest.approx(float(f"{value:.{digits - 1}e}"), rel=1e-12)
+    assert len(text.replace(",", "").replace(".", "").lstrip("0").rstrip("0")) <= digits
+
+
+def test_rounds() -> None:
+    assert rounds_text(30, 30) == "n = 30"
+    assert rounds_text(10, 100) == "n = 10 to 100"

@@ -1,0 +1,343 @@
+"""What is said about records: numbers where there are any, honest denominators, findings with causes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from harness.schema import Mode, Protocol, Record, Scalar, Status
+from runner.comparison import Comparison, Finding, GroupSummary, Summary, Verdict
+from runner.derive import compare, summarise
+from runner.digits import steps_text
+from runner.statistics import false_discovery, paired_speedup
+from tests.factories import control, make_job, make_record, synthetic_run
+
+
+def one(record: Record) -> Comparison:
+    (comparison,) = compare([record])
+    return comparison
+
+
+def group(summary: Summary, compiler: str) -> GroupSummary:
+    (found,) = [g for g in summary.groups if g.compiler == compiler]
+    return found
+
+
+def titles(summary: Summary) -> list[str]:
+    return [finding.title for finding in summary.warnings]
+
+
+def finding(summary: Summary, title: str) -> Finding:
+    (found,) = [f for f in summary.warnings if f.title.startswith(title)]
+    return found
+
+
+# -- comparisons -----------------------------------------------------------------
+
+
+def test_timing_numbers_are_those_of_the_paired_samples() -> None:
+    record = make_record(make_job(), speedup=1.5)
+    assert record.samples is not None
+    expected = paired_speedup(record.samples.baseline_s, record.samples.candidate_s)
+    found = one(record)
+    assert found.n == 20
+    assert found.speedup == expected.speedup
+    assert (found.ci_low, found.ci_high) == (expected.ci_low, expected.ci_high)
+    assert found.speedup_of_medians == expected.speedup_of_medians
+    assert found.baseline_ms == pytest.approx(expected.baseline_median_s * 1000)
+    assert found.candidate_ms == pytest.approx(expected.candidate_median_s * 1000)
+    assert found.verdict is Verdict.FASTER
+
+
+def test_q_values_are_over_the_whole_run_with_its_controls() -> None:
+    job = make_job()
+    records = [control(job), make_record(job, "inductor", speedup=1.5), make_record(job, status=Status.CRASH)]
+    p_values = [c.p_value for c in compare(records)]
+    assert [c.q_value for c in compare(records)] == false_discovery(p_values)
+    alone = one(records[1])
+    assert alone.q_value == alone.p_value
+    together = compare(records)[1]
+    assert together.q_value is not None
+    assert together.p_value is not None
+    assert together.q_value > together.p_value
+
+
+@pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.NOT_COMPILED, Status.OOM])
+def test_without_samples_every_number_is_none(status: Status) -> None:
+    found = one(make_record(make_job(), status=status))
+    assert found.n == 0
+    numbers = [getattr(found, f) for f in found.__dataclass_fields__ if f not in ("record", "n")]
+    assert numbers == [None] * len(numbers)
+
+
+def test_empty_samples_are_no_samples() -> None:
+    record = make_record(make_job(), rounds=0)
+    assert one(record).speedup is None
+
+
+@pytest.mark.parametrize(
+    ("threshold", "verdict"), [(0.02, Verdict.FASTER), (0.2, Verdict.SAME)], ids=["2%", "20%"]
+)
+def test_the_jobs_own_noise_threshold_decides(threshold: float, verdict: Verdict) -> None:
+    job = make_job(protocol=Protocol(noise_threshold=threshold))
+    assert one(make_record(job, speedup=1.1)).verdict is verdict
+
+
+def test_break_even_is_compilation_over_time_saved() -> None:
+    found = one(make_record(make_job(), speedup=2.0, compilation_s=5.0))
+    assert found.baseline_ms is not None
+    saved_s = found.baseline_ms / 1000 / 2
+    assert found.break_even_steps == pytest.approx(5.0 / saved_s, rel=0.02)
+
+
+def test_break_even_is_never_for_a_slower_candidate() -> None:
+    assert one(make_record(make_job(), speedup=0.8)).break_even_steps == math.inf
+
+
+def test_break_even_is_unknown_where_the_interval_has_one_in_it() -> None:
+    found = one(make_record(make_job(), speedup=1.0, jitter=0.2))
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    assert found.ci_low <= 1 <= found.ci_high
+    assert found.break_even_steps is None
+
+
+def test_memory_ratio_is_baseline_over_candidate() -> None:
+    found = one(make_record(make_job(), memory_ratio=1.25))
+    assert found.baseline_peak_gb == 2.0
+    assert found.candidate_peak_gb == 1.6
+    assert found.memory_ratio == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("value", [None, True, "12", math.nan, math.inf])
+def test_a_metric_that_is_no_number_is_missing(value: Scalar) -> None:
+    found = one(make_record(make_job(), metrics={"compilation_latency_s": value}))
+    assert found.compilation_latency_s is None
+    assert found.break_even_steps is None
+
+
+@pytest.mark.parametrize("peak", [0, None])
+def test_no_memory_ratio_without_a_candidate_peak(peak: Scalar) -> None:
+    found = one(make_record(make_job(), metrics={"candidate_peak_memory_bytes": peak}))
+    assert found.memory_ratio is None
+
+
+# -- summaries -------------------------------------------------------------------
+
+
+def test_comparisons_are_in_plan_order() -> None:
+    first, second = make_job("first"), make_job("second")
+    records = [
+        make_record(first, "torchscript", status=Status.CRASH),
+        make_record(first, "inductor"),
+        control(first),
+        make_record(second, "inductor"),
+        make_record(second, "aot_eager"),
+    ]
+    found = [(c.record.job.case.name, c.record.candidate) for c in summarise(records).comparisons]
+    assert found == [
+        ("first", "eager"),
+        ("first", "inductor"),
+        ("first", "torchscript"),
+        ("second", "aot_eager"),
+        ("second", "inductor"),
+    ]
+
+
+def test_geometric_mean_counts_slowdowns_and_leaves_out_failures() -> None:
+    records = [
+        make_record(make_job("a"), speedup=2.0),
+        make_record(make_job("b"), speedup=0.5),
+        make_record(make_job("c"), speedup=10.0, status=Status.FAIL_ACCURACY),
+        make_record(make_job("d"), status=Status.CRASH),
+        make_record(make_job("e"), speedup=None),
+    ]
+    found = group(summarise(records), "inductor")
+    assert found.geomean_speedup == pytest.approx(1.0, rel=0.01)
+    assert found.geomean_low is not None
+    assert found.geomean_low < 0.5
+    assert (found.total, found.passed, found.averaged) == (5, 3, 2)
+    assert found.pass_share == pytest.approx(3 / 5)
+    assert found.verdicts == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 0}
+
+
+def test_means_are_over_those_that_passed_and_have_a_number() -> None:
+    records = [
+        make_record(make_job("a"), compilation_s=10.0, memory_ratio=1.0),
+        make_record(make_job("b"), compilation_s=20.0, memory_ratio=0.5),
+        make_record(make_job("c"), compilation_s=90.0, memory_ratio=0.1, status=Status.FAIL_ACCURACY),
+        make_record(make_job("d"), metrics={"compilation_latency_s": None}, speedup=None),
+    ]
+    found = group(summarise(records), "inductor")
+    assert found.mean_compilation_latency_s == 15.0
+    assert found.compilation_n == 2
+    assert found.mean_memory_ratio == pytest.approx(0.75)
+    assert found.memory_n == 2
+
+
+def test_nothing_passed_means_no_averages() -> None:
+    found = group(summarise([make_record(make_job(), status=Status.CRASH)]), "inductor")
+    assert (found.total, found.passed, found.averaged, found.pass_share) == (1, 0, 0, 0.0)
+    assert found.geomean_speedup is None
+    assert found.mean_compilation_latency_s is None
+    assert found.mean_memory_ratio is None
+
+
+def test_one_model_has_a_mean_but_no_interval() -> None:
+    found = group(summarise([make_record(make_job(), speedup=1.5)]), "inductor")
+    assert found.geomean_speedup == pytest.approx(1.5, rel=0.01)
+    assert (found.geomean_low, found.geomean_high) == (None, None)
+
+
+def test_groups_keep_suite_mode_device_and_dtype_apart() -> None:
+    jobs = [
+        make_job(),
+        make_job(suite="other"),
+        make_job(mode=Mode.INFERENCE),
+        make_job(device="cuda"),
+        make_job(dtype="amp"),
+    ]
+    assert [g.total for g in summarise([make_record(job) for job in jobs]).groups] == [1] * 5
+
+
+def test_environment_keeps_what_differs() -> None:
+    cpu = make_record(make_job())
+    cuda = make_record(make_job(device="cuda"))
+    cuda = replace(cuda, environment={**cuda.environment, "device": "cuda", "cuda": "12.8"})
+    found = summarise([cpu, cuda]).environment
+    assert found["device"] == "cpu | cuda"
+    assert found["cuda"] == "None | 12.8"
+    assert found["threads"] == 4
+
+
+def test_no_records_make_an_empty_summary() -> None:
+    found = summarise([])
+    assert [found.comparisons, found.groups, found.warnings, found.caveats] == [()] * 4
+
+
+# -- findings --------------------------------------------------------------------
+
+
+def test_a_clean_run_has_no_warnings() -> None:
+    job = make_job()
+    assert titles(summarise([control(job), make_record(job, speedup=1.5)])) == []
+
+
+def test_parity_failures_name_the_worst_tensor_with_its_errors() -> None:
+    found = finding(summarise([make_record(make_job(), status=Status.FAIL_ACCURACY)]), "Parity failures")
+    assert found.cases == (
+        (
+            "toys model (training, float32, cpu), inductor: 2 of 10 tensors are off; "
+            "worst grad.layer.weight: RMS error 0.5 is above the limit 0.0012 (eager's own error 0.0001)"
+        ),
+    )
+    assert "report.md" in found.advice
+
+
+def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
+    summary = summarise([make_record(make_job(), status=Status.EAGER_TWO_RUNS_DIFFER)])
+    assert "by 5 % of a tensor's size" in finding(summary, "Parity cannot be judged").cases[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "title", "advice"),
+    [
+        (Status.TIMEOUT, "Timed out", "--timeout (it was 1200 s)"),
+        (Status.OOM, "Out of memory", "--batch-size"),
+        (Status.NOT_COMPILED, "Not compiled", "log"),
+        (Status.RECOMPILES, "Compiled again", "TORCH_LOGS=recompiles"),
+        (Status.CRASH, "Could not run", "report.md"),
+        (Status.MODEL_FAIL_TO_LOAD, "Could not run", "report.md"),
+    ],
+)
+def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: str, advice: str) -> None:
+    found = finding(summarise([make_record(make_job(), status=status)]), title)
+    assert f"{status.value} in phase compile" in found.cases[0]
+    assert "cases/made-up/output.log" in found.cases[0]
+    assert advice in found.advice
+
+
+def test_isolate_is_not_advised_to_those_who_use_it() -> None:
+    job = make_job(protocol=Protocol(isolate=True))
+    found = finding(summarise([make_record(job, status=Status.OOM)]), "Out of memory")
+    assert "--isolate" not in found.advice
+
+
+def test_slowdowns_compilation_and_memory_beyond_the_fields_limits() -> None:
+    records = [
+        make_record(make_job("slow"), speedup=0.8, metrics={"graph_breaks": 3}),
+        make_record(make_job("long"), speedup=2.0, compilation_s=121.0),
+        make_record(make_job("large"), speedup=2.0, memory_ratio=0.8),
+    ]
+    summary = summarise(records)
+    assert "0.80" in finding(summary, "Slower than eager").cases[0]
+    assert "3 graph breaks" in finding(summary, "Slower than eager").cases[0]
+    steps = steps_text(summary.comparisons[1].break_even_steps or 0.0)
+    assert f"121 s, break-even steps: {steps}" in finding(summary, "Long compilation").cases[0]
+    assert "0.80x, peak 2.50 GB against eager's 2.00 GB" in finding(summary, "More memory").cases[0]
+    assert len(summary.warnings) == 3
+
+
+def test_limits_are_not_warned_about_just_inside_them() -> None:
+    records = [
+        make_record(make_job("a"), speedup=0.97, jitter=0.001),
+        make_record(make_job("b"), compilation_s=119.0, memory_ratio=0.91),
+    ]
+    assert titles(summarise(records)) == []
+
+
+def test_a_wide_interval_names_the_rounds_that_would_do() -> None:
+    found = finding(summarise([make_record(make_job(), jitter=0.3)]), "Intervals wider than +-2 %")
+    assert "after 20 rounds; about " in found.cases[0]
+    assert "--repeat" in found.advice
+
+
+def test_no_interval_at_all_is_a_wide_one() -> None:
+    job = make_job(protocol=Protocol(repeat=2))
+    found = finding(summarise([make_record(job, rounds=2)]), "Intervals wider")
+    assert "no interval after 2 rounds" in found.cases[0]
+    assert found.advice.startswith("Measuring ended by --repeat")
+
+
+def test_a_control_that_moved_is_said_first_among_the_timings() -> None:
+    job = make_job()
+    summary = summarise([make_record(job, "eager", speedup=0.8), make_record(job, speedup=0.8)])
+    assert titles(summary) == ["The A/A control moved", "Slower than eager (speedup below 0.95)"]
+    assert "eager against itself came out 0.80" in summary.warnings[0].cases[0]
+    assert len(summary.warnings[1].cases) == 1  # the control is not called a slow compiler as well
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan])
+def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None:
+    record = make_record(make_job())
+    assert record.samples is not None
+    damaged = replace(record.samples, candidate_s=(bad, *record.samples.candidate_s[1:]))
+    summary = summarise([replace(record, samples=damaged)])
+    assert summary.comparisons[0].speedup is None
+    assert "20 rounds" in finding(summary, "Samples that cannot be used").cases[0]
+
+
+def test_cases_with_the_same_advice_stand_together() -> None:
+    records = [make_record(make_job(f"m{i}"), status=Status.CRASH) for i in range(3)]
+    (found,) = summarise(records).warnings
+    assert len(found.cases) == 3
+
+
+# -- caveats ---------------------------------------------------------------------
+
+
+def test_caveats_count_what_was_cut() -> None:
+    found = " ".join(summarise(synthetic_run()).caveats)
+    assert "smaller than the published one for 1 of 12 jobs (column batch)" in found
+    assert "The model is smaller than the published one for 1 of 12 jobs" in found
+    assert "for: torchscript." in found
+    assert "no optimizer" in found
+
+
+def test_unchecked_parity_is_said() -> None:
+    job = make_job(protocol=Protocol(accuracy=False), mode=Mode.INFERENCE)
+    found = summarise([make_record(job, status=Status.PASS_DUE_TO_SKIP)]).caveats
+    assert "Parity was not checked" in found[0]
+    assert not any("optimizer" in caveat for caveat in found)

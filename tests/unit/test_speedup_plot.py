@@ -1,0 +1,65 @@
+"""The forest plot: what is drawn, what is only said, and that rebuilding changes no byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from harness.schema import Mode, Record, Status
+from runner.derive import summarise
+from runner.reports import speedup_plot
+from runner.reports._sections import sections
+from tests.factories import accuracy_run, make_job, make_record
+
+
+def figures(records: Sequence[Record]) -> list[Any]:
+    summary = summarise(records)
+    return [speedup_plot.draw((section,), ("inductor",)) for section in sections(summary)]
+
+
+def test_plots_are_one_file_a_suite_and_dtype() -> None:
+    jobs = [make_job(), make_job(mode=Mode.INFERENCE), make_job(dtype="amp"), make_job(suite="/x/more.py")]
+    files = speedup_plot.render(summarise([make_record(job) for job in jobs]))
+    assert sorted(files) == ["more_float32.png", "toys_amp.png", "toys_float32.png"]
+
+
+def test_nothing_timed_means_no_plot() -> None:
+    assert speedup_plot.render(summarise(accuracy_run())) == {}
+
+
+def test_png_carries_neither_date_nor_version() -> None:
+    (content,) = speedup_plot.render(summarise([make_record(make_job())])).values()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert b"tEXt" not in content
+    assert b"tIME" not in content
+
+
+def test_failures_are_words_at_the_margin_and_no_point() -> None:
+    records = [
+        make_record(make_job("good"), speedup=1.5),
+        make_record(make_job("wrong"), speedup=3.0, status=Status.FAIL_ACCURACY),
+        make_record(make_job("dead"), status=Status.CRASH),
+    ]
+    (figure,) = figures(records)
+    (axes,) = figure.axes
+    words = [text.get_text() for text in axes.texts]
+    assert "inductor: fail_accuracy" in words
+    assert "inductor: crash" in words
+    points = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+    assert points == pytest.approx([1.5, 1.5], rel=0.01)  # the model and the mean: not the wrong one
+    assert [label.get_text().split("\n")[0] for label in axes.get_yticklabels()] == [
+        "good",
+        "wrong",
+        "dead",
+        "geometric mean",
+    ]
+    assert axes.get_xscale() == "log"
+
+
+def test_the_plots_title_says_under_which_conditions() -> None:
+    (figure,) = figures([make_record(make_job())])
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "toys, training, float32, cpu"
+    assert any("n = 20 rounds; torch 0.0.0+synthetic" in text.get_text() for text in axes.texts)
