@@ -15,12 +15,14 @@ from enum import Enum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+NOT_FINITE = ("nan", "inf", "-inf")
 
 
 def to_json(value: Any) -> Any:
     """Turns a schema value into what ``json.dumps(..., allow_nan=False)`` takes.
 
-    JSON has no NaN or infinity: they travel as the strings "nan", "inf", "-inf".
+    JSON has no NaN or infinity: they travel as the strings "nan", "inf", "-inf",
+    which therefore cannot be texts where a number may stand.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -40,7 +42,7 @@ def from_json(kind: type[T], value: Any) -> T:
     return typing.cast("T", _decode(kind, value))
 
 
-def _decode(kind: Any, value: Any) -> Any:
+def _decode(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one for each kind
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         return _decode_union(typing.get_args(kind), value)
@@ -54,14 +56,21 @@ def _decode(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(value)
     if kind is float:
-        if isinstance(value, str) and value in ("nan", "inf", "-inf"):
-            return float(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"{value!r} is not a number")
-        return float(value)
+        return _decode_float(value)
     if kind is int and isinstance(value, bool):
         raise ValueError(f"{value!r} is not an integer")
     return _expect(kind, value)
+
+
+def _decode_float(value: Any) -> float:
+    if isinstance(value, str) and value in NOT_FINITE:
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{value!r} is not a number")  # noqa: TRY004 - what from_json promises
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{value!r} is too large for a number") from None
 
 
 def _decode_union(members: tuple[Any, ...], value: Any) -> Any:
@@ -70,7 +79,9 @@ def _decode_union(members: tuple[Any, ...], value: Any) -> Any:
     concrete = [member for member in members if member is not type(None)]
     if len(concrete) == 1:
         return _decode(concrete[0], value)
-    if isinstance(value, (str, bool, int, float)):
+    if isinstance(value, str) and value in NOT_FINITE and float in concrete:
+        return float(value)
+    if type(value) in concrete:
         return value
     raise ValueError(f"{value!r} is not one of {concrete}")
 
@@ -93,5 +104,5 @@ def _decode_dataclass(kind: Any, value: Any) -> Any:
 
 def _expect(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is not a {kind.__name__}")
+        raise ValueError(f"{value!r} is not a {kind.__name__}")  # noqa: TRY004 - the same
     return value

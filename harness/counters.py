@@ -16,6 +16,11 @@ def graphs_compiled() -> int:
     return _read("stats", "unique_graphs")
 
 
+def frames_given_up() -> int:
+    """Frames that Dynamo tried to compile and then left to eager, for instance at its recompilation limit."""
+    return _read("frames", "total") - _read("frames", "ok")
+
+
 def snapshot() -> dict[str, int]:
     """The counters of the field's result columns, and the compile caches' hits and misses."""
     breaks = _counter("graph_break")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from harness.schema import Scalar
 
-RECORDED_PREFIXES = ("TORCH", "PYTORCH", "OMP_", "MKL_", "KMP_", "MALLOC_", "GLIBC_TUNABLES", "CUBLAS", "CUDA_")
+RECORDED_PREFIXES = (
+    *("TORCH", "PYTORCH", "CUBLAS", "CUDA_"),
+    *("OMP_", "MKL_", "KMP_"),
+    *("MALLOC_", "GLIBC_TUNABLES"),
+)
 
 
 def describe(device: torch.device) -> dict[str, Scalar]:
@@ -29,7 +34,7 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "device": str(device),
         "device_name": _device_name(device),
         "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version() if device.type == "cuda" else None,
+        "cudnn": _cudnn_version() if device.type == "cuda" else None,
         "matmul_precision": torch.get_float32_matmul_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
     }
@@ -37,6 +42,11 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         if name.startswith(RECORDED_PREFIXES):
             facts[f"env.{name}"] = value
     return facts
+
+
+def _cudnn_version() -> int | None:
+    version: Callable[[], int | None] = torch.backends.cudnn.version
+    return version()
 
 
 def _device_name(device: torch.device) -> str:

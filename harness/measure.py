@@ -96,12 +96,11 @@ def void(_: object) -> None:
 
 
 def has_settled(history: list[Round], *, least: int = 3) -> bool:
-    """Whether warm-up may end: for every variant, the last step neither faulted nor took much
-    more or less than the one before.
+    """Whether warm-up may end: no variant's last round was much better than the one before.
 
     Page faults per step fall as the allocator's heap grows to what the steps
-    need; a fall of 10 % (or 64 faults) from one round to the next is still
-    settling. A time more than 25 % below the last round's is, too.
+    need; a fall of more than 10 % (and 64 faults) from one round to the next
+    is still settling. A time more than 25 % below the last round's is, too.
     """
     if len(history) < least:
         return False

@@ -15,7 +15,7 @@ import torch
 
 from harness import parity
 from harness.backends import load_backend
-from harness.counters import graphs_compiled
+from harness.counters import frames_given_up, graphs_compiled
 from harness.environment import describe
 from harness.failures import describe_failure, is_out_of_memory
 from harness.measure import (
@@ -29,6 +29,7 @@ from harness.measure import (
 from harness.metrics import observing
 from harness.precision import precision
 from harness.program import Compiled, Program
+from harness.reference import Reference, family_of, make_reference, rule_for
 from harness.schema import BASELINE, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
 from harness.status_page import Activity
 from harness.step import Variant, replica, seed_everything
@@ -61,11 +62,12 @@ class Session:
         self._training = job.case.mode is Mode.TRAINING
         self._variants: dict[str, Variant] = {}
         self._workload: Workload | None = None
-        self._reference: parity.Reference | None = None
+        self._reference: Reference | None = None
         self._baseline_step_s = math.nan
         self._iterations = 1
         self._rounds = 0
         self._recompiled: dict[str, int] = {}
+        self._given_up: dict[str, int] = {}
 
     # -- open ---------------------------------------------------------------
 
@@ -85,7 +87,8 @@ class Session:
                 self._run_apart, Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, "eager"
             )
             self._say("fp64")
-            self._reference = parity.make_reference(self._exact_results(), first, second)
+            oom = Status.EAGER_1ST_RUN_OOM
+            self._reference = self._attempt(lambda: self._refer(first, second), fail, oom, "eager")
         self._attempt(self._time_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
         return self._facts(), describe(self._device)
 
@@ -104,6 +107,9 @@ class Session:
             self._workload, self._device, self._precision.cast, training=self._training, exact=exact
         )
 
+    def _variant(self) -> Variant:
+        return Variant(self._replica(), self._precision, self._device)
+
     def _run(self, variant: Variant) -> dict[str, torch.Tensor]:
         """One step from the seed and the initial buffers, and everything it produced."""
         variant.restore()
@@ -113,20 +119,24 @@ class Session:
         return variant.results(loss, output)
 
     def _open_baseline(self) -> dict[str, torch.Tensor]:
-        program = self._replica()
-        variant = Variant(program, program.forward(), self._precision, self._device)
-        self._variants[BASELINE] = variant
-        return self._run(variant)
+        self._variants[BASELINE] = self._variant()
+        return self._run(self._variants[BASELINE])
 
     def _run_apart(self) -> dict[str, torch.Tensor]:
-        program = self._replica()
-        return self._run(Variant(program, program.forward(), self._precision, self._device))
+        return self._run(self._variant())
+
+    def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
+        if not any(family_of(name) == "value" for name in first):
+            raise ValueError(
+                "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
+            )
+        rule = rule_for(self._job.protocol.parity, self._job.case.mode, self._precision)
+        return make_reference(self._exact_results(), first, second, rule)
 
     def _exact_results(self) -> dict[str, torch.Tensor] | None:
         full = precision("float32", self._device.type)  # no autocast: fp64 throughout
         try:
-            program = self._replica(exact=True)
-            return self._run(Variant(program, program.forward(), full, self._device))
+            return self._run(Variant(self._replica(exact=True), full, self._device))
         except Exception as error:  # anything may refuse fp64; eager itself is then the reference
             print(f"no fp64 reference: {error}", flush=True)
             return None
@@ -159,14 +169,15 @@ class Session:
     def _compile(
         self, candidate: str
     ) -> tuple[Variant, Compiled, dict[str, torch.Tensor], dict[str, Scalar]]:
-        program = self._replica()
+        variant = self._variant()
         backend = load_backend(candidate)
         with observing("compile", self._device) as numbers:
             self._synchronise()
             start = time.perf_counter()
-            compiled = backend(program)
+            compiled = backend(variant.program)
             compiling = time.perf_counter() - start
-            variant = Variant(program, compiled.forward, self._precision, self._device)
+            variant.use(compiled.forward)
+            variant.restore()  # a compiler that traces has run the module
             seed_everything(self._job.protocol.seed)
             start = time.perf_counter()
             loss, output = variant.step()
@@ -182,10 +193,9 @@ class Session:
     def _check(self, variant: Variant, first: dict[str, torch.Tensor]) -> tuple[Status, Parity]:
         """Parity of the first call and of a settled one: the settled one is what is timed."""
         assert self._reference is not None
-        rule = parity.rule_for(self._job.protocol.parity, self._job.case.mode, self._precision)
-        found = parity.compare(self._reference, first, rule)
-        found = parity.worse(found, parity.compare(self._reference, self._run(variant), rule))
-        if not parity.can_judge(self._reference, rule):
+        found = parity.compare(self._reference, first)
+        found = parity.worse(found, parity.compare(self._reference, self._run(variant)))
+        if not self._reference.can_judge:
             return Status.EAGER_TWO_RUNS_DIFFER, found
         return (Status.FAIL_ACCURACY if found.failed else Status.PASS), found
 
@@ -215,20 +225,28 @@ class Session:
         }
 
     def measure(self, rounds: int) -> tuple[list[Round], dict[str, int]]:
-        """That many rounds, and how many graphs each variant compiled during them (none, if all is well)."""
+        """That many rounds, and how many graphs each variant compiled during them (none, if all is well).
+
+        A variant on which Dynamo gave up after its first calls (its limit of
+        recompilations) runs eager from then on: it counts as compiling for good.
+        """
         self._recompiled.clear()
-        return self._measure_some(rounds, self._iterations, "measure"), dict(self._recompiled)
+        done = self._measure_some(rounds, self._iterations, "measure")
+        return done, {**self._given_up, **self._recompiled}
 
     def _measure_some(self, rounds: int, iterations: int, phase: str) -> list[Round]:
         steps = {name: variant.step for name, variant in self._variants.items()}
-        running = [BASELINE, graphs_compiled()]
+        running, graphs, given_up = BASELINE, graphs_compiled(), frames_given_up()
 
         def announce(variant: str) -> None:
-            graphs = graphs_compiled()
-            if graphs != running[1]:
-                owner = str(running[0])
-                self._recompiled[owner] = self._recompiled.get(owner, 0) + graphs - int(running[1])
-            running[:] = [variant, graphs]
+            nonlocal running, graphs, given_up
+            for found, now, before in (
+                (self._recompiled, graphs_compiled(), graphs),
+                (self._given_up, frames_given_up(), given_up),
+            ):
+                if now != before:
+                    found[running] = found.get(running, 0) + now - before
+            running, graphs, given_up = variant, graphs_compiled(), frames_given_up()
             self._say(phase, variant)
 
         instruments = Instruments(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 
 from harness.precision import Precision
 from harness.program import Forward, Program
-from harness.tensors import fresh_copy, named_tensors
+from harness.tensors import cast_module, fresh_copy, named_tensors
 from harness.workload import Workload
 
 Step = Callable[[], tuple[Any, Any]]
@@ -35,11 +35,12 @@ def replica(
 ) -> Program:
     """A fresh copy of the workload on the device. ``exact`` widens it to fp64 *after* the cast,
     so that the reference has the very weights and inputs that are timed."""
-    module = copy.deepcopy(workload.module)
-    module = module.to(device=device, dtype=cast) if cast is not None else module.to(device)
+    module = copy.deepcopy(workload.module).to(device)
+    if cast is not None:
+        cast_module(module, cast)
     values = [fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)]
     if exact:
-        module = module.to(torch.float64)
+        cast_module(module, torch.float64)
         values = [fresh_copy(value, device, torch.float64) for value in values]
     module.train(training)
     args, kwargs, target = values
@@ -70,22 +71,46 @@ def make_step(program: Program, forward: Forward, context: Callable[[], Abstract
 
 
 class Variant:
-    """A step with its own module, its initial buffers, and what it takes to compare it."""
+    """A step with its own module, its initial buffers and inputs, and what it takes to compare it.
 
-    def __init__(self, program: Program, forward: Forward, precision: Precision, device: torch.device) -> None:
+    To be made before a compiler sees the program: tracing one runs it. Until
+    ``use`` gives it a compiled forward, its step is eager's.
+    """
+
+    def __init__(self, program: Program, precision: Precision, device: torch.device) -> None:
         self.program = program
-        self.step = make_step(program, forward, lambda: precision.context(device.type))
-        self._buffers = {name: b.detach().clone() for name, b in program.module.named_buffers()}
+        self._context = lambda: precision.context(device.type)
+        self.step = make_step(program, program.forward(), self._context)
+        self._initial: dict[str, torch.Tensor] = {}
+        self.remember()
+
+    def use(self, forward: Forward) -> None:
+        """Makes ``forward`` what the step runs."""
+        self.step = make_step(self.program, forward, self._context)
+
+    def remember(self) -> None:
+        """Takes buffers and inputs as they are for those that ``restore`` puts back."""
+        self._initial = {name: t.detach().clone() for name, t in self._mutable()}
 
     def restore(self) -> None:
-        """Puts the buffers back as they were built, in place: compiled code keeps their addresses."""
+        """Puts buffers and inputs back as they were built, in place: compiled code keeps their addresses."""
         with torch.no_grad():
-            for name, buffer in self.program.module.named_buffers():
-                if name in self._buffers and buffer.shape == self._buffers[name].shape:
-                    buffer.copy_(self._buffers[name])
+            for name, tensor in self._mutable():
+                before = self._initial.get(name)
+                if before is not None and tensor.shape == before.shape:
+                    tensor.copy_(before)
+
+    def _mutable(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """What a step may change in place, by name."""
+        yield from named_tensors(self._given(), "given")
+        for name, buffer in self.program.module.named_buffers():
+            yield f"buffer.{name}", buffer
+
+    def _given(self) -> tuple[Any, ...]:
+        return self.program.args, self.program.kwargs, self.program.target
 
     def results(self, loss: Any, output: Any) -> dict[str, torch.Tensor]:
-        """Clones of everything one step produced, by name: loss, outputs, gradients, changed buffers."""
+        """Clones of everything one step produced, by name: loss, outputs, gradients, buffers. All dense."""
         found = dict(named_tensors(output, "output"))
         if isinstance(loss, torch.Tensor):
             found["loss"] = loss
@@ -95,19 +120,24 @@ class Variant:
         for name, tensor in named_tensors((self.program.args, self.program.kwargs), "input_gradient"):
             if tensor.grad is not None:
                 found[name] = tensor.grad
+        # unchanged ones, too: one that only eager's step changes is an error
         for name, buffer in self.program.module.named_buffers():
-            before = self._buffers.get(name)
-            if before is None or before.shape != buffer.shape or not torch.equal(before, buffer):
-                found[f"buffer.{name}"] = buffer
-        return {name: tensor.detach().clone() for name, tensor in found.items()}
+            found[f"buffer.{name}"] = buffer
+        return {name: _dense(tensor.detach()).clone() for name, tensor in found.items()}
 
     def release(self) -> None:
         """Drops the gradients that the last step left."""
         self.program.module.zero_grad(set_to_none=True)
+        for _, tensor in named_tensors(self._given(), "given"):
+            tensor.grad = None
 
     def persistent_bytes(self) -> int:
         """Bytes of parameters, buffers and inputs: what a step finds there when it begins (storages once)."""
         tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
-        tensors += [t for _, t in named_tensors((self.program.args, self.program.kwargs), "input")]
-        tensors += [t for _, t in named_tensors(self.program.target, "target")]
+        tensors += [t for _, t in named_tensors(self._given(), "given")]
         return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Gradients of embeddings may be sparse; those are compared as what they stand for."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()

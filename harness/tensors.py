@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,7 +11,10 @@ import torch
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """``value`` with every tensor in its tuples, lists and dicts replaced by ``change(tensor)``."""
+    """``value`` with every tensor replaced by ``change(tensor)``.
+
+    Looks into tuples, lists, mappings (which come back as dicts) and dataclasses.
+    """
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -19,6 +23,12 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
         return type(value)(map_tensors(item, change) for item in value)
     if isinstance(value, Mapping):
         return {key: map_tensors(item, change) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        copied = copy.copy(value)
+        for field in dataclasses.fields(value):
+            # past frozen classes' own setter, and without their initialiser's checks
+            object.__setattr__(copied, field.name, map_tensors(getattr(value, field.name), change))
+        return copied
     return value
 
 
@@ -44,10 +54,27 @@ def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> Any:
     """An independent copy on ``device``; floating tensors are cast, others keep their type."""
 
-    def copy(tensor: torch.Tensor) -> torch.Tensor:
+    def own(tensor: torch.Tensor) -> torch.Tensor:
         moved = tensor.detach().clone().to(device)
-        if cast is not None and moved.is_floating_point():
-            moved = moved.to(cast)
-        return moved.requires_grad_(tensor.requires_grad)
+        return cast_values(moved, cast).requires_grad_(tensor.requires_grad)
 
-    return map_tensors(value, copy)
+    return map_tensors(value, own)
+
+
+def cast_values(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:
+    """Floating values as ``cast``. Complex ones are widened with it to fp64, and else left alone."""
+    if cast is None:
+        return tensor
+    if tensor.is_complex():
+        return tensor.to(torch.complex128) if cast is torch.float64 else tensor
+    return tensor.to(cast) if tensor.is_floating_point() else tensor
+
+
+def cast_module(module: torch.nn.Module, cast: torch.dtype) -> None:
+    """``cast_values`` of every parameter and buffer, in place. ``Module.to`` would drop imaginary parts."""
+    buffers: dict[int, torch.Tensor] = {}  # a shared buffer stays shared
+    for part in module.modules():
+        for parameter in part.parameters(recurse=False):
+            parameter.data = cast_values(parameter.data, cast)
+        for name, buffer in list(part.named_buffers(recurse=False, remove_duplicate=False)):
+            setattr(part, name, buffers.setdefault(id(buffer), cast_values(buffer, cast)))

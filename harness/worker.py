@@ -24,7 +24,7 @@ from harness.status_page import Activity, StatusPage
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.worker", description=__doc__)
-    parser.add_argument("--job", type=Path, help="run the job in this file by hand and print what it measured")
+    parser.add_argument("--job", type=Path, help="run the job in this file and print what it measured")
     parser.add_argument("--pipes", help="three descriptors, used by the runner: requests,replies,status page")
     options = parser.parse_args(argv)
     if options.job is not None:

@@ -14,8 +14,8 @@ class Workload:
     """A module, its inputs and its loss, in float32 on the CPU.
 
     The harness moves and casts them; a suite never does. ``loss(output, target)``
-    returns a scalar; without one, the output must be a scalar or carry ``.loss``.
-    The module is called as ``module(*args, **kwargs)``.
+    returns a scalar; training needs one, inference ignores it. The module is
+    called as ``module(*args, **kwargs)``.
     """
 
     module: torch.nn.Module

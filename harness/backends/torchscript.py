@@ -7,14 +7,16 @@ compilation.
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from typing import Any, cast
 
 import torch
 
 from harness.program import Compiled, Program, forward_of
 
 
-def compile(program: Program) -> Compiled:
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     with warnings.catch_warnings():
         # deprecated in favour of torch.export; measuring it is the point here
         warnings.simplefilter("ignore")
@@ -33,11 +35,18 @@ def _script_or_trace(program: Program) -> tuple[torch.jit.ScriptModule, str]:
         return torch.jit.script(program.module), "torchscript: scripted"
     except Exception as error:  # scripting refuses in many ways: tracing is the answer to all
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    kwargs = dict(program.kwargs)
-    if kwargs:
-        traced = torch.jit.trace(
-            program.module, example_kwarg_inputs={**kwargs}, example_inputs=None, check_trace=False, strict=False
+    return _trace(program), f"torchscript: traced, because scripting said: {reason[:200]}"
+
+
+def _trace(program: Program) -> torch.jit.ScriptModule:
+    trace: Any = torch.jit.trace
+    if not program.kwargs:
+        return cast(
+            "torch.jit.ScriptModule", trace(program.module, program.args, check_trace=False, strict=False)
         )
-    else:
-        traced = torch.jit.trace(program.module, program.args, check_trace=False, strict=False)
-    return traced, f"torchscript: traced, because scripting said: {reason[:200]}"
+    # trace takes one or the other: by name, positional inputs can go along
+    named = inspect.signature(program.module.forward).bind(*program.args, **program.kwargs).arguments
+    return cast(
+        "torch.jit.ScriptModule",
+        trace(program.module, example_kwarg_inputs=dict(named), check_trace=False, strict=False),
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,28 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text(errors="replace"))["traceEvents"]
-    memory = [event["args"] for event in events if event.get("name") == "[memory]"]
-    numbers["step_peak_bytes"] = _peak_above_start(memory)
+    memory = sorted((event for event in events if _is_host_memory(event)), key=lambda e: e["ts"])
+    numbers["step_peak_bytes"] = peak_of([event["args"] for event in memory])
 
 
-def _peak_above_start(events: list[dict[str, Any]]) -> int:
-    """The profiler's running total goes on from one profile to the next: only its rise counts."""
-    if not events:
-        return 0
-    start = int(events[0]["Total Allocated"]) - int(events[0]["Bytes"])
-    return max(0, max(int(event["Total Allocated"]) for event in events) - start)
+def _is_host_memory(event: Mapping[str, Any]) -> bool:
+    return event.get("name") == "[memory]" and event["args"].get("Device Type", 0) == 0
+
+
+def peak_of(events: Iterable[Mapping[str, Any]]) -> int:
+    """The most bytes alive at once of those allocated in these events, which come in order of time.
+
+    The profiler's own running total cannot serve: it still holds what an
+    earlier profile allocated and nobody saw released.
+    """
+    alive: dict[int, int] = {}
+    total = most = 0
+    for event in events:
+        size, address = int(event["Bytes"]), int(event["Addr"])
+        if size > 0:
+            alive[address] = size
+            total += size
+            most = max(most, total)
+        else:
+            total -= alive.pop(address, 0)
+    return most

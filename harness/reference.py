@@ -1,0 +1,191 @@
+"""What candidates are held against, and by which rule. ``harness.parity`` states the rules."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from harness.distance import Distance, align, bulk, is_exact_kind, rmse, same_bits
+from harness.precision import Precision
+from harness.schema import Mode
+
+Tensors = Mapping[str, torch.Tensor]
+SMALL = 1000  # elements: below, RMSE is itself uncertain and m is 3
+NOISE = 1e-4
+POINTWISE_NDIM = 4  # the field's exception for the kernels of 1x1 convolutions
+FIELD_LOOSE = 2e-2  # and for tolerances from here on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    name: str  # "scaled" | "field"
+    tolerance: float
+    unit: float
+    reduced: bool
+
+    def multiplier(self, tensor: torch.Tensor) -> float:
+        if self.name == "scaled":
+            return 3.0 if self.reduced or tensor.numel() < SMALL else 2.0
+        half = tensor.dtype in (torch.float16, torch.bfloat16)
+        pointwise = tensor.ndim == POINTWISE_NDIM and tuple(tensor.shape[2:]) == (1, 1)
+        loose = half or tensor.numel() < SMALL or pointwise or self.tolerance >= FIELD_LOOSE
+        return 3.0 if loose else 2.0
+
+    def floor(self, *, exact: bool) -> float:
+        """The relative error that every tensor may have, whatever eager's is."""
+        return max(self.tolerance / 10, self.unit) if exact else max(self.tolerance, 16 * self.unit)
+
+    @property
+    def noise(self) -> float:
+        return max(NOISE, self.unit)
+
+
+def rule_for(name: str, mode: Mode, precision: Precision) -> Rule:
+    """The rule called ``name`` with the tolerance of the mode. ``ValueError`` for another name."""
+    if name not in ("scaled", "field"):
+        raise ValueError(f"there is no parity rule called {name!r}")
+    tolerance = 1e-2 if mode is Mode.TRAINING else 1e-3
+    return Rule(name=name, tolerance=tolerance, unit=precision.unit, reduced=precision.reduced)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """What tensors of one kind have in common: the largest RMS, and eager's usual relative error."""
+
+    scale: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What candidates are held against: made once a job from the fp64 run and two eager runs."""
+
+    rule: Rule
+    exact: Tensors | None  # the fp64 run; None where there is none of the same computation
+    eager: Tensors
+    spread: Mapping[str, float]  # RMSE between the two eager runs, by tensor
+    bit_equal: bool
+    families: Mapping[str, Family]
+    relative_spread: float  # the largest spread relative to its tensor's RMS, noise left out
+
+    @property
+    def can_judge(self) -> bool:
+        """False when eager differs from itself too much for any candidate to be judged."""
+        if self.rule.name == "field":
+            return self.bit_equal
+        return self.relative_spread <= max(self.rule.tolerance, self.rule.unit)
+
+    def exact_of(self, name: str) -> torch.Tensor | None:
+        """The fp64 run's tensor, if it can stand for eager's."""
+        found = self.exact.get(name) if self.exact is not None else None
+        return found if found is not None and found.shape == self.eager[name].shape else None
+
+
+def make_reference(exact: Tensors | None, first: Tensors, second: Tensors, rule: Rule) -> Reference:
+    """``exact`` is the fp64 run, if there is one; ``first`` and ``second`` are two runs of eager."""
+    sizes = _sizes(exact, first, rule)
+    if exact is not None and rule.name == "scaled" and not _is_same_computation(sizes, rule):
+        exact, sizes = None, _sizes(None, first, rule)
+    families = _families(first, sizes)
+    spread = {name: _spread(first.get(name), second.get(name)) for name in (*first, *second)}
+    bit_equal = first.keys() == second.keys() and all(same_bits(first[n], second[n]) for n in first)
+    return Reference(
+        rule=rule,
+        exact=exact,
+        eager=first,
+        spread=spread,
+        bit_equal=bit_equal,
+        families=families,
+        relative_spread=_relative_spread(spread, sizes, families),
+    )
+
+
+def _spread(first: torch.Tensor | None, second: torch.Tensor | None) -> float:
+    if first is None or second is None or first.shape != second.shape or first.dtype != second.dtype:
+        return math.inf
+    return rmse(first, second)
+
+
+def family_of(name: str) -> str:
+    """Tensors of one kind have errors of one kind: values computed forward, gradients, buffers."""
+    kind = name.split(".", 1)[0]
+    return {"output": "value", "loss": "value", "input_gradient": "gradient"}.get(kind, kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Size:
+    """One tensor of the eager run: its RMS with and without outliers, its error, whether that is small."""
+
+    numel: int
+    scale: float
+    bulk_scale: float
+    error: float
+    carries_digits: bool
+
+
+def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size]:
+    found = {}
+    for name, tensor in eager.items():
+        if is_exact_kind(tensor) or tensor.numel() == 0:
+            continue
+        truth = exact.get(name) if exact is not None else None
+        truth = truth if truth is not None and truth.shape == tensor.shape else None
+        sides = align(truth, tensor, tensor, reduced=rule.reduced)
+        if isinstance(sides, str) or sides.truth.numel() == 0:
+            continue
+        distance = Distance.measure(sides)
+        rest = bulk(sides)
+        limit = (
+            rule.multiplier(tensor) * distance.eager_rmse
+            + rule.floor(exact=truth is not None) * distance.scale
+        )
+        found[name] = _Size(
+            numel=tensor.numel(),
+            scale=distance.scale,
+            bulk_scale=distance.scale if rest is None else Distance.measure(rest).scale,
+            error=distance.eager_rmse,
+            carries_digits=limit < distance.scale,
+        )
+    return found
+
+
+def _families(eager: Tensors, sizes: Mapping[str, _Size]) -> dict[str, Family]:
+    families = {}
+    for family in {family_of(name) for name in eager}:
+        mine = [size for name, size in sizes.items() if family_of(name) == family]
+        scales = [size.bulk_scale for size in mine if math.isfinite(size.bulk_scale)]
+        sure = [size for size in mine if size.carries_digits]
+        sure = [size for size in sure if size.numel >= SMALL] or sure  # a small one may be right by chance
+        levels = [size.error / size.scale for size in sure]
+        families[family] = Family(scale=max(scales, default=0.0), level=statistics.median(levels or [0.0]))
+    return families
+
+
+def _relative_spread(
+    spread: Mapping[str, float], sizes: Mapping[str, _Size], families: Mapping[str, Family]
+) -> float:
+    """The largest spread by its tensor's RMS; where eager carries no digit, by its family's."""
+    largest = 0.0
+    for name, distance in spread.items():
+        size = sizes.get(name)
+        whole = 1.0  # integers: the spread is a share
+        if size is not None:
+            whole = size.scale if size.carries_digits else families[family_of(name)].scale
+        if distance > 0.0:
+            largest = max(largest, distance / whole if whole > 0.0 else math.inf)
+    return largest
+
+
+def _is_same_computation(sizes: Mapping[str, _Size], rule: Rule) -> bool:
+    """Whether the fp64 run's outputs (or else its loss) are eager's, as far as its precision goes."""
+    for kind in ("output", "loss"):
+        errors = [
+            s.error / s.scale for name, s in sizes.items() if name.split(".", 1)[0] == kind and s.scale > 0.0
+        ]
+        if errors:
+            return statistics.median(errors) <= (0.5 if rule.reduced else 0.05)
+    return True

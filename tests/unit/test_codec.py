@@ -1,0 +1,305 @@
+"""The record format: round trips, older and newer files, and a line that must be read for ever."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.codec import from_json, to_json
+from harness.schema import (
+    Case,
+    Failure,
+    Job,
+    Mode,
+    ModelFacts,
+    Parity,
+    Protocol,
+    Record,
+    Round,
+    Samples,
+    Scalar,
+    Status,
+    TensorError,
+)
+
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v1.json"
+
+
+def line(value: Any) -> str:
+    """As a line of a file: strict JSON, without NaN."""
+    return json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)
+
+
+# -- round trips -----------------------------------------------------------------------
+
+texts = st.text(max_size=12)
+counts = st.integers(0, 10**12)
+floats = st.floats(allow_nan=False)
+shares = st.floats(0, 1)
+# where a text and a number may both stand, these texts mean numbers
+plain_texts = texts.filter(lambda text: text not in ("nan", "inf", "-inf"))
+scalars: st.SearchStrategy[Scalar] = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**20), 10**20), floats, plain_texts
+)
+
+
+def tuples(of: st.SearchStrategy[Any], size: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(of, max_size=size).map(tuple)
+
+
+cases = st.builds(
+    Case,
+    suite=texts,
+    name=texts,
+    mode=st.sampled_from(Mode),
+    batch_size=counts,
+    published_batch_size=counts,
+    scale=texts,
+    tags=tuples(texts),
+)
+protocols = st.builds(
+    Protocol,
+    accuracy=st.booleans(),
+    performance=st.booleans(),
+    parity=texts,
+    seed=counts,
+    threads=st.none() | counts,
+    repeat=st.none() | counts,
+    precision=floats,
+    timeout_s=floats,
+    isolate=st.booleans(),
+)
+jobs = st.builds(Job, case=cases, device=texts, dtype=texts, candidates=tuples(texts), protocol=protocols)
+tensor_errors = st.builds(
+    TensorError,
+    name=texts,
+    numel=counts,
+    scale=floats,
+    eager_rmse=floats,
+    candidate_rmse=floats,
+    allowed=floats,
+    candidate_max=floats,
+    allowed_max=floats,
+    failure=st.none() | texts,
+)
+parities = st.builds(
+    Parity,
+    rule=texts,
+    reference=texts,
+    tolerance=floats,
+    multiplier=floats,
+    tensors=counts,
+    failed=counts,
+    worst=st.none() | tensor_errors,
+    eager_bit_equal=st.booleans(),
+    eager_spread=floats,
+    noise_tensors=tuples(texts),
+)
+samples = st.builds(
+    Samples,
+    baseline_s=tuples(floats),
+    candidate_s=tuples(floats),
+    baseline_position=tuples(counts),
+    candidate_position=tuples(counts),
+    baseline_minor_faults=tuples(floats),
+    candidate_minor_faults=tuples(floats),
+    iterations_per_sample=counts,
+)
+models = st.builds(ModelFacts, parameters=counts, parameter_bytes=counts, input_shapes=tuples(texts))
+failures = st.builds(Failure, kind=texts, message=texts, phase=texts, log=st.none() | texts)
+records = st.builds(
+    Record,
+    job=jobs,
+    candidate=texts,
+    status=st.sampled_from(Status),
+    parity=st.none() | parities,
+    samples=st.none() | samples,
+    metrics=st.dictionaries(texts, scalars, max_size=4),
+    model=st.none() | models,
+    environment=st.dictionaries(texts, scalars, max_size=4),
+    failure=st.none() | failures,
+    reproduce=texts,
+    notes=tuples(texts),
+    started=texts,
+    ended=texts,
+)
+unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def same_types(left: Any, right: Any) -> bool:
+    """Whether equal scalars are also of the same type: 1, 1.0 and True are equal in Python."""
+    return all(type(left[key]) is type(right[key]) for key in left)
+
+
+@unhurried
+@given(records)
+def test_every_record_comes_back_as_it_went(record: Record) -> None:
+    back = from_json(Record, json.loads(line(record)))
+    assert back == record
+    assert same_types(back.metrics, record.metrics)
+    assert same_types(back.environment, record.environment)
+    assert line(back) == line(record)
+
+
+@unhurried
+@given(jobs)
+def test_every_job_comes_back_as_it_went(job: Job) -> None:
+    back = from_json(Job, json.loads(line(job)))
+    assert back == job
+    assert back.key == job.key
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_has_not_come_back(value: float) -> None:
+    sent = Round(order=("a",), seconds={"a": value}, minor_faults={"a": 1.0})
+    text = line(sent)
+    assert json.loads(text)["seconds"]["a"] == str(value)
+    assert repr(from_json(Round, json.loads(text)).seconds["a"]) == repr(value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_they_come_back_where_a_text_might_stand_too(value: float) -> None:
+    sent = replace(golden(), metrics={"metric": value})
+    back = from_json(Record, json.loads(line(sent))).metrics["metric"]
+    assert isinstance(back, float)
+    assert repr(back) == repr(value)
+
+
+# -- other versions' files ---------------------------------------------------------------
+
+
+def golden() -> Record:
+    return from_json(Record, json.loads(GOLDEN.read_text(encoding="utf-8")))
+
+
+def edited(*path: str | int, value: Any) -> dict[str, Any]:
+    """The golden line with the value at ``path`` replaced."""
+    whole: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    place: Any = whole
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return whole
+
+
+def test_keys_of_a_newer_version_are_ignored_at_every_level() -> None:
+    newer = edited("job", "protocol", "not_yet_invented", value=[1, 2])
+    newer["job"]["case"]["also_new"] = {"a": None}
+    newer["new"] = "x"
+    assert line(from_json(Record, newer)) == line(golden())
+
+
+def test_missing_keys_take_their_defaults() -> None:
+    older = edited("metrics", value={})
+    for key in ("metrics", "notes", "parity", "samples", "failure", "schema_version"):
+        del older[key]
+    del older["job"]["protocol"]
+    back = from_json(Record, older)
+    assert back.metrics == {}
+    assert back.notes == ()
+    assert back.parity is None
+    assert back.job.protocol == Protocol()
+    assert back.schema_version == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("candidate",), 3, "candidate: 3 is not a str"),
+        (("candidate",), None, "candidate"),
+        (("status",), "splendid", "status: 'splendid' is not a valid Status"),
+        (("status",), ["pass"], "status"),
+        (("metrics",), [], "metrics: [] is not a dict"),
+        (("metrics", "unique_graphs"), [1], "metrics"),
+        (("notes",), "one note", "notes: 'one note' is not a list"),
+        (("notes",), [1], "notes"),
+        (("job", "candidates"), None, "job: candidates"),
+        (("job", "case"), [], "job: case: [] is not a dict"),
+        (("job", "case", "mode"), "dreaming", "job: case: mode"),
+        (("job", "case", "batch_size"), "64", "job: case: batch_size: '64' is not a int"),
+        (("job", "case", "batch_size"), True, "job: case: batch_size: True is not an integer"),
+        (("job", "case", "batch_size"), 1.5, "job: case: batch_size"),
+        (("job", "protocol", "isolate"), 1, "job: protocol: isolate: 1 is not a bool"),
+        (("job", "protocol", "threads"), "two", "job: protocol: threads"),
+        (("job", "protocol", "alpha"), True, "job: protocol: alpha: True is not a number"),
+        (("job", "protocol", "alpha"), "0.05", "job: protocol: alpha: '0.05' is not a number"),
+        (("job", "protocol", "alpha"), 10**400, "job: protocol: alpha"),
+        (("samples", "baseline_s"), ["fast"], "samples: baseline_s: 'fast' is not a number"),
+        (("parity", "worst", "scale"), None, "parity: worst: scale: None is not a number"),
+    ],
+)
+def test_a_wrong_type_is_refused_with_the_fields_name(path: tuple[str, ...], value: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=r"^.") as raised:
+        from_json(Record, edited(*path, value=value))
+    assert str(raised.value).startswith(named)
+
+
+def test_a_missing_field_without_default_is_named() -> None:
+    broken = edited("notes", value=[])
+    del broken["job"]["case"]["name"]
+    with pytest.raises(ValueError, match=r"^job: case: .*'name'"):
+        from_json(Record, broken)
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 3])
+def test_what_is_no_object_is_no_record(value: Any) -> None:
+    with pytest.raises(ValueError, match="is not a dict"):
+        from_json(Record, value)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    back = from_json(Record, edited("job", "protocol", "timeout_s", value=90))
+    assert isinstance(back.job.protocol.timeout_s, float)
+    assert back.job.protocol.timeout_s == 90.0
+
+
+# -- the frozen format -----------------------------------------------------------------------
+
+
+def test_the_golden_record_is_read_in_full() -> None:
+    record = golden()
+    assert record.status is Status.FAIL_ACCURACY
+    assert record.job.case.mode is Mode.TRAINING
+    assert record.job.case.tags == ("language", "quick")
+    assert record.parity is not None
+    assert record.parity.worst is not None
+    assert record.parity.worst.failure == "RMS error 0.25 is above the limit 0.0025"
+    assert record.parity.eager_spread == math.inf
+    assert record.samples is not None
+    assert len(record.samples) == 2
+    assert record.samples.candidate_position == (1, 0)
+    assert record.metrics["ratio_unknown"] is None
+    assert record.metrics["not_a_number"] != record.metrics["not_a_number"]
+    assert record.environment["cuda"] is None
+    assert record.failure is not None
+    assert record.failure.log == "cases/toy-linear/output.log"
+    assert record.schema_version == 1
+
+
+def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
+    """So that a field that were no longer read or written would be missed."""
+    written = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    bare = to_json(
+        Record(
+            job=Job(case=golden().job.case, device="", dtype="", candidates=()),
+            candidate="",
+            status=Status.PASS,
+        )
+    )
+    assert written.keys() == bare.keys()
+    assert written["job"]["protocol"].keys() == bare["job"]["protocol"].keys()
+    same = [key for key in written if written[key] == bare[key]]
+    assert same == ["schema_version"]
+    assert [k for k, v in written["job"]["protocol"].items() if v == bare["job"]["protocol"][k]] == []
+
+
+def test_the_golden_record_is_written_again_to_the_byte() -> None:
+    text = GOLDEN.read_text(encoding="utf-8")
+    assert line(from_json(Record, json.loads(text))) + "\n" == text

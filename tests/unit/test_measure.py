@@ -1,0 +1,293 @@
+"""The paired loop with a fake clock: its exact order of events and exact digits."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from harness.measure import (
+    Instruments,
+    has_settled,
+    iterations_for,
+    measure_round,
+    quiet_collector,
+    round_order,
+)
+from harness.schema import Round
+
+VARIANTS = ("baseline", "fast", "slow")
+
+
+class FakeMachine:
+    """Time and faults pass only while a step runs or the device is waited for; every event is kept."""
+
+    def __init__(self, step_s: dict[str, float], faults: dict[str, int], queued_s: float = 0.0) -> None:
+        self.events: list[str] = []
+        self._now = 100.0
+        self._faults = 5000
+        self._step_s = step_s
+        self._step_faults = faults
+        self._queued_s = queued_s  # work that a step leaves to the device
+        self._owed_s = 0.0
+
+    def step(self, name: str) -> Callable[[], None]:
+        def run() -> None:
+            self.events.append(f"step {name}")
+            self._now += self._step_s[name]
+            self._faults += self._step_faults[name]
+            self._owed_s += self._queued_s
+
+        return run
+
+    def instruments(self) -> Instruments:
+        def synchronise() -> None:
+            self.events.append("synchronise")
+            self._now += self._owed_s
+            self._owed_s = 0.0
+
+        def clock() -> float:
+            self.events.append("clock")
+            return self._now
+
+        def minor_faults() -> int:
+            self.events.append("faults")
+            return self._faults
+
+        return Instruments(
+            clock=clock,
+            synchronise=synchronise,
+            reseed=lambda: self.events.append("reseed"),
+            minor_faults=minor_faults,
+            announce=lambda variant: self.events.append(f"announce {variant}"),
+        )
+
+
+def machine(queued_s: float = 0.0) -> FakeMachine:
+    return FakeMachine(
+        {"baseline": 0.5, "fast": 0.25, "slow": 2.0}, {"baseline": 8, "fast": 0, "slow": 3}, queued_s
+    )
+
+
+def test_one_sample_is_announced_seeded_and_synchronised_on_both_sides_in_this_order() -> None:
+    fake = machine()
+    measure_round({"slow": fake.step("slow")}, ("slow",), 2, fake.instruments())
+    assert fake.events == [
+        "announce slow",
+        "reseed",
+        "synchronise",
+        "faults",
+        "clock",
+        "step slow",
+        "step slow",
+        "synchronise",
+        "clock",
+        "faults",
+    ]
+
+
+def test_variants_run_once_each_in_the_given_order() -> None:
+    fake = machine()
+    steps = {name: fake.step(name) for name in VARIANTS}
+    found = measure_round(steps, ("slow", "baseline", "fast"), 1, fake.instruments())
+    assert [e for e in fake.events if e.startswith("step")] == ["step slow", "step baseline", "step fast"]
+    assert [e for e in fake.events if e.startswith("announce")] == [
+        "announce slow",
+        "announce baseline",
+        "announce fast",
+    ]
+    assert fake.events.count("reseed") == 3
+    assert found.order == ("slow", "baseline", "fast")
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 8])
+def test_figures_are_per_step_to_the_last_digit(iterations: int) -> None:
+    fake = machine()
+    steps = {name: fake.step(name) for name in VARIANTS}
+    found = measure_round(steps, VARIANTS, iterations, fake.instruments())
+    assert found == Round(
+        order=VARIANTS,
+        seconds={"baseline": 0.5, "fast": 0.25, "slow": 2.0},
+        minor_faults={"baseline": 8.0, "fast": 0.0, "slow": 3.0},
+    )
+    assert fake.events.count("step slow") == iterations
+
+
+def test_work_left_to_the_device_is_waited_for_inside_the_sample() -> None:
+    fake = machine(queued_s=1.0)
+    steps = {name: fake.step(name) for name in VARIANTS}
+    found = measure_round(steps, VARIANTS, 4, fake.instruments())
+    assert found.seconds == {"baseline": 1.5, "fast": 1.25, "slow": 3.0}
+
+
+def test_an_earlier_variants_device_work_is_not_the_next_ones() -> None:
+    fake = machine(queued_s=1.0)
+    fake.step("slow")()  # still queued when the sample of another begins
+    found = measure_round({"fast": fake.step("fast")}, ("fast",), 1, fake.instruments())
+    assert found.seconds["fast"] == 1.25
+
+
+def test_a_step_that_raises_ends_the_round() -> None:
+    def broken() -> None:
+        raise RuntimeError("broken step")
+
+    fake = machine()
+    with pytest.raises(RuntimeError, match="broken step"):
+        measure_round({"slow": broken, "fast": fake.step("fast")}, ("slow", "fast"), 1, fake.instruments())
+    assert "step fast" not in fake.events
+
+
+# -- order -----------------------------------------------------------------------
+
+
+def test_every_round_has_every_variant_once() -> None:
+    for index in range(200):
+        assert sorted(round_order(VARIANTS, 7, index)) == sorted(VARIANTS)
+
+
+def test_the_order_follows_from_seed_and_round_alone() -> None:
+    first = [round_order(VARIANTS, 1337, index) for index in range(50)]
+    assert [round_order(VARIANTS, 1337, index) for index in reversed(range(50))] == first[::-1]
+    assert [round_order(VARIANTS, 1338, index) for index in range(50)] != first
+
+
+def test_the_first_orders_of_the_default_seed_stay_what_they_are() -> None:
+    """A record's order can be made again from its seed, by later versions and other Pythons, too."""
+    assert [round_order(VARIANTS, 1337, index) for index in range(4)] == [
+        ("fast", "slow", "baseline"),
+        ("fast", "baseline", "slow"),
+        ("baseline", "fast", "slow"),
+        ("slow", "baseline", "fast"),
+    ]
+
+
+@pytest.mark.parametrize("seed", [0, 1337])
+def test_orders_are_uniform_over_permutations(seed: int) -> None:
+    rounds = 6000
+    counts = Counter(round_order(VARIANTS, seed, index) for index in range(rounds))
+    assert set(counts) == set(itertools.permutations(VARIANTS))
+    expected = rounds / 6
+    chi_squared = sum((count - expected) ** 2 / expected for count in counts.values())
+    assert chi_squared < 20.5  # 5 degrees of freedom: exceeded by chance once in a thousand
+
+
+def test_orders_of_neighbouring_rounds_and_seeds_are_independent() -> None:
+    """Whether the baseline comes first tells nothing about the next round, nor about the next seed."""
+    first = [round_order(("baseline", "other"), 5, i)[0] == "baseline" for i in range(4001)]
+    again = sum(a == b for a, b in itertools.pairwise(first))
+    assert abs(again - 2000) < 4 * math.sqrt(1000)
+    other = [round_order(("baseline", "other"), 6, i)[0] == "baseline" for i in range(4001)]
+    assert abs(sum(a == b for a, b in zip(first, other, strict=True)) - 2000) < 4 * math.sqrt(1000)
+
+
+# -- iterations and settling --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step_s", "sample_s", "expected"),
+    [
+        (0.5, 0.02, 1),
+        (0.02, 0.02, 1),
+        (0.0199, 0.02, 2),
+        (0.003, 0.02, 7),
+        (1e-9, 0.02, 1000),
+        (0.0, 0.02, 1000),
+        (-1.0, 0.02, 1000),
+        (0.5, 0.0, 1),
+    ],
+)
+def test_iterations_make_a_sample_long_enough(step_s: float, sample_s: float, expected: int) -> None:
+    assert iterations_for(step_s, sample_s) == expected
+
+
+def test_iterations_never_exceed_most() -> None:
+    assert iterations_for(1e-9, 0.02, most=17) == 17
+
+
+def rounds_of(*figures: tuple[float, float]) -> list[Round]:
+    """Rounds of one variant from (seconds, minor faults)."""
+    return [Round(order=("v",), seconds={"v": s}, minor_faults={"v": f}) for s, f in figures]
+
+
+@pytest.mark.parametrize(
+    ("figures", "settled"),
+    [
+        ([(1.0, 0)] * 2, False),  # too few rounds to say
+        ([(1.0, 0)] * 3, True),
+        ([(9.0, 9000), (1.0, 100), (1.0, 100)], True),  # only the last two count
+        ([(1.0, 0), (1.0, 1000), (1.0, 901)], True),  # fell by less than a tenth
+        ([(1.0, 0), (1.0, 1000), (1.0, 899)], False),
+        ([(1.0, 0), (1.0, 100), (1.0, 36)], True),  # 64 faults are nothing
+        ([(1.0, 0), (1.0, 100), (1.0, 35)], False),
+        ([(1.0, 0), (1.0, 0), (0.75, 0)], True),
+        ([(1.0, 0), (1.0, 0), (0.74, 0)], False),
+        ([(1.0, 0), (1.0, 0), (3.0, 500)], True),  # getting worse is not settling
+    ],
+)
+def test_warm_up_ends_when_neither_faults_nor_times_fall(
+    figures: list[tuple[float, float]], *, settled: bool
+) -> None:
+    assert has_settled(rounds_of(*figures)) is settled
+
+
+def test_one_unsettled_variant_keeps_all_warming_up() -> None:
+    steady = {"baseline": 1.0, "candidate": 1.0}
+    history = [
+        Round(order=("baseline", "candidate"), seconds=steady, minor_faults=dict.fromkeys(steady, 0.0))
+    ] * 2
+    falling = Round(
+        order=("candidate", "baseline"),
+        seconds={"baseline": 1.0, "candidate": 0.5},
+        minor_faults=dict.fromkeys(steady, 0.0),
+    )
+    assert not has_settled([*history, falling])
+    assert has_settled([*history, history[0]])
+
+
+# -- garbage collection ----------------------------------------------------------------
+
+
+def test_the_collector_is_off_inside_and_as_before_afterwards() -> None:
+    assert gc.isenabled()
+    with quiet_collector():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_the_collector_stays_off_if_it_was() -> None:
+    gc.disable()
+    try:
+        with quiet_collector():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_collector_comes_back_after_an_error() -> None:
+    with pytest.raises(RuntimeError), quiet_collector():
+        raise RuntimeError
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_was_yielded_collects_cycles_made_inside() -> None:
+    collected = []
+
+    class Loop:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            collected.append(True)
+
+    with quiet_collector() as collect:
+        Loop()
+        assert collected == []
+        collect()
+        assert collected == [True]

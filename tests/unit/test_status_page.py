@@ -1,0 +1,92 @@
+"""The page that a worker writes and its parent reads, through two maps of one file."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.status_page import SIZE, Activity, StatusPage
+
+
+@pytest.fixture
+def descriptor(tmp_path: Path) -> Iterator[int]:
+    number = os.open(tmp_path / "page", os.O_RDWR | os.O_CREAT)
+    yield number
+    os.close(number)
+
+
+def test_a_fresh_page_says_start(descriptor: int) -> None:
+    assert StatusPage(descriptor).read() == Activity(phase="start", variant="", rounds=0)
+
+
+def test_the_other_side_reads_what_was_written_last(descriptor: int) -> None:
+    worker, parent = StatusPage(descriptor), StatusPage(descriptor)
+    worker.write(Activity(phase="a long phase name", variant="inductor", rounds=123))
+    worker.write(Activity(phase="measure", variant="eager", rounds=7))
+    assert parent.read() == Activity(phase="measure", variant="eager", rounds=7)
+    assert worker.read() == parent.read()
+
+
+def test_a_page_outlives_its_writer(descriptor: int) -> None:
+    worker = StatusPage(descriptor)
+    worker.write(Activity(phase="compile", variant="inductor"))
+    worker.close()
+    assert StatusPage(descriptor).read() == Activity(phase="compile", variant="inductor")
+
+
+def test_the_file_is_one_page_and_is_not_cut_when_it_is_larger(descriptor: int) -> None:
+    StatusPage(descriptor)
+    assert os.fstat(descriptor).st_size == SIZE
+    os.ftruncate(descriptor, 2 * SIZE)
+    StatusPage(descriptor)
+    assert os.fstat(descriptor).st_size == 2 * SIZE
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [b"", b'["measure", "ind', b'["measure", "inductor"]', b"null", b"\xff\xfe", b'[1, 2, "x"]', b'{"a": 1}'],
+)
+def test_a_torn_page_gives_the_state_before(descriptor: int, torn: bytes) -> None:
+    page = StatusPage(descriptor)
+    before = Activity(phase="check", variant="aot_eager", rounds=2)
+    page.write(before)
+    assert page.read() == before
+    with mmap.mmap(descriptor, SIZE) as raw:
+        raw[: len(torn) + 1] = torn + b"\0"
+    assert page.read() == before
+
+
+def test_a_text_that_does_not_fit_is_never_read_as_another(descriptor: int) -> None:
+    worker, parent = StatusPage(descriptor), StatusPage(descriptor)
+    worker.write(Activity(phase="check", variant="a"))
+    assert parent.read().variant == "a"
+    worker.write(Activity(phase="check", variant="b" * 2 * SIZE))
+    assert parent.read() == Activity(phase="check", variant="a")
+    worker.write(Activity(phase="check", variant="c"))
+    assert parent.read() == Activity(phase="check", variant="c")
+
+
+texts = st.text(max_size=200)
+
+
+@settings(max_examples=100)
+@given(
+    states=st.lists(st.builds(Activity, phase=texts, variant=texts, rounds=st.integers(0, 10**9)), min_size=1)
+)
+def test_any_names_come_through(tmp_path_factory: pytest.TempPathFactory, states: list[Activity]) -> None:
+    number = os.open(tmp_path_factory.getbasetemp() / "hypothesis-page", os.O_RDWR | os.O_CREAT)
+    try:
+        worker, parent = StatusPage(number), StatusPage(number)
+        for state in states:
+            worker.write(state)
+            assert parent.read() == state
+        worker.close()
+        parent.close()
+    finally:
+        os.close(number)

@@ -1,0 +1,232 @@
+"""Compilers with a planted fault, models with a planted trait, and short ways to run them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
+
+from harness.backends import load_backend
+from harness.backends._dynamo import compile_with_dynamo
+from harness.parity import compare
+from harness.precision import precision
+from harness.program import Compiled, Program
+from harness.reference import Reference, make_reference, rule_for
+from harness.schema import Mode, Parity
+from harness.step import Variant, replica, seed_everything
+from harness.tensors import named_tensors
+from harness.workload import Workload
+
+CPU = torch.device("cpu")
+Backend = Callable[[Program], Compiled]
+Graph = torch.fx.GraphModule
+
+# -- compilers ------------------------------------------------------------------------
+
+
+def scale_one_node(graph: Graph, part: str, factor: float) -> None:
+    """Multiplies the first floating result of an op named ``*part*`` by ``factor``, in place."""
+    for node in graph.graph.nodes:
+        value = node.meta.get("val")
+        source = node.args[0] if node.target is operator.getitem else node  # ops with several results
+        if node.op == "call_function" and part in str(source.target) and isinstance(value, torch.Tensor):
+            if not value.is_floating_point():
+                continue
+            with graph.graph.inserting_after(node):
+                wrong = graph.graph.call_function(torch.ops.aten.mul.Tensor, (node, factor))
+            wrong.meta = dict(node.meta)
+            node.replace_all_uses_with(wrong, delete_user_cb=lambda user, keep=wrong: user is not keep)
+            graph.recompile()
+            return
+    raise LookupError(f"no op called *{part}* in this graph:\n{graph.graph}")
+
+
+def wrong_by(factor: float, part: str, *, backward: bool = False) -> Backend:
+    """A ``torch.compile`` backend whose forward (or backward) graph has one op scaled."""
+
+    def right(graph: Graph, inputs: list[Any]) -> Any:
+        return make_boxed_func(graph.forward)
+
+    def wrong(graph: Graph, inputs: list[Any]) -> Any:
+        scale_one_node(graph, part, factor)
+        return make_boxed_func(graph.forward)
+
+    compilers = {"fw_compiler": right if backward else wrong, "bw_compiler": wrong if backward else right}
+    backend = aot_autograd(inference_compiler=wrong, **compilers)
+    return lambda program: compile_with_dynamo(program, cast("str", backend))
+
+
+def untouched(program: Program) -> Compiled:
+    """A backend that says it compiled the forward and never did."""
+    return Compiled(forward=program.forward(), region="forward", compiler_calls=lambda: 0)
+
+
+def refusing(error: BaseException) -> Backend:
+    """A backend that raises."""
+
+    def compile(program: Program) -> Compiled:  # noqa: A001 - as the real ones are called
+        raise error
+
+    return compile
+
+
+def backends(**planted: Backend) -> Callable[[str], Backend]:
+    """To stand for ``load_backend``: the planted ones by name, the real ones otherwise."""
+    return lambda name: planted[name] if name in planted else load_backend(name)
+
+
+# -- models --------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    """Causal self-attention, in one matrix where ``fused``. The key's bias has no gradient in theory."""
+
+    def __init__(self, width: int = 32, heads: int = 4, *, fused: bool = False) -> None:
+        super().__init__()
+        self.heads = heads
+        self.fused = fused
+        if fused:
+            self.qkv = nn.Linear(width, 3 * width)
+        else:
+            self.query = nn.Linear(width, width)
+            self.key = nn.Linear(width, width)
+            self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = (
+            self.qkv(x).chunk(3, dim=-1) if self.fused else [f(x) for f in (self.query, self.key, self.value)]
+        )
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return cast("torch.Tensor", self.out(mixed.transpose(1, 2).flatten(2)))
+
+
+class ConvNorm(nn.Module):
+    """Convolutions with a bias before batch normalisation, whose gradient is zero in theory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.SiLU(),
+        )  # fmt: skip
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return cast("torch.Tensor", self.head(self.body(x).mean((2, 3))))
+
+
+class Tokens(nn.Module):
+    """Embedding, attention, normalisation and a vocabulary's head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 32)
+        self.norm = nn.LayerNorm(32)
+        self.attention = Attention()
+        self.final = nn.LayerNorm(32)
+        self.head = nn.Linear(32, 50)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        x = x + self.attention(self.norm(x))
+        return cast("torch.Tensor", self.head(self.final(x)))
+
+
+def token_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+def mean_of(output: torch.Tensor, target: Any) -> torch.Tensor:
+    """A loss that cancels wholly after a normalisation."""
+    return output.mean()
+
+
+def workload(name: str) -> Workload:
+    """One of the small models, with weights and inputs from torch's generator as it stands."""
+    classes = nn.functional.cross_entropy
+    makers: dict[str, Callable[[], tuple[nn.Module, torch.Tensor, Any, Any]]] = {
+        "conv": lambda: (ConvNorm(), torch.randn(8, 3, 16, 16), torch.randint(0, 10, (8,)), classes),
+        "attention": lambda: (Attention(), *torch.randn(2, 4, 16, 32), nn.functional.mse_loss),
+        "fused": lambda: (Attention(fused=True), *torch.randn(2, 4, 16, 32), nn.functional.mse_loss),
+        "tokens": lambda: (Tokens(), *torch.randint(0, 50, (2, 4, 16)), token_loss),
+        "norm_mean": lambda: (
+            nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32)), torch.randn(64, 32), None, mean_of
+        ),
+        "mlp": lambda: (
+            nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)),
+            torch.randn(32, 32), torch.randint(0, 8, (32,)), classes,
+        ),
+    }  # fmt: skip
+    module, x, target, loss = makers[name]()
+    return Workload(module=module, args=(x,), target=target, loss=loss)
+
+
+MODELS = ("conv", "attention", "fused", "tokens", "norm_mean", "mlp")
+
+# -- runs ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One workload at one precision, with the runs that a session makes of it."""
+
+    workload: Workload
+    dtype: str
+    mode: Mode
+
+    def variant(self, *, exact: bool = False) -> Variant:
+        kind = precision("float32" if exact else self.dtype, "cpu")
+        cast_to = precision(self.dtype, "cpu").cast
+        training = self.mode is Mode.TRAINING
+        return Variant(replica(self.workload, CPU, cast_to, training=training, exact=exact), kind, CPU)
+
+    def reference(self, parity: str = "scaled") -> Reference:
+        rule = rule_for(parity, self.mode, precision(self.dtype, "cpu"))
+        return make_reference(
+            results(self.variant(exact=True)), results(self.variant()), results(self.variant()), rule
+        )
+
+    def judge(self, backend: Backend, parity: str = "scaled") -> Parity:
+        """The verdict on a candidate that ``backend`` compiles."""
+        variant = self.variant()
+        variant.use(backend(variant.program).forward)
+        return compare(self.reference(parity), results(variant))
+
+
+def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING, seed: int = 0) -> Trial:
+    torch.manual_seed(seed)
+    return Trial(workload=workload(name), dtype=dtype, mode=mode)
+
+
+def results(variant: Variant, seed: int = 1) -> dict[str, torch.Tensor]:
+    """What one step from the seed and the initial buffers produces."""
+    variant.restore()
+    seed_everything(seed)
+    return variant.results(*variant.step())
+
+
+def with_tensor(found: Mapping[str, torch.Tensor], name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    assert name in found
+    return {**found, name: value}
+
+
+def put(into: Variant, other: Variant) -> None:
+    """Gives a compiled variant the weights, buffers and inputs of another, in place."""
+    with torch.no_grad():
+        for mine, theirs in zip(state_of(into), state_of(other), strict=True):
+            mine.copy_(theirs)
+    into.remember()
+
+
+def state_of(variant: Variant) -> list[torch.Tensor]:
+    program = variant.program
+    given = [t for _, t in named_tensors((program.args, program.kwargs, program.target), "given")]
+    return [*program.module.parameters(), *program.module.buffers(), *given]

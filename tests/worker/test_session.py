@@ -1,0 +1,296 @@
+"""A worker's session in this process, on toy models and with planted faults."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
+from harness.session import JobFailed, Session
+from harness.status_page import Activity
+from harness.workload import Workload
+from tests.worker.planted import Backend, backends, refusing, results, untouched, wrong_by
+
+TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts made-up compilers among the real ones."""
+
+    def put(**planted: Backend) -> None:
+        monkeypatch.setattr("harness.session.load_backend", backends(**planted))
+
+    return put
+
+
+@pytest.fixture
+def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Makes ``build`` of every suite what the test gives."""
+
+    def put(build: Callable[[], Any]) -> None:
+        made = types.SimpleNamespace(build=lambda case: build())
+        monkeypatch.setattr("harness.session.load_suite", lambda name: made)
+
+    return put
+
+
+def job(name: str = "linear", mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> Job:
+    case = Case(suite=TOYS, name=name, mode=mode, batch_size=16, published_batch_size=16)
+    settings = {"min_sample_s": 0.0, "threads": 1, **protocol}
+    return Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=Protocol(**settings))
+
+
+def session(of: Job) -> Session:
+    return Session(of, lambda activity: None)
+
+
+def opened(of: Job) -> Session:
+    ready = session(of)
+    ready.open()
+    return ready
+
+
+def failed(work: Callable[[], Any]) -> JobFailed:
+    with pytest.raises(JobFailed) as raised:
+        work()
+    return raised.value
+
+
+# -- the whole of it -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_session_from_open_to_finish(mode: Mode) -> None:
+    said: list[Activity] = []
+    ready = Session(job("norm", mode), said.append)
+    model, environment = ready.open()
+    assert model.parameters == 32 * 64 + 64 + 64 + 64 + 64 * 8 + 8
+    assert model.parameter_bytes == 4 * model.parameters
+    assert model.input_shapes == ("input.0.0: float32[16, 32]",)
+    assert environment["torch"] == torch.__version__
+    assert environment["threads"] == 1
+
+    for candidate in ("eager", "aot_eager"):
+        status, parity, metrics, _ = ready.prepare(candidate)
+        assert status is Status.PASS
+        assert parity is not None
+        assert (parity.failed, parity.reference, parity.eager_bit_equal) == (0, "fp64", True)
+        assert parity.tensors == (11 if mode is Mode.TRAINING else 4)
+        assert isinstance(metrics["compilation_latency_s"], float)
+        assert metrics["unique_graphs"] == (candidate == "aot_eager")
+        region = "forward+loss" if mode is Mode.TRAINING else "forward"
+        assert metrics["compiled_region"] == (region if candidate == "aot_eager" else "none")
+
+    warmed = ready.warm_up()
+    assert warmed["iterations_per_sample"] == 1
+    rounds, recompiled = ready.measure(5)
+    more, _ = ready.measure(2)
+    assert recompiled == {}
+    assert len(rounds) == 5
+    for one in [*rounds, *more]:
+        assert sorted(one.order) == sorted(one.seconds) == ["aot_eager", BASELINE, "eager"]
+        assert all(seconds > 0 for seconds in one.seconds.values())
+        assert all(faults >= 0 for faults in one.minor_faults.values())
+    assert len({one.order for one in [*rounds, *more]}) > 1
+
+    found = ready.finish()
+    assert set(found) == {BASELINE, "eager", "aot_eager"}
+    assert found[BASELINE] == found["eager"]
+    assert found[BASELINE]["persistent_bytes"] == (
+        model.parameter_bytes + 2 * 64 * 4 + 8 + 16 * 32 * 4 + 16 * 8
+    )
+    phases = [activity.phase for activity in said]
+    assert list(dict.fromkeys(phases)) == [
+        "build", "eager", "fp64", "compile", "check", "warm up", "measure", "finish",
+    ]  # fmt: skip
+    assert said[-1].rounds == 7
+    assert {a.variant for a in said if a.phase == "measure"} == {BASELINE, "eager", "aot_eager"}
+
+
+def test_rounds_can_be_had_without_parity_and_parity_without_rounds() -> None:
+    ready = opened(job(accuracy=False))
+    status, parity, _, _ = ready.prepare("eager")
+    assert (status, parity) == (Status.PASS_DUE_TO_SKIP, None)
+    ready.warm_up()
+    assert len(ready.measure(1)[0]) == 1
+
+
+def test_samples_are_as_long_as_asked() -> None:
+    ready = opened(job(accuracy=False, min_sample_s=0.01))
+    ready.prepare("eager")
+    iterations = ready.warm_up()["iterations_per_sample"]
+    assert isinstance(iterations, int)
+    assert iterations > 1
+    (one,), _ = ready.measure(1)
+    assert 0.002 < one.seconds[BASELINE] * iterations < 0.2
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "amp"])
+def test_reduced_precision_passes(dtype: str) -> None:
+    ready = opened(job("norm", dtype=dtype))
+    status, parity, _, _ = ready.prepare("aot_eager")
+    assert status is Status.PASS, parity
+    assert parity is not None
+    assert parity.multiplier == 3.0
+
+
+def test_candidates_no_longer_wanted_are_left_out() -> None:
+    ready = opened(job(accuracy=False))
+    ready.prepare("eager")
+    ready.keep_only(())
+    ready.warm_up()
+    (one,), _ = ready.measure(1)
+    assert one.order == (BASELINE,)
+
+
+# -- copies -------------------------------------------------------------------------------------
+
+
+def test_variants_have_copies_of_their_own() -> None:
+    ready = opened(job("norm"))
+    ready.prepare("eager")
+    ready.prepare("aot_eager")
+    modules = [variant.program.module for variant in ready._variants.values()]
+    assert len(modules) == 3
+    with torch.no_grad():
+        for tensor in [*modules[1].parameters(), *modules[1].buffers()]:
+            tensor.fill_(77)
+        ready._variants["eager"].program.args[0].fill_(77)
+    for name in (BASELINE, "aot_eager"):
+        program = ready._variants[name].program
+        for tensor in [*program.module.parameters(), *program.module.buffers(), *program.args]:
+            assert not bool((tensor == 77).any())
+    again, _, _, _ = ready.prepare("aot_eager")  # the source of the copies is untouched, too
+    assert again is Status.PASS
+
+
+def weights(ready: Session) -> list[torch.Tensor]:
+    return [p.detach() for p in ready._variants[BASELINE].program.module.parameters()]
+
+
+def test_the_seed_decides_the_weights() -> None:
+    one, same, other = (opened(job(accuracy=False, seed=seed)) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(weights(one), weights(same), strict=True))
+    assert not torch.equal(weights(one)[0], weights(other)[0])
+    assert torch.equal(one._variants[BASELINE].program.args[0], same._variants[BASELINE].program.args[0])
+
+
+def test_buffers_are_put_back_before_a_check_and_move_on_in_rounds() -> None:
+    ready = opened(job("norm"))
+    ready.prepare("aot_eager")
+    variant = ready._variants["aot_eager"]
+    assert results(variant)["buffer.1.num_batches_tracked"].item() == 1
+    ready.warm_up()
+    ready.measure(3)
+    assert variant.program.module.get_buffer("1.num_batches_tracked").item() > 3
+    assert results(variant)["buffer.1.num_batches_tracked"].item() == 1
+
+
+# -- compilers that go wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_one_operation_off_by_a_hundredth_fails_accuracy(plant: Callable[..., None], mode: Mode) -> None:
+    plant(wrong=wrong_by(1.01, "addmm"), right=wrong_by(1.0, "addmm"))
+    ready = opened(job(mode=mode))
+    assert ready.prepare("right")[0] is Status.PASS
+    status, parity, metrics, _ = ready.prepare("wrong")
+    assert status is Status.FAIL_ACCURACY
+    assert parity is not None
+    assert parity.failed > 0
+    assert parity.worst is not None
+    assert parity.worst.failure is not None
+    assert metrics["unique_graphs"] == 1
+
+
+def test_a_compiler_that_goes_wrong_after_its_first_call_is_caught(plant: Callable[..., None]) -> None:
+    def compile(program: Any) -> Any:  # noqa: A001 - as the real ones are called
+        forward = program.forward()
+        calls = iter(range(10**6))
+
+        def drifting(*given: Any) -> Any:
+            loss, output = forward(*given)
+            return (loss, output) if next(calls) == 0 else (loss * 1.5, output)
+
+        made = untouched(program)
+        return type(made)(forward=drifting, region="forward", compiler_calls=lambda: 1)
+
+    plant(drifting=compile)
+    assert opened(job()).prepare("drifting")[0] is Status.FAIL_ACCURACY
+
+
+def test_a_forward_that_no_compiler_touched_is_not_compiled(plant: Callable[..., None]) -> None:
+    plant(pretending=untouched)
+    ready = opened(job())
+    error = failed(lambda: ready.prepare("pretending"))
+    assert error.status is Status.NOT_COMPILED
+    assert "pretending" in error.failure.message
+    assert set(ready._variants) == {BASELINE}
+
+
+def test_a_model_that_dynamo_passes_over_is_not_compiled(suite: Callable[..., None]) -> None:
+    class Hidden(nn.Linear):
+        @torch._dynamo.disable
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)
+
+    suite(lambda: Workload(module=Hidden(4, 4), args=(torch.ones(2, 4),)))
+    ready = opened(job(mode=Mode.INFERENCE))
+    assert failed(lambda: ready.prepare("aot_eager")).status is Status.NOT_COMPILED
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (NotImplementedError("no such op\n  in this compiler"), Status.FAIL_TO_RUN, "NotImplementedError"),
+        (SystemExit("gave up"), Status.FAIL_TO_RUN, "SystemExit"),
+        (MemoryError(), Status.OOM, "MemoryError"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), Status.OOM, "OutOfMemoryError"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), Status.OOM, "RuntimeError"),
+        (ValueError("out of memory is only a word here"), Status.FAIL_TO_RUN, "ValueError"),
+    ],
+)
+def test_a_compiler_that_raises(
+    plant: Callable[..., None], error: BaseException, status: Status, kind: str
+) -> None:
+    plant(refusing=refusing(error))
+    ready = opened(job())
+    found = failed(lambda: ready.prepare("refusing"))
+    assert found.status is status
+    assert (found.failure.kind, found.failure.phase) == (kind, "compile")
+    assert found.failure.message == " ".join(str(error).split())
+    assert ready.prepare("eager")[0] is Status.PASS  # the others go on
+
+
+def test_memory_that_ran_out_inside_a_wrapped_error_is_seen(plant: Callable[..., None]) -> None:
+    wrapped = RuntimeError("backend failed")
+    wrapped.__cause__ = torch.OutOfMemoryError("CUDA out of memory")
+    plant(refusing=refusing(wrapped))
+    ready = opened(job())
+    assert failed(lambda: ready.prepare("refusing")).status is Status.OOM
+
+
+def test_an_unknown_compiler_fails_to_run() -> None:
+    error = failed(lambda: opened(job()).prepare("nonsense"))
+    assert (error.status, error.failure.kind) == (Status.FAIL_TO_RUN, "LookupError")
+
+
+def test_two_compilers_in_one_session_compile_the_model_each() -> None:
+    ready = opened(job("deep", Mode.INFERENCE))
+    graphs = [ready.prepare(name)[2]["unique_graphs"] for name in ("aot_eager", "inductor", "aot_eager")]
+    assert graphs == [1, 1, 1]

@@ -1,0 +1,353 @@
+"""Copies of a workload, the step made of one, and what is left to compare."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from harness.precision import precision
+from harness.program import forward_of
+from harness.schema import Mode
+from harness.step import Variant, replica, seed_everything
+from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
+from harness.workload import Workload
+from tests.worker.planted import CPU, Trial, results, trial
+
+FLOAT32 = precision("float32", "cpu")
+
+
+def variant_of(work: Workload, dtype: str = "float32", *, training: bool = False) -> Variant:
+    kind = precision(dtype, "cpu")
+    return Variant(replica(work, CPU, kind.cast, training=training), kind, CPU)
+
+
+# -- seeds ---------------------------------------------------------------------------------
+
+
+def draw() -> tuple[float, float]:
+    return random.random(), float(torch.rand(()))
+
+
+def test_seeding_repeats_what_is_drawn() -> None:
+    seed_everything(7)
+    first = draw()
+    assert draw() != first
+    seed_everything(7)
+    assert draw() == first
+    seed_everything(8)
+    assert draw() != first
+
+
+def test_seeding_covers_numpy_and_seeds_larger_than_it_takes() -> None:
+    import numpy as np
+
+    seed_everything(2**40 + 5)
+    first = np.random.rand()  # noqa: NPY002 - the generator that models use
+    seed_everything(2**40 + 5)
+    assert np.random.rand() == first  # noqa: NPY002
+
+
+# -- nested values ----------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Boxed:
+    inner: Any
+    label: str = "kept"
+
+
+def nested() -> Any:
+    one = torch.ones
+    return {"a": [one(1), (one(2), "text")], "b": Pair(one(3), None), "c": Boxed(inner={"d": one(4)})}
+
+
+def test_every_tensor_has_a_name_that_says_where_it_was() -> None:
+    found = {name: tensor.numel() for name, tensor in named_tensors(nested(), "x")}
+    assert found == {"x.a.0": 1, "x.a.1.0": 2, "x.b.0": 3, "x.c.inner.d": 4}
+
+
+def test_every_tensor_that_is_named_is_changed_too() -> None:
+    changed = map_tensors(nested(), lambda tensor: tensor + 1)
+    assert all(bool((t == 2).all()) for _, t in named_tensors(changed, "x"))
+    assert isinstance(changed["b"], Pair)
+    assert isinstance(changed["c"], Boxed)
+    assert changed["c"].label == "kept"
+    assert changed["a"][1][1] == "text"
+
+
+def test_a_copy_shares_nothing_and_keeps_what_wants_a_gradient() -> None:
+    value = {"x": torch.ones(2, requires_grad=True), "ids": torch.tensor([1])}
+    copied = fresh_copy(value, CPU, torch.bfloat16)
+    with torch.no_grad():
+        copied["x"].zero_()
+        copied["ids"].zero_()
+    assert value["x"].tolist() == [1.0, 1.0]
+    assert value["ids"].tolist() == [1]
+    assert copied["x"].dtype is torch.bfloat16
+    assert copied["x"].requires_grad
+    assert copied["x"].is_leaf
+    assert copied["ids"].dtype is torch.int64
+
+
+# -- copies of modules --------------------------------------------------------------------------------
+
+
+class Mixed(nn.Module):
+    """Parameters and buffers of every kind, one of them tied, one shared."""
+
+    shared: torch.Tensor
+    phases: torch.Tensor
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.register_buffer("phases", torch.polar(torch.ones(4), torch.arange(4.0)))
+        self.register_buffer("count", torch.tensor(3))
+        self.register_buffer("shared", torch.ones(4))
+        self.first.register_buffer("shared", self.shared)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.second(self.first(x))
+        return y * self.phases.real
+
+
+@pytest.mark.parametrize(
+    ("cast", "phases"), [(torch.bfloat16, torch.complex64), (torch.float64, torch.complex128)]
+)
+def test_a_cast_module_keeps_imaginary_parts_ties_and_integers(
+    cast: torch.dtype, phases: torch.dtype
+) -> None:
+    module = Mixed()
+    before = module.phases.clone()
+    cast_module(module, cast)
+    assert module.first.weight.dtype is cast
+    assert module.second.weight is module.first.weight
+    assert module.phases.dtype is phases
+    assert torch.equal(module.phases.to(torch.complex64), before)
+    assert module.count.dtype is torch.int64
+    assert module.shared.dtype is cast
+    assert module.first.shared is module.shared
+    assert set(dict(module.named_buffers())) == {"phases", "count", "shared"}
+    module(torch.ones(2, 4, dtype=cast))
+
+
+def test_replicas_share_nothing() -> None:
+    work = trial("conv").workload
+    one, other = (variant_of(work, training=True) for _ in range(2))
+    with torch.no_grad():
+        for _, buffer in one.program.module.named_buffers():
+            buffer.fill_(9)
+        for parameter in one.program.module.parameters():
+            parameter.fill_(9)
+        one.program.args[0].fill_(9)
+    for tensor in [*other.program.module.parameters(), *other.program.module.buffers(), *other.program.args]:
+        assert not bool((tensor == 9).all())
+    for tensor in [*work.module.parameters(), *work.module.buffers(), *work.args]:
+        assert not bool((tensor == 9).all())
+
+
+def test_the_mode_of_the_module_follows_the_job() -> None:
+    work = trial("conv").workload
+    assert replica(work, CPU, None, training=True).module.training
+    assert not replica(work, CPU, None, training=False).module.training
+
+
+def test_the_fp64_copy_has_the_weights_and_inputs_that_are_timed() -> None:
+    work = trial("conv").workload
+    timed = replica(work, CPU, torch.bfloat16, training=False)
+    exact = replica(work, CPU, torch.bfloat16, training=False, exact=True)
+    for mine, theirs in zip(timed.module.parameters(), exact.module.parameters(), strict=True):
+        assert (mine.dtype, theirs.dtype) == (torch.bfloat16, torch.float64)
+        assert torch.equal(mine.double(), theirs)
+    assert exact.args[0].dtype is torch.float64
+    assert torch.equal(timed.args[0].double(), exact.args[0])
+
+
+# -- the step -------------------------------------------------------------------------------------------
+
+
+def test_a_training_step_gives_the_gradients_of_one_backward_however_often_it_runs() -> None:
+    subject = trial("mlp").variant()
+    once = results(subject)
+    for _ in range(3):
+        subject.step()
+    again = results(subject)
+    assert {name for name in once if name.startswith("gradient.")} == {
+        f"gradient.{name}" for name, _ in subject.program.module.named_parameters()
+    }
+    assert all(torch.equal(once[name], again[name]) for name in once)
+
+
+def test_the_gradients_are_autograds() -> None:
+    subject = trial("mlp")
+    found = results(subject.variant())
+    module = subject.workload.module.train()
+    assert subject.workload.loss is not None
+    loss = subject.workload.loss(module(*subject.workload.args), subject.workload.target)
+    wanted = torch.autograd.grad(loss, list(module.parameters()))
+    assert torch.equal(found["loss"], loss.detach())
+    for (name, _), gradient in zip(module.named_parameters(), wanted, strict=True):
+        assert torch.equal(found[f"gradient.{name}"], gradient)
+
+
+def test_an_input_that_wants_a_gradient_gets_a_fresh_one_each_step() -> None:
+    x = torch.randn(4, 32, requires_grad=True)
+    work = Workload(module=nn.Linear(32, 8), args=(x,), loss=lambda output, _: output.sum())
+    subject = variant_of(work, training=True)
+    first = results(subject)["input_gradient.0.0"]
+    subject.step()
+    assert torch.equal(results(subject)["input_gradient.0.0"], first)
+    assert bool(first.any())
+    subject.release()
+    assert subject.program.args[0].grad is None
+    assert x.grad is None
+
+
+def test_inference_computes_no_gradients_and_no_loss() -> None:
+    subject = trial("mlp", mode=Mode.INFERENCE).variant()
+    loss, output = subject.step()
+    assert loss is None
+    assert not output.requires_grad
+    assert set(subject.results(loss, output)) == {"output"}
+
+
+def test_autocast_covers_forward_and_loss_and_not_the_backward() -> None:
+    seen: dict[str, bool] = {}
+
+    class Watch(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+            seen["forward"] = torch.is_autocast_enabled("cpu")
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+            seen["backward"] = torch.is_autocast_enabled("cpu")
+            return grads[0]
+
+    class Watched(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = Watch.apply(super().forward(x))  # type: ignore[no-untyped-call]
+            return y
+
+    def loss(output: torch.Tensor, _: Any) -> torch.Tensor:
+        seen["loss"] = torch.is_autocast_enabled("cpu")
+        return output.float().sum()
+
+    work = Workload(module=Watched(4, 4), args=(torch.ones(2, 4),), loss=loss)
+    found = results(variant_of(work, "amp", training=True))
+    assert seen == {"forward": True, "loss": True, "backward": False}
+    assert found["output"].dtype is torch.bfloat16
+    assert found["gradient.weight"].dtype is torch.float32
+
+
+def test_every_forward_has_its_own_code() -> None:
+    module = nn.Linear(2, 2)
+    first, second = (getattr(forward_of(module, None), "__code__") for _ in range(2))  # noqa: B009 - for mypy
+    assert first is not second
+    assert first.co_code == second.co_code
+
+
+# -- restoring --------------------------------------------------------------------------------------------
+
+
+class Restless(nn.Module):
+    """Changes its input, a counter and a buffer's very object in every step."""
+
+    count: torch.Tensor
+    replaced: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("replaced", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        self.replaced = self.replaced * 2
+        return x.mul_(2) + self.count
+
+
+def test_a_run_starts_from_the_first_buffers_and_inputs_in_place() -> None:
+    work = Workload(module=Restless(), args=(torch.ones(3),))
+    subject = variant_of(work)
+    counter, given = subject.program.module.count, subject.program.args[0]
+    first = results(subject)
+    assert first["output"].tolist() == [3.0, 3.0, 3.0]
+    for _ in range(3):
+        subject.step()
+    again = results(subject)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert subject.program.module.count is counter
+    assert subject.program.args[0] is given
+    assert work.args[0].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_results_are_clones_that_the_next_step_does_not_change() -> None:
+    subject = variant_of(Workload(module=Restless(), args=(torch.ones(3),)))
+    first = results(subject)
+    subject.step()
+    assert first["buffer.count"].item() == 1
+    assert first["output"].tolist() == [3.0, 3.0, 3.0]
+
+
+def test_unchanged_buffers_are_among_the_results() -> None:
+    found = results(trial("conv", mode=Mode.INFERENCE).variant())
+    assert {"buffer.body.1.running_mean", "buffer.body.1.num_batches_tracked"} <= set(found)
+
+
+def test_sparse_gradients_are_compared_as_dense_ones() -> None:
+    work = Workload(
+        module=nn.Embedding(10, 4, sparse=True),
+        args=(torch.tensor([1, 1, 3]),),
+        loss=lambda output, _: output.square().sum(),
+    )
+    subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
+    found = results(subject.variant())["gradient.weight"]
+    assert found.layout is torch.strided
+    assert found.shape == (10, 4)
+    assert sorted(found.any(1).nonzero().flatten().tolist()) == [1, 3]
+    assert subject.reference().can_judge
+
+
+def test_outputs_in_containers_are_found() -> None:
+    class Several(nn.Linear):
+        def forward(self, x: torch.Tensor) -> Mapping[str, Any]:  # type: ignore[override]
+            y = super().forward(x)
+            return {"logits": y, "states": (y + 1, y + 2), "boxed": Boxed(inner=y)}
+
+    found = results(variant_of(Workload(module=Several(2, 2), args=(torch.ones(1, 2),))))
+    assert set(found) == {"output.logits", "output.states.0", "output.states.1", "output.boxed.inner"}
+
+
+# -- sizes --------------------------------------------------------------------------------------------------
+
+
+def test_persistent_bytes_count_every_storage_once() -> None:
+    x = torch.ones(5, 4)
+    work = Workload(module=Mixed(), args=(x,), target=torch.zeros(3, dtype=torch.int64))
+    subject = variant_of(work)
+    # tied weight, two biases; complex64 phases, int64 count, one shared buffer; input; target
+    assert subject.persistent_bytes() == 64 + 2 * 16 + 4 * 8 + 8 + 16 + 80 + 24
+
+
+def test_released_gradients_are_gone() -> None:
+    subject = trial("mlp").variant()
+    subject.step()
+    assert all(p.grad is not None for p in subject.program.module.parameters())
+    subject.release()
+    assert all(p.grad is None for p in subject.program.module.parameters())
