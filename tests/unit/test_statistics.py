@@ -1,0 +1,186 @@
+"""The formulas, by hand-made numbers and by properties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from runner.comparison import Verdict
+from runner.statistics import (
+    PairedEstimate,
+    coefficient_of_variation,
+    false_discovery,
+    geometric_mean,
+    interval_rank,
+    lag_1_autocorrelation,
+    paired_speedup,
+    signed_rank_p,
+    verdict,
+)
+
+times = st.lists(st.tuples(st.floats(1e-4, 10), st.floats(1e-4, 10)), min_size=6, max_size=40)
+
+
+def test_a_constant_factor_is_found_exactly() -> None:
+    baseline = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    found = paired_speedup(baseline, [t / 1.25 for t in baseline])
+    assert found.speedup == pytest.approx(1.25)
+    assert found.ci_low == pytest.approx(1.25)
+    assert found.ci_high == pytest.approx(1.25)
+    assert found.p_value < 0.02
+    assert found.speedup_of_medians == pytest.approx(1.25)
+    assert found.baseline_median_s == 4.0
+
+
+def test_seven_signs_alike_have_the_exact_p_of_seven_coins() -> None:
+    assert signed_rank_p(np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])) == pytest.approx(2 / 2**7)
+
+
+def test_the_pseudo_median_is_the_median_of_the_walsh_averages() -> None:
+    differences = [0.1, -0.2, 0.5]
+    # averages: 0.1 -0.2 0.5 -0.05 0.3 0.15 -> sorted -0.2 -0.05 0.1 0.15 0.3 0.5
+    found = paired_speedup([math.exp(d) for d in differences], [1.0, 1.0, 1.0])
+    assert math.log(found.speedup) == pytest.approx(0.125)
+
+
+def test_published_critical_values_of_the_signed_rank_interval() -> None:
+    # Hollander & Wolfe, table A.4: two-sided 95 % critical ranks (T + 1)
+    assert {n: interval_rank(n, 0.95) for n in (5, 6, 8, 10, 20, 30)} == {
+        5: None,
+        6: 1,
+        8: 4,
+        10: 9,
+        20: 53,
+        30: 138,
+    }
+
+
+def test_exact_and_approximate_ranks_meet() -> None:
+    approximate = math.floor(60 * 61 / 4 - 1.959964 * math.sqrt(60 * 61 * 121 / 24))
+    exact = interval_rank(60, 0.95)
+    assert exact is not None
+    assert abs(exact - approximate) <= 2
+
+
+def test_too_few_pairs_have_no_interval() -> None:
+    found = paired_speedup([1.0, 1.1, 1.2], [0.5, 0.5, 0.5])
+    assert (found.ci_low, found.ci_high) == (None, None)
+    assert found.p_value == pytest.approx(0.25)
+    assert paired_speedup([1.0], [2.0]).p_value == 1.0
+
+
+def test_equal_columns_are_the_same() -> None:
+    found = paired_speedup([1.0] * 10, [1.0] * 10)
+    assert (found.speedup, found.ci_low, found.ci_high, found.p_value) == (1.0, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate"),
+    [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [-1.0]), ([math.nan], [1.0]), ([math.inf], [1.0])],
+)
+def test_impossible_times_are_refused(baseline: list[float], candidate: list[float]) -> None:
+    with pytest.raises(ValueError, match="times"):
+        paired_speedup(baseline, candidate)
+
+
+@settings(deadline=None, max_examples=200)
+@given(times)
+def test_interval_and_p_never_contradict_each_other(pairs: list[tuple[float, float]]) -> None:
+    baseline, candidate = zip(*pairs, strict=True)
+    differences = np.log(np.array(baseline) / np.array(candidate))
+    magnitudes = np.abs(differences)
+    averages = np.add.outer(differences, differences) / 2
+    if len(set(magnitudes.tolist())) < len(pairs) or np.abs(averages).min() < 1e-12:
+        return  # ties: scipy then approximates
+    found = paired_speedup(baseline, candidate)
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    excludes_one = not found.ci_low <= 1 <= found.ci_high
+    assert excludes_one == (found.p_value < 0.05)
+
+
+@settings(deadline=None, max_examples=100)
+@given(times)
+def test_swapping_the_columns_inverts_everything(pairs: list[tuple[float, float]]) -> None:
+    baseline, candidate = zip(*pairs, strict=True)
+    forth, back = paired_speedup(baseline, candidate), paired_speedup(candidate, baseline)
+    assert forth.speedup == pytest.approx(1 / back.speedup)
+    assert forth.ci_low is not None
+    assert back.ci_high is not None
+    assert forth.ci_low == pytest.approx(1 / back.ci_high)
+    assert forth.p_value == pytest.approx(back.p_value)
+
+
+def test_p_is_scipys() -> None:
+    differences = np.random.default_rng(3).normal(0.02, 0.05, 25)
+    assert signed_rank_p(differences) == pytest.approx(float(stats.wilcoxon(differences).pvalue))
+
+
+def test_benjamini_and_hochbergs_own_example() -> None:
+    # the fifteen p-values of their 1995 paper; four are significant at 0.05
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
+    p_values += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    q_values = [q for q in false_discovery(p_values) if q is not None]
+    assert sum(q <= 0.05 for q in q_values) == 4
+    assert q_values[3] == pytest.approx(0.0095 * 15 / 4)
+
+
+def test_a_missing_p_is_no_member_of_the_family() -> None:
+    assert false_discovery([0.04, None]) == [0.04, None]
+    assert false_discovery([None]) == [None]
+    assert false_discovery([]) == []
+
+
+def estimate(speedup: float, low: float | None, high: float | None) -> PairedEstimate:
+    return PairedEstimate(
+        n=30,
+        speedup=speedup,
+        ci_low=low,
+        ci_high=high,
+        p_value=0.5,
+        speedup_of_medians=speedup,
+        baseline_median_s=1.0,
+        candidate_median_s=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "q", "expected"),
+    [
+        (estimate(1.10, 1.05, 1.15), 0.001, Verdict.FASTER),
+        (estimate(0.90, 0.85, 0.95), 0.001, Verdict.SLOWER),
+        (estimate(1.10, 0.95, 1.25), 0.20, Verdict.INCONCLUSIVE),
+        (estimate(1.01, 1.005, 1.015), 0.001, Verdict.SAME),  # significant, but within the threshold
+        (estimate(1.00, 0.99, 1.01), 0.90, Verdict.SAME),
+        (estimate(1.015, 1.005, 1.025), 0.01, Verdict.INCONCLUSIVE),
+        (estimate(1.00, 0.90, 1.10), 0.90, Verdict.INCONCLUSIVE),
+        (estimate(1.50, None, None), 0.25, Verdict.INCONCLUSIVE),
+        (estimate(1.00, 0.99, 1.01), None, Verdict.SAME),
+        (estimate(0.981, 0.979, 0.983), 0.001, Verdict.INCONCLUSIVE),  # 1 / 1.02 = 0.9804
+    ],
+)
+def test_verdicts(found: PairedEstimate, q: float | None, expected: Verdict) -> None:
+    assert verdict(found, q, noise_threshold=0.02, alpha=0.05) is expected
+
+
+def test_geometric_mean() -> None:
+    mean, low, high = geometric_mean([0.5, 2.0])
+    assert mean == pytest.approx(1.0)
+    assert low is not None
+    assert high is not None
+    assert low * high == pytest.approx(1.0)
+    assert geometric_mean([1.3]) == (pytest.approx(1.3), None, None)
+    with pytest.raises(ValueError, match="positive"):
+        geometric_mean([])
+
+
+def test_noise_figures() -> None:
+    assert coefficient_of_variation([1.0, 1.0]) == 0.0
+    assert coefficient_of_variation([1.0]) is None
+    assert lag_1_autocorrelation([1.0, -1.0] * 50) == pytest.approx(-0.99)
+    assert lag_1_autocorrelation([1.0, 1.0]) is None

@@ -1,0 +1,203 @@
+"""The statistics tested as statistics: how often they are right when the truth is known.
+
+Noise comes in kinds. ``shared`` drift multiplies both sides of a pair, as a
+machine that slows down does. Autocorrelated *differences* break the
+assumption of the signed-rank test, and the test says by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from harness.schema import Protocol
+from runner.statistics import false_discovery, paired_speedup
+from runner.stopping import decide
+
+Floats = NDArray[np.float64]
+Columns = tuple[Floats, Floats]
+Generator = np.random.Generator
+
+REAL = np.load(Path(__file__).parent.parent / "data" / "aa_resnet18_4.npy")
+"""1,200 pairs of seconds: one eager training step timed against itself, alternately, on a shared machine."""
+
+REPETITIONS = 1500
+
+
+def normal(rng: Generator, n: int) -> Columns:
+    return np.exp(rng.normal(0, 0.04, n)), np.exp(rng.normal(0, 0.04, n))
+
+
+def heavy_tailed(rng: Generator, n: int) -> Columns:
+    return np.exp(0.03 * rng.standard_t(2, n)), np.exp(0.03 * rng.standard_t(2, n))
+
+
+def spiky(rng: Generator, n: int) -> Columns:
+    """Mostly quiet, with interruptions that only ever slow a sample down."""
+    noise = np.abs(rng.normal(0, 0.02, (2, n))) + rng.exponential(0.5, (2, n)) * (rng.random((2, n)) < 0.1)
+    return np.exp(noise[0]), np.exp(noise[1])
+
+
+def drifting(rng: Generator, n: int) -> Columns:
+    """The machine wanders by tens of per cent; both sides of a pair see the same."""
+    drift = np.exp(np.cumsum(rng.normal(0, 0.06, n)))
+    first, second = normal(rng, n)
+    return first * drift, second * drift
+
+
+def autocorrelated(rng: Generator, n: int) -> Columns:
+    """Speed of the machine follows an AR(1) of 0.9; both sides see it."""
+    speed = np.zeros(n)
+    for i in range(1, n):
+        speed[i] = 0.9 * speed[i - 1] + rng.normal(0, 0.05)
+    first, second = normal(rng, n)
+    return first * np.exp(speed), second * np.exp(speed)
+
+
+KINDS = (normal, heavy_tailed, spiky, drifting, autocorrelated)
+
+
+def rates(
+    make: Callable[[Generator, int], Columns], n: int, effect: float, repetitions: int = REPETITIONS
+) -> tuple[float, float]:
+    """(share of intervals that hold the true effect, share of p < 0.05)"""
+    rng = np.random.default_rng(20261121)
+    covered = called = 0
+    for _ in range(repetitions):
+        baseline, candidate = make(rng, n)
+        found = paired_speedup(baseline * effect, candidate)
+        assert found.ci_low is not None
+        assert found.ci_high is not None
+        covered += found.ci_low <= effect <= found.ci_high
+        called += found.p_value < 0.05
+    return covered / repetitions, called / repetitions
+
+
+# 1,500 repetitions of a 5 % event have a standard error of 0.56 %: +-2 % is beyond three of them
+@pytest.mark.parametrize("n", [10, 30])
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_the_null_p_and_interval_keep_their_promise(
+    kind: Callable[[Generator, int], Columns], n: int
+) -> None:
+    covered, called = rates(kind, n, 1.0)
+    assert 0.93 <= covered <= 0.97
+    assert 0.03 <= called <= 0.07
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_with_a_hundred_rounds(kind: Callable[[Generator, int], Columns]) -> None:
+    covered, called = rates(kind, 100, 1.0)
+    assert 0.93 <= covered <= 0.97
+    assert 0.03 <= called <= 0.07
+
+
+@pytest.mark.parametrize("kind", [normal, heavy_tailed, drifting])
+def test_a_true_effect_is_covered_too(kind: Callable[[Generator, int], Columns]) -> None:
+    covered, _ = rates(kind, 30, 1.05)
+    assert 0.93 <= covered <= 0.97
+
+
+def test_autocorrelated_differences_do_break_the_promise() -> None:
+    """What we cannot mend, we know: with lag-1 correlation 0.3 of the *differences* 95 % become 82-90 %."""
+
+    def correlated(rng: Generator, n: int) -> Columns:
+        noise = rng.normal(0, 0.05, n)
+        for i in range(1, n):
+            noise[i] = 0.3 * noise[i - 1] + 0.954 * noise[i]
+        return np.exp(noise), np.ones(n)
+
+    covered, _ = rates(correlated, 30, 1.0)
+    assert 0.80 <= covered <= 0.91
+
+
+def test_real_pairs_are_nearly_uncorrelated_and_covered() -> None:
+    """On real A/A data: intervals of 30 consecutive pairs hold the long run's value 94-98 % of the time."""
+    centre = paired_speedup(REAL[:, 0], REAL[:, 1]).speedup
+    covered = [
+        low <= centre <= high
+        for start in range(0, len(REAL) - 30, 5)
+        for found in [paired_speedup(REAL[start : start + 30, 0], REAL[start : start + 30, 1])]
+        if (low := found.ci_low) is not None and (high := found.ci_high) is not None
+    ]
+    assert len(covered) == 234
+    assert 0.92 <= np.mean(covered) <= 1.0
+
+
+def test_real_pairs_in_random_order_give_uniform_p() -> None:
+    """Each pair's sides swapped by a coin: the random order of the rounds, which makes the null exact."""
+    rng = np.random.default_rng(5)
+    p_values = []
+    for _ in range(300):
+        start = int(rng.integers(0, len(REAL) - 30))
+        block = REAL[start : start + 30]
+        swapped = np.where(rng.random((30, 1)) < 0.5, block, block[:, ::-1])
+        p_values.append(paired_speedup(swapped[:, 0], swapped[:, 1]).p_value)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+    assert 0.02 <= np.mean(np.array(p_values) < 0.05) <= 0.09
+
+
+def test_the_paired_estimate_spreads_less_than_the_ratio_of_medians() -> None:
+    blocks = [paired_speedup(REAL[i : i + 30, 0], REAL[i : i + 30, 1]) for i in range(0, len(REAL) - 30, 3)]
+    paired = np.std([np.log(b.speedup) for b in blocks])
+    medians = np.std([np.log(b.speedup_of_medians) for b in blocks])
+    assert paired < medians
+
+
+@pytest.mark.parametrize(("effect", "least"), [(1.03, 0.5), (1.05, 0.85)])
+def test_power_against_the_unpaired_t_test_on_a_drifting_machine(effect: float, least: float) -> None:
+    rng = np.random.default_rng(7)
+    paired = unpaired = 0
+    for _ in range(300):
+        baseline, candidate = drifting(rng, 30)
+        baseline = baseline * effect
+        paired += paired_speedup(baseline, candidate).p_value < 0.05
+        unpaired += stats.ttest_ind(baseline, candidate).pvalue < 0.05
+    assert paired / 300 >= least
+    assert paired >= 3 * unpaired
+
+
+def test_a_family_of_nulls_rarely_has_any_discovery() -> None:
+    rng = np.random.default_rng(11)
+    families = 400
+    any_called = sum(
+        min(q for q in false_discovery(rng.random(40).tolist()) if q is not None) < 0.05
+        for _ in range(families)
+    )
+    assert any_called / families <= 0.085  # 5 % with a standard error of 1.1 %
+
+
+@pytest.mark.parametrize("sd", [0.03, 0.05])
+def test_stopping_when_precise_keeps_the_coverage(sd: float) -> None:
+    covered, rounds = stopped_coverage(sd, 500)
+    assert 0.925 <= covered <= 0.98
+    assert 10 <= rounds < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sd", [0.02, 0.03, 0.04, 0.05, 0.08])
+def test_stopping_when_precise_keeps_the_coverage_closely(sd: float) -> None:
+    covered, _ = stopped_coverage(sd, 3000)
+    assert 0.93 <= covered <= 0.97
+
+
+def stopped_coverage(sd: float, repetitions: int) -> tuple[float, float]:
+    """(share of final intervals that hold 1, mean rounds) when rounds stop by the default rule."""
+    rng = np.random.default_rng(13)
+    covered, rounds = 0, 0
+    for _ in range(repetitions):
+        noise = np.exp(rng.normal(0, sd, 100))
+        n = 0
+        while (more := decide(Protocol(), {"x": (noise[:n].tolist(), [1.0] * n)}, 0.01 * n).rounds) > 0:
+            n += more
+        found = paired_speedup(noise[:n], np.ones(n))
+        assert found.ci_low is not None
+        assert found.ci_high is not None
+        covered += found.ci_low <= 1 <= found.ci_high
+        rounds += n
+    return covered / repetitions, rounds / repetitions

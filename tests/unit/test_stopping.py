@@ -1,0 +1,69 @@
+"""When a job has been measured enough."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.schema import Protocol
+from runner.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide, half_width
+
+DEFAULT = Protocol()
+
+
+def pairs(n: int, spread: float) -> dict[str, tuple[list[float], list[float]]]:
+    """n pairs whose log-ratios alternate round 0 by ``spread``, none equal to another."""
+    return {"x": ([1 + spread * (-1) ** i * (1 + i / 100) for i in range(n)], [1.0] * n)}
+
+
+def test_first_the_least_number_of_rounds() -> None:
+    assert decide(DEFAULT, {}, 0.0).rounds == 10
+    assert decide(DEFAULT, pairs(4, 0.1), 0.0).rounds == 6
+
+
+@pytest.mark.parametrize("done", [0, 7, 29])
+def test_a_fixed_count_is_exact_whatever_the_noise_and_time(done: int) -> None:
+    fixed = dataclasses.replace(DEFAULT, repeat=30)
+    assert decide(fixed, pairs(done, 0.5), 1e6).rounds == 30 - done
+
+
+def test_a_fixed_count_ends() -> None:
+    assert decide(dataclasses.replace(DEFAULT, repeat=30), pairs(30, 0.5), 1.0).rounds == 0
+
+
+def test_stops_when_every_candidate_was_and_is_precise() -> None:
+    assert decide(DEFAULT, pairs(15, 0.001), 1.0).reason == "precise"
+    both = {**pairs(15, 0.001), "y": pairs(15, 0.3)["x"]}
+    assert decide(DEFAULT, both, 1.0).rounds > 0
+
+
+def test_narrow_for_the_first_time_is_not_enough() -> None:
+    n = 10
+    assert half_width(*pairs(n, 0.001)["x"]) < 0.02
+    assert decide(DEFAULT, pairs(n, 0.001), 1.0).rounds == SMALLEST_BATCH
+
+
+def test_never_more_than_the_most_rounds() -> None:
+    assert decide(DEFAULT, pairs(100, 0.5), 1.0).reason == "most rounds"
+    assert decide(DEFAULT, pairs(97, 0.5), 1.0).rounds == 3
+
+
+def test_never_more_than_the_time_allows() -> None:
+    # 20 rounds took 58 s: not even one more fits into 60 s
+    assert decide(DEFAULT, pairs(20, 0.5), 58.0).reason == "out of time"
+    assert decide(DEFAULT, pairs(20, 0.5), 54.0).rounds == 2
+
+
+def test_but_the_least_number_of_rounds_whatever_they_take() -> None:
+    assert decide(DEFAULT, pairs(3, 0.5), 500.0).rounds == 7
+
+
+def test_batches_grow_with_what_is_missing() -> None:
+    assert decide(DEFAULT, pairs(20, 0.5), 0.2).rounds == LARGEST_BATCH
+    assert SMALLEST_BATCH <= decide(DEFAULT, pairs(20, 0.045), 0.2).rounds <= LARGEST_BATCH
+
+
+def test_the_candidate_with_the_fewest_rounds_decides() -> None:
+    uneven = {**pairs(30, 0.001), "late": pairs(5, 0.001)["x"]}
+    assert decide(DEFAULT, uneven, 1.0).rounds == 5

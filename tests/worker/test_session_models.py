@@ -1,0 +1,298 @@
+"""Models that fail a session: on loading, in eager, between runs, while they are timed."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
+from harness.session import JobFailed, Session
+from harness.status_page import Activity
+from harness.workload import Workload
+
+Build = Callable[[], Any]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
+    """A session on what ``build`` makes; the settings are the protocol's."""
+
+    def make(build: Build, mode: Mode = Mode.INFERENCE, **settings: Any) -> Session:
+        suite = types.SimpleNamespace(build=lambda case: build())
+        monkeypatch.setattr("harness.session.load_suite", lambda name: suite)
+        return Session(job(mode, **settings), lambda activity: None)
+
+    return make
+
+
+def job(mode: Mode = Mode.INFERENCE, suite: str = "planted", **settings: Any) -> Job:
+    case = Case(suite=suite, name="m", mode=mode, batch_size=2, published_batch_size=2)
+    protocol = Protocol(**{"min_sample_s": 0.0, "threads": 1, **settings})
+    return Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=protocol)
+
+
+def failed(work: Callable[[], Any]) -> JobFailed:
+    with pytest.raises(JobFailed) as raised:
+        work()
+    return raised.value
+
+
+def around(forward: Callable[[torch.Tensor], Any], loss: Any = None) -> Build:
+    """Builds a linear layer followed by ``forward``, which all its copies share."""
+
+    class Planted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return forward(self.linear(x))
+
+    return lambda: Workload(module=Planted(), args=(torch.ones(2, 4),), loss=loss)
+
+
+def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Raises at that call (1 = first) of all copies together."""
+    calls: list[int] = []
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        if len(calls) == number:
+            raise error
+        return x
+
+    return forward
+
+
+# -- loading -------------------------------------------------------------------------------
+
+
+def raising(error: BaseException) -> Build:
+    def build() -> Any:
+        raise error
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "status", "message"),
+    [
+        (raising(ImportError("no module named x")), Status.MODEL_FAIL_TO_LOAD, "no module named x"),
+        (raising(SystemExit(3)), Status.MODEL_FAIL_TO_LOAD, "3"),
+        (raising(MemoryError("too big")), Status.OOM, "too big"),
+        (lambda: nn.Linear(1, 1), Status.MODEL_FAIL_TO_LOAD, "build() of suite 'planted' returned a Linear"),
+    ],
+)
+def test_a_model_that_cannot_be_built(
+    session: Callable[..., Session], build: Build, status: Status, message: str
+) -> None:
+    error = failed(session(build).open)
+    assert error.status is status
+    assert (error.failure.message, error.failure.phase) == (message, "open")
+
+
+def test_training_needs_a_loss(session: Callable[..., Session]) -> None:
+    error = failed(session(around(lambda x: x), Mode.TRAINING).open)
+    assert error.status is Status.MODEL_FAIL_TO_LOAD
+    assert "no loss" in error.failure.message
+
+
+@pytest.mark.parametrize("suite", ["no_such_suite", "/no/such/suite.py"])
+def test_a_suite_that_does_not_exist(suite: str) -> None:
+    error = failed(Session(job(suite=suite), lambda activity: None).open)
+    assert (error.status, error.failure.kind) == (Status.MODEL_FAIL_TO_LOAD, "LookupError")
+
+
+def test_a_suite_file_that_is_not_python(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def build(:\n", encoding="utf-8")
+    error = failed(Session(job(suite=str(broken)), lambda activity: None).open)
+    assert (error.status, error.failure.kind) == (Status.MODEL_FAIL_TO_LOAD, "SyntaxError")
+
+
+# -- eager -------------------------------------------------------------------------------------
+
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "accuracy", "status"),
+    [
+        (1, ValueError("boom"), True, Status.EAGER_1ST_RUN_FAIL),
+        (2, ValueError("boom"), True, Status.EAGER_2ND_RUN_FAIL),
+        (4, ValueError("boom"), True, Status.EAGER_1ST_RUN_FAIL),
+        (1, ValueError("boom"), False, Status.EAGER_FAIL_TO_RUN),
+        (1, torch.OutOfMemoryError(OUT_OF_MEMORY), True, Status.EAGER_1ST_RUN_OOM),
+        (2, torch.OutOfMemoryError(OUT_OF_MEMORY), True, Status.EAGER_2ND_RUN_OOM),
+        (1, torch.OutOfMemoryError(OUT_OF_MEMORY), False, Status.EAGER_1ST_RUN_OOM),
+    ],
+)
+def test_eager_itself_fails(
+    session: Callable[..., Session], call: int, error: Exception, accuracy: bool, status: Status
+) -> None:
+    found = failed(session(around(at_call(call, error)), accuracy=accuracy).open)
+    assert found.status is status
+    assert (found.failure.kind, found.failure.phase) == (type(error).__name__, "eager")
+
+
+def test_memory_that_is_really_not_there(session: Callable[..., Session]) -> None:
+    build = around(lambda x: torch.empty(1 << 50, dtype=torch.uint8))
+    assert failed(session(build).open).status is Status.EAGER_1ST_RUN_OOM
+
+
+def test_an_output_without_tensors_cannot_be_checked(session: Callable[..., Session]) -> None:
+    build = around(lambda x: types.SimpleNamespace(logits=x))
+    error = failed(session(build).open)
+    assert error.status is Status.EAGER_1ST_RUN_FAIL
+    assert "no tensor" in error.failure.message
+    session(build, accuracy=False).open()
+
+
+def test_without_an_fp64_run_eager_is_the_reference(session: Callable[..., Session]) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype is torch.float64:
+            raise TypeError("this model wants float32")
+        return x.relu()
+
+    ready = session(around(forward))
+    ready.open()
+    for candidate in ("eager", "aot_eager"):
+        status, parity, _, _ = ready.prepare(candidate)
+        assert status is Status.PASS
+        assert parity is not None
+        assert parity.reference == "eager"
+
+
+@pytest.mark.parametrize(
+    ("step", "status"),
+    [(0.0, Status.PASS), (1e-5, Status.PASS), (1.0, Status.EAGER_TWO_RUNS_DIFFER)],
+)
+def test_runs_of_eager_that_differ(session: Callable[..., Session], step: float, status: Status) -> None:
+    drift: list[float] = []
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        drift.append(step)
+        return x + sum(drift[:2])  # the second run and all later ones are further off
+
+    ready = session(around(forward))
+    ready.open()
+    found, parity, _, _ = ready.prepare("eager")
+    assert found is status
+    assert parity is not None
+    assert parity.eager_bit_equal is (step == 0.0)
+
+
+def test_the_published_rule_is_applied_when_asked_for(session: Callable[..., Session]) -> None:
+    ready = session(around(lambda x: x), parity="field")
+    ready.open()
+    _, parity, _, _ = ready.prepare("eager")
+    assert parity is not None
+    assert parity.rule == "field"
+
+
+# -- rounds --------------------------------------------------------------------------------------------
+
+
+class Counting(nn.Module):
+    """Has a Python number that Dynamo guards on, another one in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.steps = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        y: torch.Tensor = self.linear(x)
+        return y if self.steps > 0 else y + 1
+
+
+def counting(session: Callable[..., Session]) -> Session:
+    ready = session(lambda: Workload(module=Counting(), args=(torch.ones(2, 4),)), accuracy=False)
+    ready.open()
+    ready.prepare("aot_eager")
+    ready.prepare("eager")
+    return ready
+
+
+def test_compiling_during_rounds_is_reported_of_the_variant_that_did(session: Callable[..., Session]) -> None:
+    with torch._dynamo.config.patch(recompile_limit=1000):
+        ready = counting(session)
+        ready.warm_up()
+        _, recompiled = ready.measure(3)
+        assert recompiled == {"aot_eager": 3}
+        _, recompiled = ready.measure(1)
+        assert recompiled == {"aot_eager": 1}
+
+
+def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable[..., Session]) -> None:
+    """Past its limit of recompilations Dynamo runs eager: quietly, and as fast as eager."""
+    with torch._dynamo.config.patch(recompile_limit=5):
+        ready = counting(session)
+        ready.warm_up()
+        for _ in range(6):
+            _, recompiled = ready.measure(1)
+        assert set(recompiled) == {"aot_eager"}
+        ready.warm_up()
+        assert set(ready.measure(1)[1]) == {"aot_eager"}
+
+
+def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Session]) -> None:
+    ready = session(around(lambda x: x.relu()), accuracy=False)
+    ready.open()
+    ready.prepare("aot_eager")
+    assert ready.warm_up()["warmup_rounds"] in range(3, 13)
+    assert ready.measure(4)[1] == {}
+
+
+def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Activity] = []
+    suite = types.SimpleNamespace(build=lambda case: around(lambda x: x)())
+    monkeypatch.setattr("harness.session.load_suite", lambda name: suite)
+    ready = Session(job(accuracy=False), said.append)
+    ready.open()
+    ready.prepare("eager")
+    ready.warm_up()
+
+    def broken() -> Any:
+        raise RuntimeError("broken in a round")
+
+    ready._variants["eager"].step = broken
+    with pytest.raises(RuntimeError, match="broken in a round"):
+        ready.measure(2)
+    assert (said[-1].phase, said[-1].variant) == ("measure", "eager")
+    ready.keep_only(())
+    ready.warm_up()
+    assert len(ready.measure(1)[0]) == 1
+
+
+def test_a_variant_that_fails_at_the_end_costs_its_metrics_alone(session: Callable[..., Session]) -> None:
+    ready = session(around(lambda x: x), accuracy=False)
+    ready.open()
+    ready.prepare("eager")
+
+    def broken() -> Any:
+        raise RuntimeError
+
+    ready._variants["eager"].step = broken
+    assert set(ready.finish()) == {BASELINE}
+
+
+def test_threads_are_those_of_the_job(session: Callable[..., Session]) -> None:
+    ready = session(around(lambda x: x), threads=2, accuracy=False)
+    _, environment = ready.open()
+    assert environment["threads"] == torch.get_num_threads() == 2
