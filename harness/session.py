@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import torch
@@ -65,7 +67,7 @@ class Session:
         self._reference: Reference | None = None
         self._baseline_step_s = math.nan
         self._iterations = 1
-        self._rounds = 0
+        self._rounds_done = 0
         self._recompiled: dict[str, int] = {}
         self._given_up: dict[str, int] = {}
 
@@ -210,13 +212,15 @@ class Session:
         self._say("warm up")
         history: list[Round] = []
         start = time.perf_counter()
-        while not has_settled(history):
-            if len(history) >= MAX_WARMUP_ROUNDS or time.perf_counter() - start > MAX_WARMUP_S:
-                break
-            history += self._measure_some(1, 1, "warm up")
+        with closing(self._rounds(1, "warm up")) as rounds:
+            for one in rounds:
+                history.append(one)
+                late = time.perf_counter() - start > MAX_WARMUP_S
+                if has_settled(history) or late or len(history) == MAX_WARMUP_ROUNDS:
+                    break
         fastest = min(min(r.seconds.values()) for r in history[-2:])
         self._iterations = iterations_for(fastest, self._job.protocol.min_sample_s)
-        self._rounds = 0
+        self._rounds_done = 0
         self._recompiled.clear()
         return {
             "warmup_rounds": len(history),
@@ -224,17 +228,21 @@ class Session:
             "iterations_per_sample": self._iterations,
         }
 
-    def measure(self, rounds: int) -> tuple[list[Round], dict[str, int]]:
+    def measure(self, rounds: int, within_s: float = math.inf) -> tuple[list[Round], dict[str, int]]:
         """That many rounds, and how many graphs each variant compiled during them (none, if all is well).
+
+        After ``within_s`` seconds no further round begins: a machine may turn slow in the middle.
 
         A variant on which Dynamo gave up after its first calls (its limit of
         recompilations) runs eager from then on: it counts as compiling for good.
         """
         self._recompiled.clear()
-        done = self._measure_some(rounds, self._iterations, "measure")
+        with closing(self._rounds(self._iterations, "measure")) as endless:
+            done = list(islice(endless, rounds))
         return done, {**self._given_up, **self._recompiled}
 
-    def _measure_some(self, rounds: int, iterations: int, phase: str) -> list[Round]:
+    def _rounds(self, iterations: int, phase: str) -> Generator[Round, None, None]:
+        """Rounds without end, with garbage collection off until the generator is closed."""
         steps = {name: variant.step for name, variant in self._variants.items()}
         running, graphs, given_up = BASELINE, graphs_compiled(), frames_given_up()
 
@@ -256,15 +264,14 @@ class Session:
             minor_faults=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
             announce=announce,
         )
-        done = []
         with quiet_collector() as collect:
-            for _ in range(rounds):
+            while True:
                 collect()
-                order = round_order(tuple(steps), self._job.protocol.seed, self._rounds)
-                done.append(measure_round(steps, order, iterations, instruments))
-                self._rounds += 1
-        announce(BASELINE)  # attributes what the last variant compiled
-        return done
+                order = round_order(tuple(steps), self._job.protocol.seed, self._rounds_done)
+                one = measure_round(steps, order, iterations, instruments)
+                self._rounds_done += 1
+                announce(BASELINE)  # attributes what the last variant compiled
+                yield one
 
     # -- finish -------------------------------------------------------------
 
@@ -317,7 +324,7 @@ class Session:
             torch.cuda.synchronize(self._device)
 
     def _say(self, phase: str, variant: str = "") -> None:
-        self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds))
+        self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds_done))
 
     def _attempt(self, work: Callable[[], Any], status: Status, oom: Status, phase: str) -> Any:
         try:

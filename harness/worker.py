@@ -75,7 +75,7 @@ def _answers(job: Job, announce: Callable[[Activity], None]) -> Callable[[dict[s
             return {"metrics": session.warm_up()}
         if call == "measure":
             session.keep_only(tuple(request["candidates"]))
-            rounds, recompiled = session.measure(request["rounds"])
+            rounds, recompiled = session.measure(request["rounds"], request["within_s"])
             return {"rounds": rounds, "recompiled": recompiled}
         if call == "finish":
             return {"metrics": session.finish()}

@@ -87,7 +87,7 @@ def parse_request(options: argparse.Namespace) -> Request:
 
 def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
     selection = Selection(
-        only=_listed(options.only),
+        only=_listed("--only", options.only),
         filters=_patterns("-k/--filter", options.filter),
         excludes=_patterns("-x/--exclude", options.exclude),
         quick=options.quick,
@@ -115,7 +115,7 @@ def _mode(options: argparse.Namespace, required: bool) -> Mode:
 
 def _suites(given: list[str] | None) -> tuple[str, ...]:
     suites = []
-    for name in _listed(given) or ("tiny_gpt",):
+    for name in _listed("--suites", given) or ("tiny_gpt",):
         if name.endswith(".py"):
             path = Path(name).resolve()
             if not path.is_file():
@@ -129,7 +129,7 @@ def _suites(given: list[str] | None) -> tuple[str, ...]:
 
 
 def _devices(given: list[str] | None) -> tuple[str, ...]:
-    devices = _listed(given) or (("cuda",) if _has_nvidia_device() else ("cpu",))
+    devices = _listed("--devices", given) or (("cuda",) if _has_nvidia_device() else ("cpu",))
     for device in devices:
         if not DEVICE.match(device):
             raise unknown("--devices", device, "device", ("cpu", "cuda", "cuda:0"))
@@ -142,7 +142,7 @@ def _has_nvidia_device() -> bool:
 
 
 def _dtypes(options: argparse.Namespace) -> tuple[str, ...]:
-    given = list(_listed(options.dtypes))
+    given = list(_listed("--dtypes", options.dtypes))
     given += [name for name in DTYPES if getattr(options, name)]
     for name in given:
         if name not in DTYPES:
@@ -151,8 +151,8 @@ def _dtypes(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _compilers(options: argparse.Namespace) -> tuple[str, ...]:
-    given = [("--compilers", name) for name in _listed(options.compilers)]
-    given += [("--backend", name) for name in _listed(options.backend)]
+    given = [("--compilers", name) for name in _listed("--compilers", options.compilers)]
+    given += [("--backend", name) for name in _listed("--backend", options.backend)]
     shorthands = {"inductor": options.inductor, "torchscript": options.speedup_ts, "eager": options.nothing}
     given += [("", name) for name, wanted in shorthands.items() if wanted]
     for flag, name in given:
@@ -193,7 +193,12 @@ def _patterns(flag: str, given: list[str] | None) -> tuple[str, ...]:
     return tuple(given or ())
 
 
-def _listed(given: Iterable[str] | None) -> tuple[str, ...]:
-    """``--x=a,b --x=c`` -> (a, b, c), each once, in the order given."""
-    parts = (part.strip() for value in given or () for part in value.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
+def _listed(flag: str, given: Iterable[str] | None) -> tuple[str, ...]:
+    """``--x=a,b --x=c`` -> (a, b, c), each once, in the order given; a flag without a value is an error."""
+    parts = []
+    for value in given or ():
+        named = [part.strip() for part in value.split(",") if part.strip()]
+        if not named:
+            raise UsageError(f"{flag}: {value!r} names nothing; give at least one, or leave the flag out")
+        parts += named
+    return tuple(dict.fromkeys(parts))

@@ -165,7 +165,12 @@ class JobRun:
                 decision = self._next(states, self._clock() - began)
                 if decision.rounds == 0 or (self._stop() and self._least_rounds(states) > 0):
                     break
-                reply = calls("measure", rounds=decision.rounds, candidates=list(states))
+                reply = calls(
+                    "measure",
+                    rounds=decision.rounds,
+                    within_s=decision.within_s,
+                    candidates=list(states),
+                )
             except CandidateFailed as failed:
                 blamed = self._blame(calls.running(), states)
                 eager = len(blamed) > 1 or calls.running() == BASELINE

@@ -26,10 +26,11 @@ LARGEST_BATCH = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """How many rounds to run now, 0 to stop, and why."""
+    """How many rounds to run now, 0 to stop, and why; no round begins later than ``within_s`` from now."""
 
     rounds: int
     reason: str
+    within_s: float = 1e9
 
 
 def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float) -> Decision:
@@ -53,7 +54,11 @@ def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float) -> Decision:
         return Decision(rounds=0, reason="out of time")
     needed = max(_needed(*columns, protocol.precision) for columns in pairs.values())
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil((needed - done) / 2)))
-    return Decision(rounds=min(batch, affordable, protocol.max_rounds - done), reason="not yet precise")
+    return Decision(
+        rounds=min(batch, affordable, protocol.max_rounds - done),
+        reason="not yet precise",
+        within_s=protocol.max_measure_s - elapsed_s,
+    )
 
 
 def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float:

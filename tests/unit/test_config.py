@@ -1,0 +1,147 @@
+"""Flags become a frozen configuration once; everything wrong is one sentence that names its flag."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Mode
+from runner.config import DEFAULT_COMPILERS, QUICK, Action, Request, RunConfig, parse_request
+from runner.errors import UsageError
+from runner.flags import build_parser
+
+
+def request(*words: str) -> Request:
+    return parse_request(build_parser().parse_args(list(words)))
+
+
+def config(*words: str) -> RunConfig:
+    found = request("--training", *words).config
+    assert found is not None
+    return found
+
+
+def test_defaults() -> None:
+    found = config()
+    assert found.suites == ("tiny_gpt",)
+    assert found.compilers == DEFAULT_COMPILERS
+    assert found.dtypes == ("float32",)
+    assert found.mode is Mode.TRAINING
+    protocol = found.protocol
+    assert (protocol.min_rounds, protocol.max_rounds, protocol.max_measure_s) == (10, 100, 60.0)
+    assert (protocol.precision, protocol.repeat, protocol.parity) == (0.02, None, "scaled")
+    assert (protocol.accuracy, protocol.performance) == (True, True)
+
+
+def test_lists_by_repetition_and_by_commas() -> None:
+    found = config("--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu")
+    assert found.dtypes == ("float32", "amp", "bfloat16")
+    assert found.compilers == ("eager", "inductor")
+    assert found.devices == ("cpu",)
+
+
+def test_the_fields_spellings() -> None:
+    found = config("--bfloat16", "-dcpu", "--inductor", "--only", "X", "-n30")
+    assert (found.dtypes, found.devices, found.compilers) == (("bfloat16",), ("cpu",), ("inductor",))
+    assert found.selection.only == ("X",)
+    assert found.protocol.repeat == 30
+    assert config("--speedup-ts").compilers == ("torchscript",)
+    assert config("--nothing").compilers == ("eager",)
+    assert config("--backend=aot_eager").compilers == ("aot_eager",)
+    assert config("--float32", "--amp", "--float16").dtypes == ("float32", "float16", "amp")
+
+
+def test_the_same_thing_twice_counts_once() -> None:
+    assert config("--inductor", "--compilers=inductor", "--backend=inductor").compilers == ("inductor",)
+    assert config("--float32", "--dtypes=float32").dtypes == ("float32",)
+
+
+def test_the_protocol() -> None:
+    found = config("--precision", "5%", "--seed", "3", "--timeout=90", "--threads", "1", "--isolate").protocol
+    assert (found.precision, found.seed, found.timeout_s, found.threads) == (0.05, 3, 90.0, 1)
+    assert found.isolate is True
+    assert config("--accuracy").protocol.performance is False
+    assert config("--performance").protocol.accuracy is False
+    assert config("--precision=0.01").protocol.precision == 0.01
+    assert config("--parity=field").protocol.parity == "field"
+
+
+def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:
+    quick = config("--quick").protocol
+    assert {name: getattr(quick, name) for name in QUICK} == QUICK
+    assert config("--quick", "--precision=1%").protocol.precision == 0.01
+
+
+def test_a_suite_may_be_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("")
+    assert config(f"--suites={file}").suites == (str(file),)
+
+
+def test_actions() -> None:
+    assert request("--list").action is Action.LIST
+    assert request("--visualize-logs", "x").folder == Path("x")
+    assert request("--resume", "x").action is Action.RESUME
+    assert request("--training", "--print_run_commands").action is Action.PRINT_COMMANDS
+
+
+def test_a_configuration_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config().mode = Mode.INFERENCE  # type: ignore[misc]
+
+
+BAD = [
+    (["--training", "--inference"], "--training and --inference exclude each other"),
+    ([], "--training or --inference"),
+    (["--training", "--suites=tiny_gtp"], "did you mean tiny_gpt"),
+    (["--training", "--suites=none.py"], "no file 'none.py'"),
+    (["--training", "--dtypes=bf16"], "--dtypes"),
+    (["--training", "--dtypes=bfloat61"], "did you mean bfloat16"),
+    (["--training", "--compilers=inducter"], "did you mean inductor"),
+    (["--training", "--backend=inducter"], "--backend"),
+    (["--training", "--devices=cupid"], "did you mean"),
+    (["--training", "--devices=cuda:x"], "--devices"),
+    (["--training", "-n", "0"], "-n/--repeat"),
+    (["--training", "-n", "-3"], "-n/--repeat"),
+    (["--training", "-n", "x"], "not a whole number"),
+    (["--training", "-n", "2.5"], "not a whole number"),
+    (["--training", "--batch-size", "0"], "--batch-size"),
+    (["--training", "--batch-size=-1"], "--batch-size"),
+    (["--training", "--threads=0"], "--threads"),
+    (["--training", "--seed=-1"], "--seed"),
+    (["--training", "--seed=99999999999999999999"], "--seed"),
+    (["--training", "--timeout=0"], "--timeout"),
+    (["--training", "--timeout=nan"], "--timeout"),
+    (["--training", "--timeout=inf"], "--timeout"),
+    (["--training", "--timeout=soon"], "--timeout"),
+    (["--training", "--precision=0"], "--precision"),
+    (["--training", "--precision=2"], "2% or 0.02"),
+    (["--training", "--precision=-1%"], "--precision"),
+    (["--training", "--precision=200%"], "--precision"),
+    (["--training", "--precision=nan"], "--precision"),
+    (["--training", "--precision=fine"], "2%"),
+    (["--training", "-k", "("], "-k/--filter"),
+    (["--training", "-x", "["], "-x/--exclude"),
+    (["--training", "--parity=loose"], "--parity"),
+    (["--training", "--accuracy", "--performance"], "--accuracy and --performance"),
+    (["--training", "--list", "--resume", "x"], "exclude each other"),
+    (["--training", "--suites="], "--suites"),
+    (["--training", "--dtypes=,"], "--dtypes"),
+    (["--training", "--compilers="], "--compilers"),
+    (["--training", "--devices="], "--devices"),
+    (["--training", "--only="], "--only"),
+    (["--training", "--unheard-of"], "--unheard-of"),
+    (["--training", "stray"], "stray"),
+    (["--training", "-n"], "-n"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_bad_input_names_what_is_wrong(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        request(*words)
+    sentence = str(caught.value)
+    assert says in sentence
+    assert "\n" not in sentence

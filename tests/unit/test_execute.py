@@ -1,0 +1,278 @@
+"""One job through worker sessions, with a fake worker: every candidate ends in exactly one record."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from harness.schema import BASELINE, Case, Failure, Job, Mode, Protocol, Record, Status
+from harness.status_page import Activity
+from runner.execute import JobRun
+from runner.worker_process import WorkerLost
+
+Reply = dict[str, Any]
+
+
+def lost(variant: str = "", *, timed_out: bool = False, phase: str = "measure") -> WorkerLost:
+    kind = "timeout" if timed_out else "SIGSEGV"
+    return WorkerLost(
+        Failure(kind=kind, message="gone", phase=phase),
+        Activity(phase=phase, variant=variant),
+        timed_out=timed_out,
+    )
+
+
+def failed(status: Status, message: str = "no") -> Reply:
+    return {
+        "failed": {"status": status.value, "failure": {"kind": "E", "message": message, "phase": "compile"}}
+    }
+
+
+class Script:
+    """Answers like a healthy worker, unless ``faults`` says otherwise for (session number, call, candidate)."""
+
+    def __init__(self, faults: Mapping[tuple[int, str, str], Reply | WorkerLost] | None = None) -> None:
+        self.faults = dict(faults or {})
+        self.calls: list[tuple[int, str]] = []
+        self.sessions = 0
+        self.closed = 0
+        self.running = ""
+        self.recompiling: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def launch(self, job: Job) -> Iterator[Script]:
+        self.sessions += 1
+        self.job = job
+        try:
+            yield self
+        finally:
+            self.closed += 1
+
+    def activity(self) -> Activity:
+        return Activity(variant=self.running)
+
+    def call(self, request: Mapping[str, Any], deadline: float) -> Reply:
+        name, candidate = request["call"], request.get("candidate", "")
+        self.calls.append((self.sessions, f"{name} {candidate}".strip()))
+        fault = self.faults.pop((self.sessions, name, candidate), None)
+        if isinstance(fault, WorkerLost):
+            raise fault
+        if fault is not None:
+            return fault
+        return {"ok": getattr(self, f"_{name}")(request)}
+
+    def _open(self, request: Mapping[str, Any]) -> Reply:
+        return {
+            "model": {"parameters": 7, "parameter_bytes": 28, "input_shapes": []},
+            "environment": {"torch": "0"},
+        }
+
+    def _prepare(self, request: Mapping[str, Any]) -> Reply:
+        return {"status": "pass", "parity": None, "metrics": {"compilation_latency_s": 1.0}, "notes": ["n"]}
+
+    def _warm_up(self, request: Mapping[str, Any]) -> Reply:
+        return {"metrics": {"iterations_per_sample": 4}}
+
+    def _measure(self, request: Mapping[str, Any]) -> Reply:
+        order = [*request["candidates"], BASELINE]
+        seconds = {name: 1.0 + i / 10 for i, name in enumerate(sorted(order))}
+        one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
+        return {"rounds": [one] * request["rounds"], "recompiled": self.recompiling}
+
+    def _finish(self, request: Mapping[str, Any]) -> Reply:
+        return {"metrics": {BASELINE: {"peak_memory_bytes": 10}, "a": {"peak_memory_bytes": 5}}}
+
+
+class Quiet:
+    def rounds(self, done: int, pairs: object) -> None:
+        pass
+
+
+def run(
+    script: Script,
+    candidates: tuple[str, ...] = ("a", "b", "c"),
+    stop: Callable[[], bool] = lambda: False,
+    **protocol: Any,
+) -> list[Record]:
+    case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(
+        case=case,
+        device="cpu",
+        dtype="float32",
+        candidates=candidates,
+        protocol=Protocol(repeat=6, **protocol),
+    )
+    ticks = iter(range(1_000_000))
+    going = JobRun(
+        job,
+        script.launch,
+        Quiet(),
+        candidates=candidates,
+        log="cases/x/output.log",
+        stop=stop,
+        clock=lambda: float(next(ticks)),
+    )
+    records = list(going.run())
+    assert script.sessions == script.closed
+    return records
+
+
+def statuses(records: list[Record]) -> dict[str, Status]:
+    assert len({r.candidate for r in records}) == len(records)
+    return {r.candidate: r.status for r in records}
+
+
+def test_a_healthy_job() -> None:
+    script = Script()
+    records = run(script)
+    assert [name for _, name in script.calls] == [
+        "open",
+        "prepare a",
+        "prepare b",
+        "prepare c",
+        "warm_up",
+        "measure",
+        "finish",
+    ]
+    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    first = records[0]
+    assert first.samples is not None
+    assert len(first.samples) == 6
+    assert first.samples.iterations_per_sample == 4
+    assert (first.samples.baseline_position[0], first.samples.candidate_position[0]) == (3, 0)
+    assert first.metrics["baseline_peak_memory_bytes"] == 10
+    assert first.metrics["candidate_peak_memory_bytes"] == 5
+    assert records[1].metrics.get("candidate_peak_memory_bytes") is None
+    assert first.model is not None
+    assert first.environment == {"torch": "0"}
+    assert "--compilers=a " in first.reproduce
+    assert first.job.candidates == ("a", "b", "c")
+
+
+def test_an_exception_in_a_candidate_costs_that_candidate_only() -> None:
+    script = Script({(1, "prepare", "b"): failed(Status.FAIL_TO_RUN, "bites")})
+    records = run(script)
+    assert statuses(records) == {"b": Status.FAIL_TO_RUN, "a": Status.PASS, "c": Status.PASS}
+    assert script.sessions == 1
+    bitten = records[0]
+    assert bitten.failure is not None
+    assert bitten.failure.message == "bites"
+    assert bitten.failure.log == "cases/x/output.log"
+    assert bitten.samples is None
+
+
+@pytest.mark.parametrize(("timed_out", "status"), [(False, Status.CRASH), (True, Status.TIMEOUT)])
+def test_losing_the_worker_while_compiling_costs_that_candidate_and_a_fresh_worker(
+    timed_out: bool, status: Status
+) -> None:
+    script = Script({(1, "prepare", "b"): lost("b", timed_out=timed_out, phase="compile")})
+    records = run(script)
+    assert statuses(records) == {"b": status, "a": Status.PASS, "c": Status.PASS}
+    assert script.sessions == 2
+    assert script.job.candidates == ("a", "c")
+    assert "fresh worker after b ended" in records[1].notes[0]
+
+
+def test_losing_the_worker_in_timed_rounds_blames_who_was_running() -> None:
+    script = Script({(1, "measure", ""): lost("c")})
+    records = run(script)
+    assert statuses(records) == {"c": Status.CRASH, "a": Status.PASS, "b": Status.PASS}
+    assert script.sessions == 2
+
+
+def test_losing_the_worker_in_warm_up_too() -> None:
+    script = Script({(1, "warm_up", ""): lost("a", timed_out=True, phase="warm up")})
+    assert statuses(run(script)) == {"a": Status.TIMEOUT, "b": Status.PASS, "c": Status.PASS}
+
+
+def test_every_candidate_may_crash() -> None:
+    faults = {(i + 1, "prepare", name): lost(name) for i, name in enumerate("abc")}
+    script = Script(faults)
+    assert statuses(run(script)) == dict.fromkeys("abc", Status.CRASH)
+    assert script.sessions == 3
+
+
+def test_a_crash_of_the_baseline_leaves_nobody_a_pair() -> None:
+    script = Script({(1, "measure", ""): lost(BASELINE)})
+    assert statuses(run(script)) == dict.fromkeys("abc", Status.CRASH)
+    assert script.sessions == 1
+
+
+def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> None:
+    script = Script({(1, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
+    assert statuses(run(script)) == dict.fromkeys("abc", Status.MODEL_FAIL_TO_LOAD)
+    assert statuses(run(Script({(1, "open", ""): lost(phase="build")}))) == dict.fromkeys("abc", Status.CRASH)
+
+
+def test_an_exception_in_timed_rounds_costs_the_one_that_ran_and_the_session_goes_on() -> None:
+    script = Script({(1, "measure", ""): failed(Status.FAIL_TO_RUN)})
+    script.running = "b"
+    assert statuses(run(script)) == {"b": Status.FAIL_TO_RUN, "a": Status.PASS, "c": Status.PASS}
+    assert script.sessions == 1
+
+
+def test_eager_failing_in_timed_rounds_is_eagers_failure() -> None:
+    script = Script({(1, "measure", ""): failed(Status.FAIL_TO_RUN)})
+    script.running = BASELINE
+    assert statuses(run(script)) == dict.fromkeys("abc", Status.EAGER_FAIL_TO_RUN)
+
+
+def test_losing_the_worker_at_the_end_loses_metrics_not_samples() -> None:
+    records = run(Script({(1, "finish", ""): lost("a")}))
+    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    assert all(r.samples is not None and len(r.samples) == 6 for r in records)
+    assert "no step metrics" in records[0].notes[-1]
+    assert records[0].metrics.get("baseline_peak_memory_bytes") is None
+
+
+def test_who_compiles_during_every_batch_has_no_number_and_the_others_keep_theirs() -> None:
+    script = Script()
+    script.recompiling = {"b": 1}
+    records = run(script)
+    assert statuses(records) == {"b": Status.RECOMPILES, "a": Status.PASS, "c": Status.PASS}
+    assert [name for _, name in script.calls].count("measure") == 3
+    assert records[0].samples is None
+    assert all(r.samples is not None and len(r.samples) >= 6 for r in records[1:])
+
+
+def test_isolate_gives_each_candidate_a_worker() -> None:
+    script = Script()
+    records = run(script, isolate=True)
+    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    assert script.sessions == 3
+    assert all("isolated" in r.notes for r in records)
+
+
+def test_accuracy_only_measures_nothing() -> None:
+    script = Script()
+    records = run(script, performance=False)
+    assert not {"warm_up", "measure", "finish"} & {name for _, name in script.calls}
+    assert all(r.samples is None and r.status is Status.PASS for r in records)
+
+
+def test_stopped_before_there_is_a_number_gives_no_record() -> None:
+    script = Script()
+    assert run(script, stop=lambda: len(script.calls) >= 2) == []
+
+
+def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:
+    script = Script()
+    records = run(
+        script,
+        stop=lambda: "measure" in {name for _, name in script.calls},
+    )
+    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    assert all(r.samples is not None for r in records)
+
+
+def test_only_the_missing_candidates_are_run_but_the_record_names_the_whole_job() -> None:
+    script = Script()
+    case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(case=case, device="cpu", dtype="float32", candidates=("a", "b"), protocol=Protocol(repeat=1))
+    records = list(JobRun(job, script.launch, Quiet(), candidates=("b",), log="x").run())
+    assert [r.candidate for r in records] == ["b"]
+    assert records[0].job == job
+    assert script.job.candidates == ("b",)

@@ -1,0 +1,38 @@
+"""The flags are frozen here: a new one is a conscious change of this list."""
+
+from __future__ import annotations
+
+import argparse
+
+from runner.flags import build_parser
+
+FLAGS = """
+--accuracy --amp --backend --batch-size --bfloat16 --compilers --device --devices --dtypes --exclude
+--filter --float16 --float32 --help --inductor --inference --isolate --list --nothing --only --output-dir
+--parity --performance --precision --print-run-commands --print_run_commands --quick --repeat --resume
+--seed --speedup-ts --suites --threads --timeout --training --visualize-logs --visualize_logs
+-d -h -k -n -t -x
+""".split()
+
+
+def actions() -> list[argparse.Action]:
+    return build_parser()._actions
+
+
+def test_the_list_of_flags() -> None:
+    assert sorted(flag for action in actions() for flag in action.option_strings) == FLAGS
+
+
+def test_every_flag_says_what_it_does() -> None:
+    assert [a.option_strings for a in actions() if not a.help] == []
+
+
+def test_help_is_grouped_and_has_examples() -> None:
+    text = build_parser().format_help()
+    for heading in ("what to measure:", "compilers (", "under which conditions:", "how to measure:", "output:"):
+        assert heading in text
+    assert "python runner.py --suites=tiny_gpt --training --dtypes=bfloat16" in text
+
+
+def test_no_flag_may_be_abbreviated() -> None:
+    assert build_parser().allow_abbrev is False

@@ -1,0 +1,112 @@
+"""From a configuration to jobs, and the command that makes one job again."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+
+from harness.schema import Case, Mode, Protocol
+from runner.commands import job_command
+from runner.config import RunConfig, Selection, parse_request
+from runner.errors import UsageError
+from runner.flags import build_parser
+from runner.plan import plan
+
+
+def case(name: str, *tags: str) -> Case:
+    return Case(
+        suite="tiny_gpt", name=name, mode=Mode.TRAINING, batch_size=8, published_batch_size=64, tags=tags
+    )
+
+
+OFFERED = (case("small", "quick"), case("middle"), case("large", "on_request"))
+
+
+def config(**changes: object) -> RunConfig:
+    base = RunConfig(
+        suites=("tiny_gpt",),
+        mode=Mode.TRAINING,
+        devices=("cpu",),
+        dtypes=("float32",),
+        compilers=("eager", "inductor"),
+        selection=Selection(),
+        batch_size=None,
+        protocol=Protocol(),
+        output_dir=None,
+    )
+    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+def names(**selection: object) -> list[str]:
+    chosen = config(selection=Selection(**selection))  # type: ignore[arg-type]
+    return [job.case.name for job in plan(chosen, lambda *_: OFFERED)]
+
+
+def test_one_job_for_each_case_device_and_precision_with_all_candidates() -> None:
+    jobs = plan(config(dtypes=("float32", "amp"), devices=("cpu", "cuda:1")), lambda *_: OFFERED)
+    assert len({job.key for job in jobs}) == len(jobs) == 2 * 2 * 2
+    assert all(job.candidates == ("eager", "inductor") for job in jobs)
+
+
+def test_selection() -> None:
+    assert names() == ["small", "middle"]
+    assert names(only=("large",)) == ["large"]
+    assert names(filters=("^m", "large")) == ["middle", "large"]
+    assert names(excludes=("small",)) == ["middle"]
+    assert names(quick=True) == ["small"]
+    assert names(quick=True, only=("middle",)) == ["middle"]
+
+
+def test_quick_takes_two_where_a_suite_marks_none() -> None:
+    unmarked = tuple(case(f"case{i}") for i in range(5))
+    jobs = plan(config(selection=Selection(quick=True)), lambda *_: unmarked)
+    assert [job.case.name for job in jobs] == ["case0", "case1"]
+
+
+def test_a_batch_size_overrules_every_models_own() -> None:
+    jobs = plan(config(batch_size=3), lambda *_: OFFERED)
+    assert {(job.case.batch_size, job.case.published_batch_size) for job in jobs} == {(3, 64)}
+
+
+@pytest.mark.parametrize(
+    ("selection", "says"),
+    [
+        ({"only": ("smal",)}, "did you mean small?"),
+        ({"only": ("small", "zzz")}, "zzz"),
+        ({"filters": ("^midle",)}, "did you mean middle?"),
+        ({"excludes": (".",)}, "every model is left out"),
+    ],
+)
+def test_a_selection_of_nothing_is_an_error(selection: dict[str, tuple[str, ...]], says: str) -> None:
+    with pytest.raises(UsageError, match=says.replace("?", r"\?")):
+        names(**selection)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        Protocol(),
+        Protocol(repeat=30, seed=5, threads=1, timeout_s=60.0, isolate=True),
+        Protocol(accuracy=False, precision=0.05),
+        Protocol(performance=False, parity="field"),
+        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, precision=0.05),
+        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, precision=0.01),
+    ],
+)
+def test_the_command_of_a_job_makes_the_same_job(protocol: Protocol) -> None:
+    job = plan(config(protocol=protocol, batch_size=2), lambda *_: OFFERED)[0]
+    words = shlex.split(job_command(job, ("inductor",)))
+    assert words[:2] == ["python", "suites/tiny_gpt.py"]
+    again = parse_request(build_parser().parse_args(words[2:])).config
+    assert again is not None
+    (repeated,) = plan(again, lambda *_: OFFERED)
+    assert repeated == dataclasses.replace(job, candidates=("inductor",))
+    assert repeated.key == job.key
+
+
+def test_a_suite_given_by_path_goes_through_the_runner() -> None:
+    offered = (dataclasses.replace(case("a b"), suite="/x/my suite.py"),)
+    job = plan(config(suites=("/x/my suite.py",)), lambda *_: offered)[0]
+    assert shlex.split(job_command(job))[1:3] == ["runner.py", "--suites=/x/my suite.py"]

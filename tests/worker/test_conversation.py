@@ -1,0 +1,231 @@
+"""The worker as a process: calls and replies over its pipes, and one job run by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.codec import from_json, to_json
+from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Protocol, Round
+from harness.status_page import Activity, StatusPage
+from harness.suite_files import ROOT
+from harness.worker import main, serve
+
+TOYS = Path(__file__).parent.parent / "suites" / "toys.py"
+
+NOISY = """
+import os, subprocess, sys
+import torch
+from harness.workload import Workload
+
+print('{"ok": {"model": "a lie"}}')
+
+class Noisy(torch.nn.Linear):
+    def forward(self, x):
+        if not torch.compiler.is_compiling():
+            print('{"ok": "printed"}', flush=True)
+            print("complaint", file=sys.stderr)
+            os.write(1, b'{"failed": {}}\\n')
+        return super().forward(x)
+
+def build(case):
+    subprocess.run([sys.executable, "-c", "print('a child speaks')"], check=True)
+    return Workload(module=Noisy(4, 4), args=(torch.ones(2, 4),))
+"""
+
+
+def job(suite: Path = TOYS, candidates: tuple[str, ...] = ("eager",), **settings: Any) -> Job:
+    case = Case(suite=str(suite), name="linear", mode=Mode.INFERENCE, batch_size=8, published_batch_size=8)
+    protocol = Protocol(**{"repeat": 2, "min_sample_s": 0.0, "threads": 1, **settings})
+    return Job(case=case, device="cpu", dtype="float32", candidates=candidates, protocol=protocol)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+class Parent:
+    """The other end of a worker's pipes, without the runner."""
+
+    def __init__(self, folder: Path) -> None:
+        request_read, self._requests = os.pipe()
+        self._replies, reply_write = os.pipe()
+        page = os.open(folder / "page", os.O_RDWR | os.O_CREAT)
+        self.page = StatusPage(page)
+        self.log = folder / "output.log"
+        handed = (request_read, reply_write, page)
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "harness.worker", "--pipes", ",".join(map(str, handed))],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                cwd=folder,
+                pass_fds=handed,
+            )
+        for descriptor in handed:
+            os.close(descriptor)
+        self._incoming = os.fdopen(self._replies, encoding="utf-8")
+
+    def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
+        os.write(self._requests, json.dumps({"call": call, **arguments}).encode() + b"\n")
+        line = self._incoming.readline()
+        assert line.endswith("\n"), self.log.read_text()
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def end(self) -> int:
+        """Closes the request pipe, as a parent that died would, and waits."""
+        os.close(self._requests)
+        code = self.process.wait(30)
+        assert self._incoming.read() == ""  # nothing unasked for
+        return code
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._incoming.close()
+        self.page.close()
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[Parent]:
+    started = Parent(tmp_path)
+    yield started
+    started.close()
+
+
+def test_a_whole_conversation_with_a_model_that_prints(parent: Parent, tmp_path: Path) -> None:
+    suite = tmp_path / "noisy.py"
+    suite.write_text(NOISY, encoding="utf-8")
+    reply = parent.ask("open", job=to_json(job(suite)))["ok"]
+    assert from_json(ModelFacts, reply["model"]).parameters == 20
+    assert reply["environment"]["python"].startswith("3.")
+
+    reply = parent.ask("prepare", job=None, candidate="eager")["ok"]
+    assert reply["status"] == "pass"
+    assert from_json(Parity, reply["parity"]).failed == 0
+    assert reply["metrics"]["compiled_region"] == "none"
+    assert reply["notes"] == []
+
+    reply = parent.ask("prepare", job=None, candidate="nonsense")
+    assert reply["failed"]["status"] == "fail_to_run"
+    assert from_json(Failure, reply["failed"]["failure"]).kind == "LookupError"
+
+    warmed = parent.ask("warm_up", job=None, candidates=["eager"])["ok"]["metrics"]
+    assert warmed["iterations_per_sample"] == 1
+    reply = parent.ask("measure", job=None, rounds=3, candidates=["eager"])["ok"]
+    rounds = [from_json(Round, one) for one in reply["rounds"]]
+    assert [sorted(one.order) for one in rounds] == [[BASELINE, "eager"]] * 3
+    assert reply["recompiled"] == {}
+    assert parent.page.read() == Activity(phase="measure", variant=BASELINE, rounds=3)
+
+    reply = parent.ask("measure", job=None, rounds=1, candidates=[])["ok"]
+    assert reply["rounds"][0]["order"] == [BASELINE]
+    metrics = parent.ask("finish", job=None)["ok"]["metrics"]
+    assert set(metrics) == {BASELINE}
+    assert metrics[BASELINE]["peak_memory_bytes"] > 0
+
+    assert parent.ask("dance", job=None)["failed"]["failure"]["message"] == "there is no call 'dance'"
+    assert parent.end() == 0
+    printed = parent.log.read_text(encoding="utf-8")
+    for words in ("a lie", "a child speaks", "complaint", '{"ok": "printed"}', '{"failed": {}}'):
+        assert words in printed
+
+
+def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(parent: Parent, tmp_path: Path) -> None:
+    reply = parent.ask("open", job=to_json(job(tmp_path / "missing.py")))
+    assert reply["failed"]["status"] == "model_fail_to_load"
+    failure = from_json(Failure, reply["failed"]["failure"])
+    assert (failure.kind, failure.phase) == ("LookupError", "open")
+    assert "Traceback" in parent.log.read_text(encoding="utf-8")
+    os.write(parent._requests, b'{"call": "end"}\n')
+    assert parent.process.wait(30) == 0
+
+
+# -- the loop, in this process ---------------------------------------------------------------
+
+
+def test_a_parent_that_says_nothing_gets_no_answer() -> None:
+    out = io.StringIO()
+    serve(io.StringIO(""), out, lambda activity: None)
+    serve(io.StringIO('{"call": "end"}\n{"call": "open"}\n'), out, lambda activity: None)
+    assert out.getvalue() == ""
+
+
+def test_every_reply_is_one_line_of_strict_json() -> None:
+    """NaN, line breaks and lone surrogates among them."""
+    calls = [
+        {"call": "open", "job": to_json(job())},
+        {"call": "prepare", "candidate": "no\nsuch\udcff"},
+        {"call": "prepare"},
+    ]
+    out = io.StringIO()
+    serve(io.StringIO("".join(json.dumps(c) + "\n" for c in calls)), out, lambda activity: None)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    replies = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert "ok" in replies[0]
+    replies[1]["failed"]["failure"]["message"].encode("utf-8")
+    assert replies[2]["failed"]["failure"]["kind"] == "KeyError"
+
+
+def test_without_job_and_pipes_it_says_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "give --job FILE" in capsys.readouterr().err
+
+
+# -- one job by hand ------------------------------------------------------------------------------
+
+
+def job_file(folder: Path, of: Job) -> Path:
+    path = folder / "job.json"
+    path.write_text(json.dumps(to_json(of)), encoding="utf-8")
+    return path
+
+
+def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
+    path = job_file(tmp_path, job(candidates=("eager", "aot_eager")))
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.worker", "--job", str(path)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0] == {"model": 32 * 64 + 64 + 64 * 8 + 8, "inputs": ["input.0.0: float32[8, 32]"]}
+    assert [(line["candidate"], line["status"]) for line in lines[1:3]] == [("eager", "pass"), ("aot_eager", "pass")]
+    assert lines[3]["iterations_per_sample"] == 1
+    assert len(lines) == 6
+    for line in lines[4:]:
+        assert sorted(line["order"]) == sorted(line["seconds"]) == ["aot_eager", BASELINE, "eager"]
+    assert "# compile aot_eager" in done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("of", "last"),
+    [
+        (job(candidates=("nonsense", "eager"), performance=False), {"candidate": "eager", "status": "pass"}),
+        (job(Path("/no/such/suite.py")), {"status": "model_fail_to_load"}),
+    ],
+)
+def test_a_replay_that_failed_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], of: Job, last: dict[str, str]
+) -> None:
+    assert main(["--job", str(job_file(tmp_path, of))]) == 1
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last.items() <= said.items()
