@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,8 +18,9 @@ from harness.backends._dynamo import compile_with_dynamo
 from harness.parity import compare
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.reference import Reference, make_reference, rule_for
+from harness.reference import Reference, Rule, make_reference, rule_for
 from harness.schema import Mode, Parity
+from harness.status_page import Activity
 from harness.step import Variant, replica, seed_everything
 from harness.tensors import named_tensors
 from harness.workload import Workload
@@ -79,6 +81,15 @@ def refusing(error: BaseException) -> Backend:
 def backends(**planted: Backend) -> Callable[[str], Backend]:
     """To stand for ``load_backend``: the planted ones by name, the real ones otherwise."""
     return lambda name: planted[name] if name in planted else load_backend(name)
+
+
+def silent(_: Activity) -> None:
+    """To stand for an announcement that nobody hears."""
+
+
+def suite_that(build: Callable[[], Any]) -> Callable[[str], Any]:
+    """To stand for ``load_suite``: every suite builds this."""
+    return lambda _: types.SimpleNamespace(build=lambda _: build())
 
 
 # -- models --------------------------------------------------------------------------------
@@ -230,3 +241,30 @@ def state_of(variant: Variant) -> list[torch.Tensor]:
     program = variant.program
     given = [t for _, t in named_tensors((program.args, program.kwargs, program.target), "given")]
     return [*program.module.parameters(), *program.module.buffers(), *given]
+
+
+# -- tensors made by hand ------------------------------------------------------------------------
+
+Tensors = dict[str, torch.Tensor]
+
+
+def rule(name: str = "scaled", mode: Mode = Mode.TRAINING, dtype: str = "float32") -> Rule:
+    return rule_for(name, mode, precision(dtype, "cpu"))
+
+
+def refer(
+    exact: Tensors | None, eager: Tensors, second: Tensors | None = None, by: Rule | None = None
+) -> Reference:
+    return make_reference(exact, eager, eager if second is None else second, by or rule())
+
+
+def noisy(size: int | tuple[int, ...], seed: int = 0) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def failure(found: Parity) -> str:
+    """Why the worst tensor failed; something must have."""
+    assert found.failed > 0
+    assert found.worst is not None
+    assert found.worst.failure is not None
+    return found.worst.failure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.session import JobFailed, Session
 from harness.status_page import Activity
 from harness.workload import Workload
-from tests.worker.planted import Backend, backends, refusing, results, untouched, wrong_by
+from tests.worker.planted import Backend, backends, refusing, results, silent, suite_that, untouched, wrong_by
 
 TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
 
@@ -43,8 +42,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None
     """Makes ``build`` of every suite what the test gives."""
 
     def put(build: Callable[[], Any]) -> None:
-        made = types.SimpleNamespace(build=lambda case: build())
-        monkeypatch.setattr("harness.session.load_suite", lambda name: made)
+        monkeypatch.setattr("harness.session.load_suite", suite_that(build))
 
     return put
 
@@ -56,7 +54,7 @@ def job(name: str = "linear", mode: Mode = Mode.TRAINING, dtype: str = "float32"
 
 
 def session(of: Job) -> Session:
-    return Session(of, lambda activity: None)
+    return Session(of, silent)
 
 
 def opened(of: Job) -> Session:
@@ -245,9 +243,10 @@ def test_a_forward_that_no_compiler_touched_is_not_compiled(plant: Callable[...,
 
 def test_a_model_that_dynamo_passes_over_is_not_compiled(suite: Callable[..., None]) -> None:
     class Hidden(nn.Linear):
-        @torch._dynamo.disable
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return super().forward(x)
+            hidden: Any = torch._dynamo.disable(super().forward)
+            y: torch.Tensor = hidden(x)
+            return y
 
     suite(lambda: Workload(module=Hidden(4, 4), args=(torch.ones(2, 4),)))
     ready = opened(job(mode=Mode.INFERENCE))

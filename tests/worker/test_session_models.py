@@ -15,6 +15,7 @@ from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.session import JobFailed, Session
 from harness.status_page import Activity
 from harness.workload import Workload
+from tests.worker.planted import silent, suite_that
 
 Build = Callable[[], Any]
 
@@ -32,9 +33,8 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
     """A session on what ``build`` makes; the settings are the protocol's."""
 
     def make(build: Build, mode: Mode = Mode.INFERENCE, **settings: Any) -> Session:
-        suite = types.SimpleNamespace(build=lambda case: build())
-        monkeypatch.setattr("harness.session.load_suite", lambda name: suite)
-        return Session(job(mode, **settings), lambda activity: None)
+        monkeypatch.setattr("harness.session.load_suite", suite_that(build))
+        return Session(job(mode, **settings), silent)
 
     return make
 
@@ -113,14 +113,14 @@ def test_training_needs_a_loss(session: Callable[..., Session]) -> None:
 
 @pytest.mark.parametrize("suite", ["no_such_suite", "/no/such/suite.py"])
 def test_a_suite_that_does_not_exist(suite: str) -> None:
-    error = failed(Session(job(suite=suite), lambda activity: None).open)
+    error = failed(Session(job(suite=suite), silent).open)
     assert (error.status, error.failure.kind) == (Status.MODEL_FAIL_TO_LOAD, "LookupError")
 
 
 def test_a_suite_file_that_is_not_python(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("def build(:\n", encoding="utf-8")
-    error = failed(Session(job(suite=str(broken)), lambda activity: None).open)
+    error = failed(Session(job(suite=str(broken)), silent).open)
     assert (error.status, error.failure.kind) == (Status.MODEL_FAIL_TO_LOAD, "SyntaxError")
 
 
@@ -150,7 +150,7 @@ def test_eager_itself_fails(
 
 
 def test_memory_that_is_really_not_there(session: Callable[..., Session]) -> None:
-    build = around(lambda x: torch.empty(1 << 50, dtype=torch.uint8))
+    build = around(lambda _: torch.empty(1 << 50, dtype=torch.uint8))
     assert failed(session(build).open).status is Status.EAGER_1ST_RUN_OOM
 
 
@@ -202,6 +202,29 @@ def test_the_published_rule_is_applied_when_asked_for(session: Callable[..., Ses
     _, parity, _, _ = ready.prepare("eager")
     assert parity is not None
     assert parity.rule == "field"
+
+
+def test_a_compiler_that_runs_the_model_moves_no_buffer(session: Callable[..., Session]) -> None:
+    """Tracing runs the module: in training the statistics of a batch normalisation move."""
+
+    class Untypable(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+
+        def forward(self, *given: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.norm(given[0])
+            return y
+
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    ready = session(
+        lambda: Workload(module=Untypable(), args=(x,), loss=lambda output, _: output.pow(3).sum()),
+        Mode.TRAINING,
+    )
+    ready.open()
+    status, parity, _, notes = ready.prepare("torchscript")
+    assert status is Status.PASS, parity
+    assert notes[0].startswith("torchscript: traced")
 
 
 # -- rounds --------------------------------------------------------------------------------------------
@@ -259,10 +282,11 @@ def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Sessio
     assert ready.measure(4)[1] == {}
 
 
-def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said: list[Activity] = []
-    suite = types.SimpleNamespace(build=lambda case: around(lambda x: x)())
-    monkeypatch.setattr("harness.session.load_suite", lambda name: suite)
+    monkeypatch.setattr("harness.session.load_suite", suite_that(around(lambda x: x)))
     ready = Session(job(accuracy=False), said.append)
     ready.open()
     ready.prepare("eager")

@@ -1,0 +1,91 @@
+"""Bad input through the real program: one sentence, exit code 2, no traceback, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runner.cli import main
+from tests.cli.command import TOYS, runner
+
+SENTENCES = [
+    (["--training", "--suites=tiny_gtp"], "did you mean tiny_gpt?"),
+    (["--training", "--only", "MLP_additon"], "did you mean MLP_addition"),
+    (["--training", "-k", "shakespere"], "-k/--filter"),
+    (["--training", "-x", "."], "-x/--exclude"),
+    (["--training", "--compilers=inducter"], "did you mean inductor?"),
+    (["--training", "--dtypes=bfloat61"], "did you mean bfloat16"),
+    (["--training", "--devices=cup"], "did you mean cpu"),
+    (["--training", "--inference"], "exclude each other"),
+    (["--suites=tiny_gpt"], "--training or --inference"),
+    (["--training", "-n", "0"], "-n/--repeat"),
+    (["--training", "--batch-size=-4"], "--batch-size"),
+    (["--training", "--timeout", "long"], "--timeout"),
+    (["--training", "--output-dir", "runner.py"], "--output-dir: runner.py is a file"),
+    (["--training", "--output-dir", "runner.py/below"], "--output-dir"),
+    (["--training", "--output-dir", "/proc/nowhere"], "cannot be written"),
+    (["--visualize-logs", "no/such/folder"], "--visualize-logs: there is no folder"),
+    (["--visualize-logs", "docs"], "--visualize-logs: there is no records.jsonl"),
+    (["--resume", "docs"], "--resume"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), SENTENCES, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_one_sentence_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+    writes = any(word.startswith(("--output-dir", "--visualize", "--resume")) for word in words)
+    done = runner(*words, *([] if writes else [f"--output-dir={tmp_path / 'run'}"]))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    done = runner(
+        "--training", f"--suites={TOYS}", "--devices=cuda:63", f"--output-dir={tmp_path / 'run'}"
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --devices: cuda:63 is not there (torch ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_folder_that_holds_another_run(tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text("precious\n")
+    done = runner("--training", f"--suites={TOYS}", f"--output-dir={tmp_path}")
+    assert done.returncode == 2
+    assert "holds another run" in done.stderr
+    assert (tmp_path / "records.jsonl").read_text() == "precious\n"
+
+
+def test_a_suite_file_that_is_none(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    for text in ("import nothing_like_that\n", "x = 1\n", "def cases(:\n", "def cases(*a): return 3\n"):
+        broken.write_text(text)
+        done = runner("--training", f"--suites={broken}", f"--output-dir={tmp_path / 'run'}")
+        assert done.returncode == 2
+        assert "a suite needs cases(mode, device_type) and build(case)" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+FLAGS = st.sampled_from(
+    "--training --inference --quick --isolate --accuracy --suites --only -k -x --dtypes --compilers -d -n "
+    "--precision --threads --seed --timeout --batch-size --parity --amp --inductor --nothing".split()
+)
+VALUES = st.one_of(
+    st.sampled_from(["tiny_gpt", "cpu", "float32", "amp", "eager", "2%", "5", "MLP", "scaled", ",", "-1", "nan"]),
+    st.text(max_size=12).filter(lambda text: "\x00" not in text),
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(FLAGS, VALUES), max_size=8))
+def test_no_list_of_flags_ends_in_a_traceback(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code = main(["--list", *words])
+    captured = capsys.readouterr()
+    assert code in (0, 2)
+    assert (code == 2) == captured.err.startswith("error: ")

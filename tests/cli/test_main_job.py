@@ -1,0 +1,213 @@
+"""The main job end to end, on a suite of toy modules and with real worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner, statuses
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One whole run: two models, the control and a compiler, training."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    done = runner(
+        "--training",
+        f"--suites={TOYS}",
+        "-x=deep",
+        "--compilers=eager,aot_eager",
+        "-n6",
+        f"--output-dir={folder}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Geometric mean speedup" in done.stdout
+    assert "linear" in done.stdout
+    return folder
+
+
+def test_every_job_and_candidate_has_one_record(finished: Path) -> None:
+    expected = {(name, candidate) for name in ("linear", "norm") for candidate in ("eager", "aot_eager")}
+    assert set(statuses(finished)) == expected
+    assert set(statuses(finished).values()) == {"pass"}
+
+
+def test_a_record_tells_everything(finished: Path) -> None:
+    one = next(r for r in records(finished) if r["candidate"] == "aot_eager")
+    assert len(one["samples"]["baseline_s"]) == len(one["samples"]["candidate_s"]) == 6
+    assert set(one["samples"]["baseline_position"]) <= {0, 1, 2}
+    assert one["parity"]["reference"] == "fp64"
+    assert one["parity"]["worst"]["name"]
+    assert one["metrics"]["unique_graphs"] >= 1
+    assert one["metrics"]["compilation_latency_s"] > 0
+    assert one["metrics"]["baseline_peak_memory_bytes"] > 0
+    assert one["model"]["parameters"] > 0
+    assert one["environment"]["torch"]
+    assert one["reproduce"].startswith("python runner.py")
+    control = next(r for r in records(finished) if r["candidate"] == "eager")
+    assert control["metrics"]["unique_graphs"] == 0
+
+
+def test_the_files_of_a_run(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert {"run.json", "records.jsonl", "cases", "passrate.csv", "geomean.csv", "comp_time.csv"} <= names
+    assert {"memory.csv", "gh_executive_summary.txt", "report.md", "toys_float32.png"} <= names
+    assert {
+        f"{compiler}_toys_float32_training_cpu_{test}.csv"
+        for compiler in ("eager", "aot_eager")
+        for test in ("performance", "accuracy")
+    } <= names
+    header = (finished / "aot_eager_toys_float32_training_cpu_performance.csv").read_text().splitlines()[0]
+    assert header.startswith("dev,name,batch_size,speedup,abs_latency,compilation_latency,compression_ratio,")
+
+
+def test_everything_derived_is_rebuilt_byte_for_byte_from_the_records_alone(
+    finished: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "moved"
+    copy.mkdir()
+    shutil.copy(finished / "records.jsonl", copy)
+    done = runner("--visualize-logs", str(copy))
+    assert done.returncode == 0
+    rebuilt = {path.name: path.read_bytes() for path in copy.iterdir()}
+    derived = {p.name: p.read_bytes() for p in finished.iterdir() if p.is_file() and p.name != "run.json"}
+    assert rebuilt == derived
+
+
+def test_resume_finishes_exactly_what_is_missing(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    lines = (copy / "records.jsonl").read_text().splitlines(keepends=True)
+    (copy / "records.jsonl").write_text("".join(lines[:-1]) + lines[-1][:50])  # killed while writing
+    runner("--resume", str(copy))
+    kept = (copy / "records.jsonl").read_text().splitlines(keepends=True)
+    assert kept[: len(lines) - 1] == lines[:-1]
+    whole = [json.loads(line) for line in (*kept[:-2], kept[-1])]
+    assert {(r["job"]["case"]["name"], r["candidate"]) for r in whole} == set(statuses(finished))
+    assert runner("--resume", str(finished)).returncode == 0
+    assert len(records(finished)) == len(lines)
+
+
+def test_a_damaged_record_is_named_and_the_rest_is_used(finished: Path, tmp_path: Path) -> None:
+    lines = (finished / "records.jsonl").read_text().splitlines()
+    (tmp_path / "records.jsonl").write_text("\n".join([lines[0], "}garbage{", *lines[1:]]) + "\n")
+    done = runner("--visualize-logs", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "line 2 is damaged" in done.stderr
+    assert "linear" in done.stdout
+
+
+def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
+    log = next((finished / "cases").glob("toys-linear-*/output.log"))
+    words = shlex.split(log.read_text().splitlines()[0].removeprefix("# by hand: "))
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    command = [sys.executable, *[w for w in words if "=" not in w][1:]]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert '"seconds"' in done.stdout
+
+
+def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    flags = ["--inference", "--accuracy", "--isolate", "--only=norm", "--compilers=eager,torchscript"]
+    assert runner(*flags, f"--suites={TOYS}", f"--output-dir={first}").returncode == 0
+    assert set(statuses(first).values()) == {"pass"}
+    assert all(r["samples"] is None and "isolated" in r["notes"] for r in records(first))
+    words = shlex.split(records(first)[1]["reproduce"])
+    assert words[:2] == ["python", "runner.py"]
+    assert runner(*words[2:], f"--output-dir={again}").returncode == 0
+    assert statuses(again) == {("norm", "torchscript"): "pass"}
+
+
+def test_performance_only_says_that_parity_is_unchecked(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    flags = ["--training", "--performance", "--only=linear", "--nothing", "-n6", "--float32"]
+    assert runner(*flags, f"--suites={TOYS}", f"--output-dir={folder}").returncode == 0
+    assert set(statuses(folder).values()) == {"pass_due_to_skip"}
+    assert records(folder)[0]["parity"] is None
+
+
+def test_failing_models_keep_their_rows_and_the_run_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    names = ["raises_in_build", "segfaults_compiled", "wrong_when_compiled", "tame"]
+    done = runner(
+        "--training",
+        f"--suites={ANIMALS}",
+        *(f"--only={name}" for name in names),
+        "--compilers=aot_eager,eager",
+        "-n6",
+        f"--output-dir={folder}",
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert statuses(folder) == {
+        ("raises_in_build", "aot_eager"): "model_fail_to_load",
+        ("raises_in_build", "eager"): "model_fail_to_load",
+        ("segfaults_compiled", "aot_eager"): "crash",
+        ("segfaults_compiled", "eager"): "pass",
+        ("wrong_when_compiled", "aot_eager"): "fail_accuracy",
+        ("wrong_when_compiled", "eager"): "pass",
+        ("tame", "aot_eager"): "pass",
+        ("tame", "eager"): "pass",
+    }
+    crashed = next(r for r in records(folder) if r["status"] == "crash")
+    assert crashed["failure"]["kind"] == "SIGSEGV"
+    assert (folder / crashed["failure"]["log"]).is_file()
+    assert all(name in done.stdout for name in ("raises_in_build", "tame"))
+
+
+def test_a_hanging_candidate_costs_its_time_and_nobody_elses_number(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    flags = ["--training", "--only=hangs_compiled", "--compilers=aot_eager,eager", "-n6", "--timeout=12"]
+    assert runner(*flags, f"--suites={ANIMALS}", f"--output-dir={folder}").returncode == 1
+    found = statuses(folder)
+    assert found == {("hangs_compiled", "aot_eager"): "timeout", ("hangs_compiled", "eager"): "pass"}
+    late = next(r for r in records(folder) if r["candidate"] == "eager")
+    assert "fresh worker after aot_eager ended as timeout" in late["notes"][0]
+
+
+def test_one_ctrl_c_ends_after_the_current_rounds_with_a_report(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ["--training", f"--suites={TOYS}", "--nothing", "-n6", f"--output-dir={folder}"]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "runner.py"), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (folder / "records.jsonl").exists() and (folder / "records.jsonl").stat().st_size:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"--resume" in output
+    assert b"Ctrl-C again" in errors
+    assert 1 <= len(records(folder)) < 3
+
+
+def test_print_run_commands_and_list(tmp_path: Path) -> None:
+    done = runner("--training", "--suites=tiny_gpt", "--only=MLP_addition", "--print-run-commands")
+    assert done.returncode == 0
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("python suites/tiny_gpt.py --training --dtypes=float32 ")
+    listed = subprocess.run(
+        [sys.executable, str(ROOT / "suites" / "tiny_gpt.py"), "--list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "GPT2_124M" in listed.stdout
+    assert "only when named" in listed.stdout

@@ -1,0 +1,98 @@
+"""records.jsonl: appended, synced, never rewritten; damage is named and the rest is used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.codec import to_json
+from harness.schema import Case, Job, Mode, Record, Status
+from runner.record_file import append_record, read_records
+
+
+def record(candidate: str, name: str = "m") -> Record:
+    case = Case(suite="s", name=name, mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(case=case, device="cpu", dtype="float32", candidates=("a", "b"))
+    return Record(job=job, candidate=candidate, status=Status.PASS, metrics={"x": 0.1 + 0.2, "none": None})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.jsonl"
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    records = (record("a"), record("b"), record("a", 'na"me\nwith 🦓'))
+    for one in records:
+        append_record(path, one)
+    found = read_records(path)
+    assert found.records == records
+    assert found.damage == ()
+    assert len(path.read_bytes().splitlines()) == 3
+
+
+def test_a_torn_last_line_is_named_and_a_later_record_stays_apart(path: Path) -> None:
+    append_record(path, record("a"))
+    whole = path.read_bytes()
+    append_record(path, record("b"))
+    path.write_bytes(path.read_bytes()[: len(whole) + 40])  # killed in the middle of a write
+    append_record(path, record("b"))
+    found = read_records(path)
+    assert [r.candidate for r in found.records] == ["a", "b"]
+    assert len(found.damage) == 1
+    assert "line 2 is damaged" in found.damage[0]
+
+
+@pytest.mark.parametrize("cut", range(1, 400, 7))
+def test_cut_anywhere_nothing_before_is_lost(path: Path, cut: int) -> None:
+    append_record(path, record("a"))
+    size = path.stat().st_size
+    append_record(path, record("b"))
+    path.write_bytes(path.read_bytes()[: size + cut])
+    assert [r.candidate for r in read_records(path).records] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"{}",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"schema_version": 0}',
+        b'{"schema_version": "1"}',
+        b'{"schema_version": 999}',
+        b'{"schema_version": 1}',
+        b'{"schema_version": 1, "job": 3}',
+        b"[" * 100_000,
+    ],
+)
+def test_garbage_is_named_by_its_line(path: Path, line: bytes) -> None:
+    append_record(path, record("a"))
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    append_record(path, record("b"))
+    found = read_records(path)
+    assert [r.candidate for r in found.records] == ["a", "b"]
+    assert len(found.damage) == 1
+    assert "line 2" in found.damage[0]
+    assert "\n" not in found.damage[0]
+
+
+def test_an_unknown_status_is_damage(path: Path) -> None:
+    value = to_json(record("a"))
+    value["status"] = "splendid"
+    path.write_text(json.dumps(value) + "\n")
+    assert read_records(path).records == ()
+    assert "splendid" in read_records(path).damage[0]
+
+
+def test_the_first_of_two_records_counts(path: Path) -> None:
+    append_record(path, record("a"))
+    append_record(path, record("a"))
+    found = read_records(path)
+    assert len(found.records) == 1
+    assert "line 2 repeats a" in found.damage[0]

@@ -1,0 +1,166 @@
+"""The parent's handle on a worker, tried on small programs that speak the protocol, or fail to."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.status_page import Activity
+from runner.worker_process import WorkerLost, WorkerProcess, exit_name, log_tail, worker_environment
+
+PRELUDE = """
+import json, os, signal, sys, time
+requests, replies, page = map(int, sys.argv[2].split(","))
+incoming, outgoing = os.fdopen(requests), os.fdopen(replies, "w")
+def reply(text):
+    outgoing.write(text + "\\n"); outgoing.flush()
+"""
+
+
+def start(tmp_path: Path, body: str) -> WorkerProcess:
+    script = tmp_path / "worker.py"
+    script.write_text(PRELUDE + textwrap.dedent(body))
+    log = tmp_path / "output.log"
+    return WorkerProcess([sys.executable, str(script)], dict(os.environ), log, lambda activity: None)
+
+
+def soon(seconds: float = 20.0) -> float:
+    return time.monotonic() + seconds
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_calls_and_replies(tmp_path: Path) -> None:
+    body = """
+    for line in incoming:
+        if json.loads(line)["call"] == "end": break
+        print("noise on stdout {}"); reply(json.dumps({"ok": json.loads(line)}))
+    """
+    with start(tmp_path, body) as worker:
+        for number in range(3):
+            assert worker.call({"call": "x", "number": number}, soon())["ok"]["number"] == number
+    assert "noise" in (tmp_path / "output.log").read_text()
+
+
+def test_a_long_reply_comes_whole(tmp_path: Path) -> None:
+    with start(tmp_path, 'incoming.readline(); reply(json.dumps({"ok": "x" * 3_000_000}))') as worker:
+        assert len(worker.call({"call": "x"}, soon())["ok"]) == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("incoming.readline(); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("incoming.readline(); os._exit(3)", "exit 3"),
+        ("os._exit(4)", "exit 4"),
+        ("incoming.readline(); print('the last words', flush=True); sys.exit(1)", "exit 1"),
+    ],
+)
+def test_a_death_is_named(tmp_path: Path, body: str, kind: str) -> None:
+    with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
+        worker.call({"call": "x"}, soon())
+    assert caught.value.failure.kind == kind
+    assert caught.value.timed_out is False
+    if "last words" in body:
+        assert "the last words" in caught.value.failure.message
+
+
+def test_what_it_was_at_is_known_after_its_death(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    body = f"""
+    sys.path.insert(0, {root!r})
+    from harness.status_page import Activity, StatusPage
+    StatusPage(page).write(Activity(phase="compile", variant="inductor", rounds=2))
+    incoming.readline(); os._exit(1)
+    """
+    with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
+        worker.call({"call": "x"}, soon())
+    assert caught.value.activity == Activity(phase="compile", variant="inductor", rounds=2)
+    assert "during compile of inductor" in caught.value.failure.message
+
+
+@pytest.mark.parametrize("answer", ["not json", "[1]", "3", ""])
+def test_a_reply_that_is_none_ends_the_worker(tmp_path: Path, answer: str) -> None:
+    body = f"incoming.readline(); reply({answer!r}); time.sleep(60)"
+    with start(tmp_path, body) as worker:
+        with pytest.raises(WorkerLost):
+            worker.call({"call": "x"}, soon())
+        assert not alive(worker._process.pid)
+
+
+def test_out_of_time_ends_the_whole_process_group(tmp_path: Path) -> None:
+    body = """
+    import subprocess
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    incoming.readline(); open("pids", "w").write(f"{os.getpid()} {child.pid}"); time.sleep(600)
+    """
+    with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
+        worker.call({"call": "x"}, soon(3))
+    assert caught.value.timed_out is True
+    assert caught.value.failure.kind == "timeout"
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    time.sleep(0.2)
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_children_that_outlive_the_worker_hold_nobody_up(tmp_path: Path) -> None:
+    body = """
+    import subprocess
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], close_fds=False)
+    open("pids", "w").write(str(child.pid)); incoming.readline(); os._exit(5)
+    """
+    began = time.monotonic()
+    with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
+        worker.call({"call": "x"}, soon())
+    assert caught.value.failure.kind == "exit 5"
+    assert time.monotonic() - began < 15
+    time.sleep(0.2)
+    assert not alive(int((tmp_path / "pids").read_text()))
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with start(tmp_path, 'incoming.readline(); reply("{}"); incoming.readline()') as worker:
+            worker.call({"call": "x"}, soon())
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_names_of_exits() -> None:
+    assert [exit_name(code) for code in (0, 3, -11, -9, -250)] == [
+        "exit 0",
+        "exit 3",
+        "SIGSEGV",
+        "SIGKILL",
+        "signal 250",
+    ]
+
+
+def test_the_tail_of_a_log_is_one_printable_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"# by hand: x\nfirst\n\x1b[31m\x00\xffred\nsecond\n")
+    tail = log_tail(log)
+    assert tail.endswith("second")
+    assert tail.isprintable()
+    assert log_tail(tmp_path / "none") == ""
+
+
+def test_the_workers_environment() -> None:
+    found = worker_environment(3, {"PYTHONPATH": "/mine", "MALLOC_TOP_PAD_": "7"})
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert found["PYTHONPATH"].endswith(":/mine")
+    assert found["MALLOC_TOP_PAD_"] == "7"  # what the person set is left alone
+    assert "MALLOC_TRIM_THRESHOLD_" in found
+    assert "OMP_NUM_THREADS" not in worker_environment(None, {})

@@ -1,0 +1,220 @@
+"""The real compilers on small models: they compile, they prove it, and they compute what eager does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.backends import backend_names, load_backend
+from harness.counters import frames_given_up, graphs_compiled, growth, snapshot
+from harness.program import Program
+from harness.schema import Mode
+from harness.suite_files import ROOT
+from harness.workload import Workload
+from tests.worker.planted import Trial, results, trial
+
+DYNAMO = ("aot_eager", "inductor")
+COMPILERS = (*DYNAMO, "torchscript")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()
+
+
+# -- finding them -----------------------------------------------------------------------------
+
+
+def test_backends_are_found_by_file_name() -> None:
+    names = backend_names()
+    assert list(names) == sorted(names)
+    assert {"eager", *COMPILERS} <= set(names)
+    assert not any(name.startswith("_") for name in names)
+
+
+@pytest.mark.parametrize("name", backend_names())
+def test_every_backend_offers_compile(name: str) -> None:
+    assert callable(load_backend(name))
+
+
+@pytest.mark.parametrize("name", ["nonsense", "_dynamo", "", "../measure", "__init__"])
+def test_nothing_else_is_a_backend(name: str) -> None:
+    with pytest.raises(LookupError, match="no compiler called"):
+        load_backend(name)
+
+
+def test_naming_backends_imports_no_torch() -> None:
+    code = "import sys, harness.backends as b; b.backend_names(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+# -- what they compile ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [(name, mode) for name in COMPILERS for mode in Mode if (name, mode) != ("inductor", Mode.TRAINING)],
+)
+def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None:
+    found = trial("mlp", mode=mode).judge(load_backend(name))
+    assert found.failed == 0, found.worst
+    assert found.tensors == (8 if mode is Mode.TRAINING else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlp", "tokens"])
+def test_inductor_trains(name: str) -> None:
+    found = trial(name).judge(load_backend("inductor"))
+    assert found.failed == 0, found.worst
+
+
+@pytest.mark.parametrize("name", DYNAMO)
+def test_dynamo_backends_prove_that_they_compiled_this_candidate(name: str) -> None:
+    subject = trial("mlp", mode=Mode.INFERENCE)
+    for _ in range(2):  # the second is not served by the first one's code
+        variant = subject.variant()
+        compiled = load_backend(name)(variant.program)
+        assert compiled.compiler_calls() == 0
+        assert (compiled.region, compiled.control) == ("forward", False)
+        variant.use(compiled.forward)
+        variant.step()
+        assert compiled.compiler_calls() == 1
+        variant.step()
+        assert compiled.compiler_calls() == 1
+
+
+def test_the_region_of_training_includes_the_loss() -> None:
+    assert load_backend("aot_eager")(trial("mlp").variant().program).region == "forward+loss"
+
+
+def test_the_control_is_eager_to_the_bit() -> None:
+    subject = trial("tokens")
+    variant = subject.variant()
+    compiled = load_backend("eager")(variant.program)
+    assert (compiled.region, compiled.control, compiled.compiler_calls()) == ("none", True, 0)
+    before = graphs_compiled()
+    variant.use(compiled.forward)
+    mine, eager = results(variant), results(subject.variant())
+    assert all(torch.equal(mine[name], eager[name]) for name in eager)
+    assert graphs_compiled() == before
+
+
+# -- TorchScript ----------------------------------------------------------------------------------------
+
+
+class Untypable(nn.Module):
+    """Cannot be scripted; takes an input by position and one by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor, **named: Any) -> torch.Tensor:  # noqa: ARG002
+        y: torch.Tensor = self.norm(self.linear(x))
+        return y
+
+
+class TwoInputs(Untypable):
+    def forward(self, x: torch.Tensor, shift: torch.Tensor | None = None, *more: Any) -> torch.Tensor:  # type: ignore[override]  # noqa: ARG002
+        assert shift is not None
+        return super().forward(x) + shift
+
+
+def test_a_module_that_can_be_scripted_is() -> None:
+    compiled = load_backend("torchscript")(trial("mlp").variant().program)
+    assert compiled.notes == ("torchscript: scripted",)
+    assert compiled.region == "forward"
+    assert compiled.compiler_calls() == 1
+
+
+def test_one_that_cannot_is_traced_and_the_reason_noted() -> None:
+    work = Workload(module=Untypable(), args=(torch.ones(2, 4),))
+    program = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    (note,) = load_backend("torchscript")(program).notes
+    assert note.startswith("torchscript: traced, because scripting said: ")
+    assert len(note) < 300
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((), ("x", "shift")),
+        (("x",), ("shift",)),
+        (("x", "shift"), ()),
+    ],
+)
+def test_tracing_takes_inputs_by_position_and_by_name(args: tuple[str, ...], kwargs: tuple[str, ...]) -> None:
+    torch.manual_seed(0)
+    given = {"x": torch.randn(8, 4), "shift": torch.randn(8, 4)}
+    work = Workload(
+        module=TwoInputs(),
+        args=tuple(given[name] for name in args),
+        kwargs={name: given[name] for name in kwargs},
+    )
+    found = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).judge(load_backend("torchscript"))
+    assert found.failed == 0, found.worst
+
+
+def test_tracing_does_not_count_as_a_step() -> None:
+    """It runs the module, which in training moves the statistics of a batch normalisation."""
+    torch.manual_seed(0)
+    work = Workload(
+        module=Untypable(), args=(torch.randn(8, 4),), loss=lambda output, _: output.square().mean()
+    )
+    subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
+    found = subject.judge(load_backend("torchscript"))
+    assert found.failed == 0, found.worst
+    assert found.tensors == 9
+
+
+# -- counters ----------------------------------------------------------------------------------------------
+
+
+def counted(work: Callable[[], object]) -> dict[str, Any]:
+    before = snapshot()
+    work()
+    return growth(before, snapshot())
+
+
+def test_graphs_and_breaks_are_counted() -> None:
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        x = x.sin()
+        torch._dynamo.graph_break()
+        return x.cos()
+
+    compiled = torch.compile(broken, backend="aot_eager")
+    found = counted(lambda: compiled(torch.ones(3)))
+    assert (found["unique_graphs"], found["calls_captured"]) == (2, 2)
+    assert (found["graph_breaks"], found["unique_graph_breaks"]) == (1, 1)
+    assert set(counted(lambda: compiled(torch.ones(3))).values()) == {0}
+
+
+def test_a_new_shape_is_a_new_graph() -> None:
+    compiled = torch.compile(torch.sin, backend="aot_eager", dynamic=False)
+    compiled(torch.ones(3))
+    assert counted(lambda: compiled(torch.ones(4)))["unique_graphs"] == 1
+
+
+def test_reaching_the_limit_of_recompilations_is_counted_as_giving_up() -> None:
+    compiled = torch.compile(torch.sin, backend="aot_eager", dynamic=False)
+    with torch._dynamo.config.patch(recompile_limit=2):
+        compiled(torch.ones(1))
+        compiled(torch.ones(2))
+        before = frames_given_up(), graphs_compiled()
+        compiled(torch.ones(3))
+    assert (frames_given_up(), graphs_compiled()) == (before[0] + 1, before[1])
+
+
+def test_a_program_says_what_it_is() -> None:
+    program = trial("mlp").variant().program
+    assert isinstance(program, Program)
+    loss, output = program.forward()(program.args, program.kwargs, program.target)
+    assert loss.shape == ()
+    assert output.shape == (32, 8)
