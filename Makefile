@@ -32,6 +32,7 @@ lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) -m mypy --config-file= --strict -c "$$(cat runner.py)"
 	$(VENV)/bin/lint-imports
 
 format: $(STAMP)

@@ -29,7 +29,9 @@ from runner.record_file import read_records  # noqa: E402
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--suite", default="tiny_gpt")
@@ -74,7 +76,9 @@ def row(name: str, group: list[Comparison]) -> tuple[object, ...]:
     paired = [math.log(c.speedup) for c in group if c.speedup]
     medians = [math.log(c.speedup_of_medians) for c in group if c.speedup_of_medians]
     called = sum(c.verdict in (Verdict.FASTER, Verdict.SLOWER) for c in group)
-    covered = sum(c.ci_low is not None and c.ci_high is not None and c.ci_low <= 1 <= c.ci_high for c in group)
+    covered = sum(
+        c.ci_low is not None and c.ci_high is not None and c.ci_low <= 1 <= c.ci_high for c in group
+    )
     p_values = [c.p_value for c in group if c.p_value is not None]
     spread_paired, spread_medians = statistics.stdev(paired), statistics.stdev(medians)
     return (

@@ -64,7 +64,9 @@ def _list(config: RunConfig) -> int:
             if case.name not in selected and ON_REQUEST not in case.tags:
                 continue
             batch = config.batch_size or case.batch_size
-            size = f"{batch} of {case.published_batch_size}" if batch < case.published_batch_size else f"{batch}"
+            size = (
+                f"{batch} of {case.published_batch_size}" if batch < case.published_batch_size else f"{batch}"
+            )
             only = "" if case.name in selected else "  (only when named)"
             print(f"{Path(suite).stem:12} {case.name:32} batch {size}{only}")
     return OK

@@ -65,7 +65,8 @@ class CandidateFailed(Exception):
 class JobRun:
     """The run of one job, or of those of its ``candidates`` that are still missing.
 
-    ``run()`` gives the records as they become final. ``stop()`` answers whether the person wants to end after the current rounds.
+    ``run()`` gives the records as they become final. ``stop()`` answers whether the
+    person wants to end after the current rounds.
     """
 
     def __init__(
@@ -321,4 +322,3 @@ def _pairs(states: Mapping[str, CandidateState]) -> dict[str, tuple[list[float],
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-

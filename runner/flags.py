@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 def build_parser(prog: str = "runner.py") -> Parser:
     parser = Parser(
         prog=prog,
-        description="Measures eager and compiled PyTorch models in interleaved pairs: parity, speedup, interval.",
+        description="Measures eager and compiled PyTorch models in pairs: parity, speedup and its interval.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -99,7 +99,7 @@ def _add_compilers(parser: Parser) -> None:
         "--compilers",
         action="append",
         metavar="NAME",
-        help="repeated or comma-separated (default: aot_eager,inductor,torchscript); eager is the A/A control",
+        help="repeated or comma-separated (default: aot_eager,inductor,torchscript); eager: A/A control",
     )
     group.add_argument("--inductor", action="store_true", help="the same as --compilers=inductor")
     group.add_argument("--backend", action="append", metavar="NAME", help="the same as --compilers=NAME")

@@ -1,15 +1,14 @@
 """The folder of one run: what is where, and that no two runs share one.
 
-    run.json          configuration and plan
-    records.jsonl     the truth
-    cases/<job key>/  job.json and output.log of each job
-    everything else   derived; --visualize-logs builds it again
+run.json          configuration and plan
+records.jsonl     the truth
+cases/<job key>/  job.json and output.log of each job
+everything else   derived; --visualize-logs builds it again
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -99,7 +98,7 @@ class RunFolder:
             target = self.path / name
             partial = target.with_name(f".{target.name}.partial")
             partial.write_bytes(content)
-            os.replace(partial, target)
+            partial.replace(target)
 
     def relative(self, path: Path) -> str:
         return str(path.relative_to(self.path))

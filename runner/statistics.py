@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from scipy import stats
 from runner.comparison import Verdict
 
 Floats = NDArray[np.float64]
+Column = Sequence[float] | NDArray[np.floating[Any]]
 EXACT_UP_TO = 60  # rounds; above, the normal approximation of the rank sum is accurate to 3 digits
 
 
@@ -47,9 +49,7 @@ class PairedEstimate:
     candidate_median_s: float
 
 
-def paired_speedup(
-    baseline_s: Sequence[float], candidate_s: Sequence[float], *, confidence: float = 0.95
-) -> PairedEstimate:
+def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float = 0.95) -> PairedEstimate:
     """Compares two columns of times, round by round.
 
     Raises ``ValueError`` for columns that are empty, of different length, or
@@ -111,7 +111,7 @@ def _signed_rank_cdf(n: int) -> Floats:
 
 
 def signed_rank_p(differences: Floats) -> float:
-    """Two-sided Wilcoxon signed-rank p. Zero differences are dropped (Wilcoxon's own rule); 1.0 if none is left."""
+    """Two-sided Wilcoxon signed-rank p. Zero differences are dropped, as Wilcoxon did; 1.0 if all are."""
     informative = differences[differences != 0.0]
     if informative.size < 1:
         return 1.0

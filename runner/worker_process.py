@@ -15,12 +15,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from harness.schema import Failure
 from harness.status_page import Activity, StatusPage
 from harness.suite_files import ROOT
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing's own from Python 3.11
 
 TICK_S = 0.5  # how often the parent wakes while a worker works: rarely, so as not to disturb it
 GRACE_S = 2.0
@@ -97,7 +101,7 @@ class WorkerProcess:
             os.close(reply_write)
         self._buffer = b""
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,10 +148,8 @@ class WorkerProcess:
         """Ends the process group, politely and then not, and reaps the worker."""
         if self._requests < 0:
             return
-        try:
+        with suppress(OSError):
             os.write(self._requests, b'{"call": "end"}\n')
-        except OSError:
-            pass
         os.close(self._requests)
         self._requests = -1
         self._wait(GRACE_S)
@@ -158,22 +160,20 @@ class WorkerProcess:
         self._page_file.close()
 
     def _wait(self, seconds: float | None) -> None:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
 
     def _kill_group(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def _out_of_time(self) -> WorkerLost:
         activity = self._page.read()
         self._kill_group()
         self._wait(None)
-        message = f"out of time during {activity.phase}" + (f" of {activity.variant}" * bool(activity.variant))
+        message = f"out of time during {activity.phase}" + (
+            f" of {activity.variant}" * bool(activity.variant)
+        )
         failure = Failure(kind="timeout", message=message, phase=activity.phase)
         return WorkerLost(failure, activity, timed_out=True)
 

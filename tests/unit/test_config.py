@@ -138,7 +138,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("words", "says"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_bad_input_names_what_is_wrong(words: list[str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         request(*words)

@@ -32,7 +32,7 @@ def failed(status: Status, message: str = "no") -> Reply:
 
 
 class Script:
-    """Answers like a healthy worker, unless ``faults`` says otherwise for (session number, call, candidate)."""
+    """Answers like a healthy worker, but for ``faults`` at (session number, call, candidate)."""
 
     def __init__(self, faults: Mapping[tuple[int, str, str], Reply | WorkerLost] | None = None) -> None:
         self.faults = dict(faults or {})

@@ -6,13 +6,51 @@ import argparse
 
 from runner.flags import build_parser
 
-FLAGS = """
---accuracy --amp --backend --batch-size --bfloat16 --compilers --device --devices --dtypes --exclude
---filter --float16 --float32 --help --inductor --inference --isolate --list --nothing --only --output-dir
---parity --performance --precision --print-run-commands --print_run_commands --quick --repeat --resume
---seed --speedup-ts --suites --threads --timeout --training --visualize-logs --visualize_logs
--d -h -k -n -t -x
-""".split()
+FLAGS = [
+    "--accuracy",
+    "--amp",
+    "--backend",
+    "--batch-size",
+    "--bfloat16",
+    "--compilers",
+    "--device",
+    "--devices",
+    "--dtypes",
+    "--exclude",
+    "--filter",
+    "--float16",
+    "--float32",
+    "--help",
+    "--inductor",
+    "--inference",
+    "--isolate",
+    "--list",
+    "--nothing",
+    "--only",
+    "--output-dir",
+    "--parity",
+    "--performance",
+    "--precision",
+    "--print-run-commands",
+    "--print_run_commands",
+    "--quick",
+    "--repeat",
+    "--resume",
+    "--seed",
+    "--speedup-ts",
+    "--suites",
+    "--threads",
+    "--timeout",
+    "--training",
+    "--visualize-logs",
+    "--visualize_logs",
+    "-d",
+    "-h",
+    "-k",
+    "-n",
+    "-t",
+    "-x",
+]
 
 
 def actions() -> list[argparse.Action]:
@@ -29,7 +67,13 @@ def test_every_flag_says_what_it_does() -> None:
 
 def test_help_is_grouped_and_has_examples() -> None:
     text = build_parser().format_help()
-    for heading in ("what to measure:", "compilers (", "under which conditions:", "how to measure:", "output:"):
+    for heading in (
+        "what to measure:",
+        "compilers (",
+        "under which conditions:",
+        "how to measure:",
+        "output:",
+    ):
         assert heading in text
     assert "python runner.py --suites=tiny_gpt --training --dtypes=bfloat16" in text
 

@@ -25,7 +25,9 @@ def test_no_file_is_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST
 
 
-@pytest.mark.parametrize("path", sources("runner", "harness", "suites"), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", sources("runner", "harness", "suites"), ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_every_module_says_what_it_is(path: Path) -> None:
     text = path.read_text()
     assert not text.strip() or ast.get_docstring(ast.parse(text))
@@ -49,7 +51,9 @@ def test_the_check_for_hidden_state_sees_it() -> None:
     assert list(mutable_globals(tree)) == ["cache", "seen"]
 
 
-@pytest.mark.parametrize("path", sources("runner", "harness", "suites"), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", sources("runner", "harness", "suites"), ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_no_hidden_state_and_no_shell(path: Path) -> None:
     text = path.read_text()
     assert list(mutable_globals(ast.parse(text))) == []

@@ -29,35 +29,37 @@ def test_an_empty_folder_is_as_good(tmp_path: Path) -> None:
 
 def test_another_run_is_not_written_over(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", [job()], [])
-    with pytest.raises(UsageError, match="--output-dir: .* holds another run; name a new folder, or use --resume"):
+    with pytest.raises(
+        UsageError, match=r"--output-dir: .* holds another run; name a new folder, or use --resume"
+    ):
         RunFolder.create(tmp_path / "run", [job()], [])
 
 
 def test_a_folder_with_files_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("x")
-    with pytest.raises(UsageError, match="holds files already"):
+    with pytest.raises(UsageError, match=r"holds files already"):
         RunFolder.create(tmp_path, [job()], [])
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="is a file"):
+    with pytest.raises(UsageError, match=r"is a file"):
         RunFolder.create(tmp_path / "file", [job()], [])
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match=r"cannot be written"):
         RunFolder.create(tmp_path / "file" / "below", [job()], [])
 
 
 def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--visualize-logs: there is no folder"):
+    with pytest.raises(UsageError, match=r"--visualize-logs: there is no folder"):
         RunFolder.reopen("--visualize-logs", tmp_path / "none")
-    with pytest.raises(UsageError, match="--resume: there is no records.jsonl in"):
+    with pytest.raises(UsageError, match=r"--resume: there is no records.jsonl in"):
         RunFolder.reopen("--resume", tmp_path)
 
 
 def test_a_damaged_plan_cannot_be_resumed(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", [job()], [])
     (folder.path / "run.json").write_text("{")
-    with pytest.raises(UsageError, match="--resume: .*run.json cannot be read"):
+    with pytest.raises(UsageError, match=r"--resume: .*run.json cannot be read"):
         folder.jobs()
 
 

@@ -131,11 +131,11 @@ def test_children_that_outlive_the_worker_hold_nobody_up(tmp_path: Path) -> None
 
 
 def test_nothing_is_left_open(tmp_path: Path) -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = {path.name for path in Path("/proc/self/fd").iterdir()}
     for _ in range(3):
         with start(tmp_path, 'incoming.readline(); reply("{}"); incoming.readline()') as worker:
             worker.call({"call": "x"}, soon())
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert {path.name for path in Path("/proc/self/fd").iterdir()} == before
 
 
 def test_names_of_exits() -> None:

@@ -116,13 +116,13 @@ class Untypable(nn.Module):
         self.linear = nn.Linear(4, 4)
         self.norm = nn.BatchNorm1d(4)
 
-    def forward(self, x: torch.Tensor, **named: Any) -> torch.Tensor:  # noqa: ARG002
+    def forward(self, x: torch.Tensor, **named: Any) -> torch.Tensor:
         y: torch.Tensor = self.norm(self.linear(x))
         return y
 
 
 class TwoInputs(Untypable):
-    def forward(self, x: torch.Tensor, shift: torch.Tensor | None = None, *more: Any) -> torch.Tensor:  # type: ignore[override]  # noqa: ARG002
+    def forward(self, x: torch.Tensor, shift: torch.Tensor | None = None, *more: Any) -> torch.Tensor:  # type: ignore[override]
         assert shift is not None
         return super().forward(x) + shift
 

@@ -244,7 +244,8 @@ def test_a_forward_that_no_compiler_touched_is_not_compiled(plant: Callable[...,
 def test_a_model_that_dynamo_passes_over_is_not_compiled(suite: Callable[..., None]) -> None:
     class Hidden(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            hidden: Any = torch._dynamo.disable(super().forward)
+            disable: Any = torch._dynamo.disable
+            hidden = disable(super().forward)
             y: torch.Tensor = hidden(x)
             return y
 

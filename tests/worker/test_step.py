@@ -230,12 +230,12 @@ def test_autocast_covers_forward_and_loss_and_not_the_backward() -> None:
 
     class Watch(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
             seen["forward"] = torch.is_autocast_enabled("cpu")
             return x.clone()
 
         @staticmethod
-        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
             seen["backward"] = torch.is_autocast_enabled("cpu")
             return grads[0]
 

@@ -97,7 +97,7 @@ def _in_step(act: Callable[[], None]) -> Callable[[], Any]:
     def make() -> Any:
         import torch
 
-        hidden = torch._dynamo.disable(act)
+        hidden = torch.compiler.disable(act)  # type: ignore[no-untyped-call]
 
         def change(x: torch.Tensor) -> torch.Tensor:
             hidden()
@@ -222,9 +222,11 @@ def _different_each_run() -> Any:
     import torch
 
     calls = iter(range(1, 1 << 30))
+    hidden: Callable[[], int] = torch.compiler.disable(lambda: next(calls))  # type: ignore[no-untyped-call]
 
     def change(x: torch.Tensor) -> torch.Tensor:
-        return x * torch._dynamo.disable(lambda: next(calls))()
+        result: torch.Tensor = x * hidden()
+        return result
 
     return _module(change)
 
@@ -232,8 +234,6 @@ def _different_each_run() -> Any:
 def _nested() -> Any:
     import dataclasses
     from typing import NamedTuple
-
-    import torch
 
     class Pair(NamedTuple):
         first: torch.Tensor
