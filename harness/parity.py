@@ -24,8 +24,10 @@ scaled (default)
     key's bias) depends on the order of its terms, and a compiler's order may be
     many times worse than eager's. So c may be up to 30 * e as long as it is
     under ``noise`` = max(1e-4, unit) times the largest s of its kind; and where
-    the limit is s or more, eager carries no correct digit, and ``noise`` is the
-    limit. Every tensor on which zeros would pass is named in ``noise_tensors``.
+    the limit is s or more, eager carries no correct digit, and ``noise`` is
+    allowed whatever e is (ten times as much, in both cases, for one element).
+    Every tensor on which zeros would pass is named in ``noise_tensors``, and so
+    is one of which eager lost more than half to overflow.
 
     Integers and booleans: e and c are the shares of elements that are not
     fp64's, s = 1, and c <= m * e + unit. Infinities and NaN must be eager's,
@@ -37,6 +39,11 @@ scaled (default)
     their size, 5 % in full precision: a model that draws random numbers draws
     others in fp64) eager is the truth, max(tol, 16 * unit) the floor, and
     ``noise`` allowed to every tensor.
+
+    Not covered: a candidate that draws other random numbers than eager fails,
+    for want of a truth; and where a rounding moves one of few values across a
+    step of the model (a ReLU's zero, a maximum's tie), its gradient is as far
+    from fp64 as a wrong one.
 
 field
     The published rule of PyTorch's own harness: pass if ``allclose(atol=tol,

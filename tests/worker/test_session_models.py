@@ -282,6 +282,16 @@ def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Sessio
     assert ready.measure(4)[1] == {}
 
 
+def test_a_warm_up_that_never_settles_ends(
+    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.session.has_settled", lambda _: False)
+    ready = session(around(lambda x: x), accuracy=False)
+    ready.open()
+    warmed = ready.warm_up()
+    assert (warmed["warmup_rounds"], warmed["warmup_settled"]) == (12, False)
+
+
 def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
