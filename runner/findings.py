@@ -137,6 +137,8 @@ def _moving_control(comparison: Comparison) -> Found | None:
 def _slow(comparison: Comparison) -> Found | None:
     if not _counts(comparison) or comparison.speedup is None or comparison.speedup >= MIN_SPEEDUP:
         return None
+    if comparison.verdict is not Verdict.SLOWER:
+        return None  # it may be noise: the warning on wide intervals has it
     text = _speedup_text(comparison)
     if comparison.candidate_ms is not None and comparison.baseline_ms is not None:
         times = [ms_text(ms) for ms in (comparison.candidate_ms, comparison.baseline_ms)]
