@@ -18,6 +18,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         _scaled_models(jobs),
         _unchecked(jobs),
         _partly_compiled(comparisons),
+        _warm_caches(comparisons),
         "A training step is forward, loss and backward; no optimizer steps."
         if any(job.case.mode is Mode.TRAINING for job in jobs)
         else None,
@@ -57,3 +58,13 @@ def _partly_compiled(comparisons: Iterable[Comparison]) -> str | None:
     if not partly:
         return None
     return f"Only the forward is compiled, the loss stays eager, for: {', '.join(partly)}."
+
+
+def _warm_caches(comparisons: Iterable[Comparison]) -> str | None:
+    looked_up = [
+        c.record.metrics for c in comparisons if c.record.metrics.get("compile_cache_misses") is not None
+    ]
+    hits = sum(bool(metrics.get("compile_cache_hits")) for metrics in looked_up)
+    if not hits:
+        return None
+    return f"Compile caches were warm for {hits} of {len(looked_up)} compilations: cold ones take longer."
