@@ -41,8 +41,8 @@ def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float) -> Decision:
     """
     done = min((len(baseline) for baseline, _ in pairs.values()), default=0)
     if protocol.repeat is not None:
-        left = protocol.repeat - done
-        return Decision(rounds=max(0, left), reason="fixed count")
+        left = max(0, protocol.repeat - done)
+        return Decision(rounds=min(left, LARGEST_BATCH), reason="fixed count")
     if done < protocol.min_rounds:
         return Decision(rounds=protocol.min_rounds - done, reason="at least")
     if done >= protocol.max_rounds:
