@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,12 +149,12 @@ def report(folder: RunFolder, console: Console) -> int:
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
     """Ctrl-C once: ``stop()`` becomes true and the current rounds end. Twice: at once."""
-    pressed: list[float] = []
+    pressed: list[int] = []
 
     def on_signal(number: int, frame: object) -> None:
         if pressed:
             raise KeyboardInterrupt
-        pressed.append(time.monotonic())
+        pressed.append(number)
         print("stopping after the current rounds; press Ctrl-C again to stop at once", file=sys.stderr)
 
     previous = signal.signal(signal.SIGINT, on_signal)
