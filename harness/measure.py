@@ -31,6 +31,36 @@ class Instruments:
     reseed: Callable[[], None]
     minor_faults: Callable[[], int]
     announce: Callable[[str], None]
+    prefill_s: Callable[[], float | None] = lambda: None  # of the steps since it was last asked
+
+
+class LapClock:
+    """Adds up how long steps took until their lap: for steps of two parts, prefill and decode."""
+
+    def __init__(self, clock: Callable[[], float], synchronise: Callable[[], None]) -> None:
+        self._clock = clock
+        self._synchronise = synchronise
+        self._began = 0.0
+        self._total: float | None = None
+
+    def timing(self, step: Callable[[], object]) -> Callable[[], object]:
+        """``step``, its beginning noted."""
+
+        def timed() -> object:
+            self._began = self._clock()
+            return step()
+
+        return timed
+
+    def lap(self) -> None:
+        """Called by the step when its first part is done."""
+        self._synchronise()
+        self._total = (self._total or 0.0) + self._clock() - self._began
+
+    def take(self) -> float | None:
+        """Seconds of all first parts since the last call; None when there was none."""
+        total, self._total = self._total, None
+        return total
 
 
 def round_order(variants: tuple[str, ...], seed: int, index: int) -> tuple[str, ...]:
@@ -56,6 +86,7 @@ def measure_round(
     """Times each variant once, ``iterations`` steps long; figures are per step."""
     seconds: dict[str, float] = {}
     faults: dict[str, float] = {}
+    prefill: dict[str, float] = {}
     for variant in order:
         step = steps[variant]
         instruments.announce(variant)
@@ -69,7 +100,10 @@ def measure_round(
         end = instruments.clock()
         seconds[variant] = (end - start) / iterations
         faults[variant] = (instruments.minor_faults() - faults_before) / iterations
-    return Round(order=order, seconds=seconds, minor_faults=faults)
+        first_part = instruments.prefill_s()
+        if first_part is not None:
+            prefill[variant] = first_part / iterations
+    return Round(order=order, seconds=seconds, minor_faults=faults, prefill_s=prefill)
 
 
 @contextmanager

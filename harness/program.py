@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from harness.workload import Drive
+
 Forward = Callable[[tuple[Any, ...], Mapping[str, Any], Any], tuple[Any, Any]]
 """``forward(args, kwargs, target) -> (loss, output)``; the loss is None in inference."""
 
@@ -23,6 +25,7 @@ class Program:
     target: Any
     loss: Callable[[Any, Any], torch.Tensor] | None
     training: bool
+    drive: Drive | None = None
 
     def forward(self) -> Forward:
         """The eager forward and loss, as a function with a code object of its own.

@@ -44,11 +44,15 @@ class Rule:
         return max(NOISE, self.unit)
 
 
-def rule_for(name: str, mode: Mode, precision: Precision) -> Rule:
-    """The rule called ``name`` with the tolerance of the mode. ``ValueError`` for another name."""
+def rule_for(name: str, mode: Mode, precision: Precision, tolerance: float | None = None) -> Rule:
+    """The rule called ``name``, with the tolerance of the mode unless the case has its own.
+
+    ``ValueError`` for another name.
+    """
     if name not in ("scaled", "field"):
         raise ValueError(f"there is no parity rule called {name!r}")
-    tolerance = 1e-2 if mode is Mode.TRAINING else 1e-3
+    if tolerance is None:
+        tolerance = 1e-2 if mode is Mode.TRAINING else 1e-3
     return Rule(name=name, tolerance=tolerance, unit=precision.unit, reduced=precision.reduced)
 
 

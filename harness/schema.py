@@ -16,7 +16,9 @@ from enum import Enum
 
 # History of the record format; readers accept every version listed here.
 #   1  2026-11  first version
-SCHEMA_VERSION = 1
+#   2  2026-11  a case has scale, loss, config, pretrained, skip, tolerance and token counts, and may have
+#               no batch size of its own; samples have prefill_s; a model has batch_size
+SCHEMA_VERSION = 2
 
 BASELINE = "baseline"
 """Name of the eager variant that every candidate is paired with."""
@@ -31,6 +33,7 @@ class Mode(str, Enum):
 
     TRAINING = "training"
     INFERENCE = "inference"
+    GENERATE = "generate"
 
 
 class Status(str, Enum):
@@ -54,11 +57,33 @@ class Status(str, Enum):
     CRASH = "crash"  # the worker died of a signal or exited; the error names it
     NOT_COMPILED = "not_compiled"  # the compiler was never called, or captured nothing
     RECOMPILES = "recompiles"  # compiled again during every attempt at timed rounds
+    SKIP = "skip"  # not run, for a reason that the suite gives: no failure, and in no average
 
     @property
     def passed(self) -> bool:
         """Whether a number with this status may enter an average."""
         return self in (Status.PASS, Status.PASS_DUE_TO_SKIP)
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self in (Status.OOM, Status.EAGER_1ST_RUN_OOM, Status.EAGER_2ND_RUN_OOM)
+
+
+SCALES = ("full", "small", "tiny")
+"""``full``: as published. ``small``: its widths, but less depth, vocabulary and length, so that a
+training step takes 0.1 to 1 s on two cores. ``tiny``: for tests."""
+
+LOSSES = ("own", "mean", "sum")
+"""``own``: what the suite trains the model with. The others reduce the output itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a suite is asked for: it sizes its cases by it."""
+
+    mode: Mode
+    device_type: str  # "cpu", "cuda"
+    scale: str  # one of SCALES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +92,32 @@ class Case:
 
     ``batch_size`` is what runs; ``published_batch_size`` is what the source of
     the case used, so that a cut batch can never be mistaken for the original.
+    Both are None where only the model's own code knows.
     """
 
     suite: str
     name: str
     mode: Mode
-    batch_size: int
-    published_batch_size: int
+    batch_size: int | None
+    published_batch_size: int | None
     scale: str = "full"
     tags: tuple[str, ...] = ()
+    loss: str = "own"  # one of LOSSES
+    config: tuple[str, ...] = ()  # "key=value": changes to the model's own configuration
+    pretrained: bool = False  # published weights instead of random ones: needs a network
+    tolerance: float | None = None  # of the parity check; None: the mode's own
+    skip: str = ""  # why this is not run unless asked for with --no-skip
+    prompt_tokens: int | None = None  # generation only, as is new_tokens
+    new_tokens: int | None = None
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What was asked for beyond the suite's own, as words: () for the plain case."""
+        words = [f"{self.loss}_loss"] if self.loss != "own" else []
+        words += ["pretrained"] if self.pretrained else []
+        words += [f"p{self.prompt_tokens}"] if self.prompt_tokens is not None else []
+        words += [f"n{self.new_tokens}"] if self.new_tokens is not None else []
+        return (*words, *self.config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +139,7 @@ class Protocol:
     min_sample_s: float = 0.01  # iterations per sample are raised until a sample lasts this long
     timeout_s: float = 1200.0
     isolate: bool = False
+    fixed_batch: bool = False  # out of memory is then a failure; else the batch is halved for all alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +162,9 @@ class Job:
             case.mode.value,
             self.device,
             self.dtype,
-            f"bs{case.batch_size}",
+            "bsown" if case.batch_size is None else f"bs{case.batch_size}",
+            case.scale,
+            *case.changes,
         )
         plain = "-".join(parts)
         safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")
@@ -140,6 +185,7 @@ class Round:
     order: tuple[str, ...]
     seconds: dict[str, float]
     minor_faults: dict[str, float]
+    prefill_s: dict[str, float] = field(default_factory=dict)  # generation only: the part before decoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +202,8 @@ class Samples:
     baseline_minor_faults: tuple[float, ...]
     candidate_minor_faults: tuple[float, ...]
     iterations_per_sample: int
+    baseline_prefill_s: tuple[float, ...] = ()  # generation only: until the first new token
+    candidate_prefill_s: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         return len(self.baseline_s)
@@ -207,6 +255,7 @@ class ModelFacts:
     parameters: int
     parameter_bytes: int
     input_shapes: tuple[str, ...]
+    batch_size: int | None = None  # smaller than the job's where memory did not suffice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

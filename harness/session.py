@@ -10,6 +10,7 @@ import resource
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,8 +20,10 @@ from harness.backends import load_backend
 from harness.counters import frames_given_up, graphs_compiled
 from harness.environment import describe
 from harness.failures import describe_failure, is_out_of_memory
+from harness.losses import REDUCTIONS
 from harness.measure import (
     Instruments,
+    LapClock,
     has_settled,
     iterations_for,
     measure_round,
@@ -41,6 +44,7 @@ from harness.workload import Workload
 FIRST_CALLS = 3  # calls that count as compilation: TorchScript specialises until its third
 MAX_WARMUP_ROUNDS = 12
 MAX_WARMUP_S = 10.0
+TOKENS = "output.tokens"  # what a step that generates chose
 
 
 class JobFailed(Exception):
@@ -64,6 +68,7 @@ class Session:
         self._variants: dict[str, Variant] = {}
         self._workload: Workload | None = None
         self._reference: Reference | None = None
+        self._tokens: torch.Tensor | None = None  # what eager generated first
         self._baseline_step_s = math.nan
         self._iterations = 1
         self._rounds_done = 0
@@ -98,6 +103,10 @@ class Session:
         workload = load_suite(self._job.case.suite).build(self._job.case)
         if not isinstance(workload, Workload):
             raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
+        if (workload.drive is not None) != (self._job.case.mode is Mode.GENERATE):
+            raise ValueError("a case that generates needs a drive, and no other case has one")
+        if self._job.case.loss != "own":
+            workload = replace(workload, loss=REDUCTIONS[self._job.case.loss])
         if self._training and workload.loss is None:
             raise ValueError("this case has no loss, so it cannot be trained")
         return workload
@@ -112,16 +121,30 @@ class Session:
         return Variant(self._replica(), self._precision, self._device)
 
     def _run(self, variant: Variant) -> dict[str, torch.Tensor]:
-        """One step from the seed and the initial buffers, and everything it produced."""
+        """One step from the seed and the initial buffers, and everything it produced.
+
+        A step that generates goes on with the tokens of eager's first run, whatever it chooses
+        itself: the choices are all the same exactly if it would have generated the same alone.
+        """
         variant.restore()
         seed_everything(self._job.protocol.seed)
+        variant.drive_with(forced=self._tokens)
         loss, output = variant.step()
         self._synchronise()
-        return variant.results(loss, output)
+        variant.drive_with()
+        return self._comparable(variant.results(loss, output))
+
+    def _comparable(self, results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """In reduced precision a near tie may go to another token: the logits alone are compared."""
+        if self._job.case.mode is Mode.GENERATE and self._precision.reduced and self._tokens is not None:
+            results.pop(TOKENS, None)
+        return results
 
     def _open_baseline(self) -> dict[str, torch.Tensor]:
         self._variants[BASELINE] = self._variant()
-        return self._run(self._variants[BASELINE])
+        results = self._run(self._variants[BASELINE])
+        self._tokens = results.get(TOKENS) if self._job.case.mode is Mode.GENERATE else None
+        return self._comparable(results)
 
     def _run_apart(self) -> dict[str, torch.Tensor]:
         return self._run(self._variant())
@@ -131,16 +154,20 @@ class Session:
             raise ValueError(
                 "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
             )
-        rule = rule_for(self._job.protocol.parity, self._job.case.mode, self._precision)
+        rule = rule_for(
+            self._job.protocol.parity, self._job.case.mode, self._precision, self._job.case.tolerance
+        )
         return make_reference(self._exact_results(), first, second, rule)
 
     def _exact_results(self) -> dict[str, torch.Tensor] | None:
         full = precision("float32", self._device.type)  # no autocast: fp64 throughout
         try:
-            return self._run(Variant(self._replica(exact=True), full, self._device))
+            exact = self._run(Variant(self._replica(exact=True), full, self._device))
         except Exception as error:  # anything may refuse fp64; eager itself is then the reference
             print(f"no fp64 reference: {error}", flush=True)
             return None
+        exact.pop(TOKENS, None)  # tokens are to be eager's: fp64's may differ where two are near a tie
+        return exact
 
     def _time_baseline(self) -> None:
         """The settled eager step (s), to be taken off a candidate's first calls."""
@@ -179,12 +206,14 @@ class Session:
             compiling = time.perf_counter() - start
             variant.use(compiled.forward)
             variant.restore()  # a compiler that traces has run the module
+            variant.drive_with(forced=self._tokens)
             seed_everything(self._job.protocol.seed)
             start = time.perf_counter()
             loss, output = variant.step()
             self._synchronise()
             compiling += time.perf_counter() - start
-            first = variant.results(loss, output) if self._reference is not None else {}
+            variant.drive_with()
+            first = {} if self._reference is None else self._comparable(variant.results(loss, output))
             del loss, output
             compiling += self._time_calls(variant, FIRST_CALLS - 1)
         numbers["compilation_latency_s"] = max(0.0, compiling - FIRST_CALLS * self._baseline_step_s)
@@ -209,6 +238,7 @@ class Session:
     def warm_up(self) -> dict[str, Scalar]:
         """Whole rounds, untimed, until times and page faults have settled; then fixes the iterations."""
         self._say("warm up")
+        self._reference = None  # every candidate has been compared: the memory is the rounds' now
         history: list[Round] = []
         start = time.perf_counter()
         with closing(self._rounds(1, "warm up")) as rounds:
@@ -246,7 +276,8 @@ class Session:
 
     def _rounds(self, iterations: int, phase: str) -> Generator[Round, None, None]:
         """Rounds without end, with garbage collection off until the generator is closed."""
-        steps = {name: variant.step for name, variant in self._variants.items()}
+        laps = LapClock(time.perf_counter, self._synchronise)
+        steps = {name: self._timed_step(variant, laps) for name, variant in self._variants.items()}
         running, graphs, given_up = BASELINE, graphs_compiled(), frames_given_up()
 
         def announce(variant: str) -> None:
@@ -266,6 +297,7 @@ class Session:
             reseed=lambda: seed_everything(self._job.protocol.seed),
             minor_faults=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
             announce=announce,
+            prefill_s=laps.take,
         )
         with quiet_collector() as collect:
             while True:
@@ -275,6 +307,12 @@ class Session:
                 self._rounds_done += 1
                 announce(BASELINE)  # attributes what the last variant compiled
                 yield one
+
+    def _timed_step(self, variant: Variant, laps: LapClock) -> Callable[[], object]:
+        if variant.program.drive is None:
+            return variant.step
+        variant.drive_with(lap=laps.lap)
+        return laps.timing(variant.step)
 
     # -- finish -------------------------------------------------------------
 
@@ -320,6 +358,7 @@ class Session:
             parameters=sum(p.numel() for p in parameters),
             parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
             input_shapes=tuple(shapes),
+            batch_size=self._job.case.batch_size,
         )
 
     def _synchronise(self) -> None:

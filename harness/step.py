@@ -15,6 +15,9 @@ from harness.program import Forward, Program
 from harness.tensors import cast_module, fresh_copy, named_tensors
 from harness.workload import Workload
 
+Lap = Callable[[], None]
+"""To be called by a drive when prefill is done; waits for the device and reads the clock."""
+
 Step = Callable[[], tuple[Any, Any]]
 """``step() -> (loss, output)``: gradients cleared, forward, loss, backward; or the forward alone."""
 
@@ -45,11 +48,23 @@ def replica(
     module.train(training)
     args, kwargs, target = values
     return Program(
-        module=module, args=args, kwargs=kwargs, target=target, loss=workload.loss, training=training
+        module=module,
+        args=args,
+        kwargs=kwargs,
+        target=target,
+        loss=workload.loss,
+        training=training,
+        drive=workload.drive,
     )
 
 
-def make_step(program: Program, forward: Forward, context: Callable[[], AbstractContextManager[Any]]) -> Step:
+def make_step(
+    program: Program,
+    forward: Forward,
+    context: Callable[[], AbstractContextManager[Any]],
+    lap: Lap = lambda: None,
+    forced: torch.Tensor | None = None,
+) -> Step:
     """The step that is timed. Autocast covers forward and loss, not the backward, as users write it."""
     module, args, kwargs, target = program.module, program.args, program.kwargs, program.target
     leaves = [tensor for _, tensor in named_tensors((args, kwargs), "input") if tensor.requires_grad]
@@ -67,6 +82,16 @@ def make_step(program: Program, forward: Forward, context: Callable[[], Abstract
         with torch.no_grad(), context():
             return forward(args, kwargs, target)
 
+    def driven_step() -> tuple[Any, Any]:
+        assert program.drive is not None
+        with torch.no_grad(), context():
+            return None, program.drive(call, module, args, lap, forced)
+
+    def call(*given: Any, **named: Any) -> Any:
+        return forward(given, named, None)[1]
+
+    if program.drive is not None:
+        return driven_step
     return training_step if program.training else inference_step
 
 
@@ -80,13 +105,26 @@ class Variant:
     def __init__(self, program: Program, precision: Precision, device: torch.device) -> None:
         self.program = program
         self._context = lambda: precision.context(device.type)
-        self.step = make_step(program, program.forward(), self._context)
+        self._forward = program.forward()
+        self._lap: Lap = lambda: None
+        self._forced: torch.Tensor | None = None
+        self.step = self._make_step()
         self._initial: dict[str, torch.Tensor] = {}
         self.remember()
 
     def use(self, forward: Forward) -> None:
         """Makes ``forward`` what the step runs."""
-        self.step = make_step(self.program, forward, self._context)
+        self._forward = forward
+        self.step = self._make_step()
+
+    def drive_with(self, lap: Lap | None = None, forced: torch.Tensor | None = None) -> None:
+        """For a driven step: who is told when prefill is done, and which tokens it goes on with."""
+        self._lap = lap or (lambda: None)
+        self._forced = forced
+        self.step = self._make_step()
+
+    def _make_step(self) -> Step:
+        return make_step(self.program, self._forward, self._context, self._lap, self._forced)
 
     def remember(self) -> None:
         """Takes buffers and inputs as they are for those that ``restore`` puts back."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.schema import Job, Mode
+from harness.schema import Job, Mode, Status
 from runner.comparison import Comparison
+from runner.labels import ran_batch
 
 
 def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
@@ -16,6 +17,8 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     sentences = (
         _cut_batches(jobs),
         _scaled_models(jobs),
+        _skipped(comparisons),
+        _halved(comparisons),
         _unchecked(jobs),
         _partly_compiled(comparisons),
         _warm_caches(comparisons),
@@ -28,7 +31,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 
 
 def _cut_batches(jobs: Sequence[Job]) -> str | None:
-    cut = sum(job.case.batch_size < job.case.published_batch_size for job in jobs)
+    cut = sum((job.case.batch_size or 0) < (job.case.published_batch_size or 0) for job in jobs)
     if not cut:
         return None
     return f"The batch is smaller than the published one for {cut} of {len(jobs)} jobs (column batch)."
@@ -41,6 +44,21 @@ def _scaled_models(jobs: Sequence[Job]) -> str | None:
     return (
         f"The model is smaller than the published one for {scaled} of {len(jobs)} jobs (named in brackets)."
     )
+
+
+def _skipped(comparisons: Sequence[Comparison]) -> str | None:
+    skipped = [c.record for c in comparisons if c.record.status is Status.SKIP]
+    if not skipped:
+        return None
+    why = dict.fromkeys(f"{r.job.case.name}: {r.failure.message}" for r in skipped if r.failure is not None)
+    return f"Not run, and in no count ({len(why)} models): {'; '.join(why)}."
+
+
+def _halved(comparisons: Sequence[Comparison]) -> str | None:
+    halved = {c.record.job.key for c in comparisons if ran_batch(c.record) != c.record.job.case.batch_size}
+    if not halved:
+        return None
+    return f"For want of memory the batch was halved, for eager and compiled alike, in {len(halved)} jobs."
 
 
 def _unchecked(jobs: Sequence[Job]) -> str | None:

@@ -6,14 +6,17 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from harness.schema import Job, Protocol
+from harness.own_model import is_own_model
+from harness.schema import Case, Job, Protocol
 from runner.config import QUICK
 
 
 def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
     """The suite's own script with the flags that make this job (and only these candidates)."""
     case = job.case
-    if case.suite.endswith(".py"):
+    if is_own_model(case.suite):
+        words = ["python", "runner.py", f"--model={case.suite}"]
+    elif case.suite.endswith(".py"):
         words = ["python", "runner.py", f"--suites={case.suite}"]
     else:
         words = ["python", f"suites/{case.suite}.py"]
@@ -22,16 +25,31 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
         f"--dtypes={job.dtype}",
         f"--devices={job.device}",
         f"--compilers={','.join(candidates or job.candidates)}",
-        f"--only={case.name}",
-        f"--batch-size={case.batch_size}",
+        *_case_flags(case),
         *_protocol_flags(job.protocol),
     ]
     return shlex.join(words)
 
 
+def _case_flags(case: Case) -> list[str]:
+    flags = [] if is_own_model(case.suite) else [f"--only={case.name}", f"--scale={case.scale}"]
+    if case.batch_size is not None:
+        flags.append(f"--batch-size={case.batch_size}")
+    if case.loss != "own":
+        flags.append(f"--loss={case.loss}")
+    if case.pretrained:
+        flags.append("--pretrained")
+    if case.prompt_tokens is not None:
+        flags.append(f"--prompt-tokens={case.prompt_tokens}")
+    if case.new_tokens is not None:
+        flags.append(f"--new-tokens={case.new_tokens}")
+    return flags + [f"--model-config={text}" for text in case.config]
+
+
 def _protocol_flags(protocol: Protocol) -> list[str]:
     default = Protocol()
     flags = [f"--seed={protocol.seed}"]
+    flags += [f"--{name.replace('_', '-')}" for name in ("isolate", "fixed_batch") if getattr(protocol, name)]
     if protocol.max_rounds == QUICK["max_rounds"]:
         flags.append("--quick")
         default = dataclasses.replace(default, **QUICK)
@@ -49,6 +67,4 @@ def _protocol_flags(protocol: Protocol) -> list[str]:
         flags.append(f"--threads={protocol.threads}")
     if protocol.timeout_s != default.timeout_s:
         flags.append(f"--timeout={protocol.timeout_s:g}")
-    if protocol.isolate:
-        flags.append("--isolate")
     return flags

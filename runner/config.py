@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.backends import backend_names
-from harness.schema import DTYPES, Mode, Protocol
+from harness.own_model import is_own_model
+from harness.schema import DTYPES, LOSSES, SCALES, Mode, Protocol
 from harness.suite_files import suite_names
+from runner.batch_sizes import batch_sizes
 from runner.errors import UsageError, unknown
 
 DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
@@ -43,6 +45,21 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is asked for in place of the suites' own sizes, losses, configurations and weights."""
+
+    scale: str | None = None  # None: by the device
+    batch_size: int | None = None
+    batch_sizes: tuple[tuple[str, int], ...] = ()  # by model, from a file
+    loss: str = "own"
+    config: tuple[str, ...] = ()
+    pretrained: bool = False
+    prompt_tokens: int | None = None
+    new_tokens: int | None = None
+    no_skip: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Everything a run is: what, with which compilers, under which conditions, how, and where to."""
 
@@ -52,7 +69,7 @@ class RunConfig:
     dtypes: tuple[str, ...]
     compilers: tuple[str, ...]
     selection: Selection
-    batch_size: int | None
+    changes: Changes
     protocol: Protocol
     output_dir: Path | None
 
@@ -93,29 +110,61 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
         quick=options.quick,
     )
     return RunConfig(
-        suites=_suites(options.suites),
+        suites=_suites(options.suites, options.model),
         mode=_mode(options, mode_required),
         devices=_devices(options.devices),
         dtypes=_dtypes(options),
         compilers=_compilers(options),
         selection=selection,
-        batch_size=options.batch_size,
+        changes=_changes(options),
         protocol=_protocol(options),
         output_dir=Path(options.output_dir) if options.output_dir else None,
     )
 
 
 def _mode(options: argparse.Namespace, required: bool) -> Mode:
-    if options.training and options.inference:
-        raise UsageError("--training and --inference exclude each other; choose one")
-    if not options.training and not options.inference and required:
-        raise UsageError("say what a step is: --training or --inference")
-    return Mode.INFERENCE if options.inference else Mode.TRAINING
+    chosen = [mode for mode in Mode if getattr(options, mode.value)]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0].value} and --{chosen[1].value} exclude each other; choose one")
+    if not chosen and required:
+        raise UsageError("say what a step is: --training, --inference or --generate")
+    return chosen[0] if chosen else Mode.TRAINING
 
 
-def _suites(given: list[str] | None) -> tuple[str, ...]:
-    suites = []
-    for name in _listed("--suites", given) or ("tiny_gpt",):
+def _changes(options: argparse.Namespace) -> Changes:
+    for flag, value, known, noun in (
+        ("--scale", options.scale, SCALES, "scale"),
+        ("--loss", options.loss, LOSSES, "loss"),
+    ):
+        if value is not None and value not in known:
+            raise unknown(flag, value, noun, known)
+    for text in options.model_config or ():
+        if not re.match(r"^[\w.]+=", text):
+            raise UsageError(f"--model-config: {text!r} is not written as key=value")
+    if options.batch_size is not None and options.batch_size_file is not None:
+        raise UsageError("--batch-size and --batch-size-file exclude each other; choose one")
+    if options.pretrained and options.scale not in (None, "full"):
+        raise UsageError(f"--pretrained: published weights fit --scale=full only, not {options.scale}")
+    if not options.generate:
+        for flag, value in (("--prompt-tokens", options.prompt_tokens), ("--new-tokens", options.new_tokens)):
+            if value is not None:
+                raise UsageError(f"{flag} is for --generate; leave it out, or add --generate")
+    return Changes(
+        scale=options.scale,
+        batch_size=options.batch_size,
+        batch_sizes=batch_sizes(Path(options.batch_size_file)) if options.batch_size_file else (),
+        loss=options.loss or "own",
+        config=tuple(options.model_config or ()),
+        pretrained=options.pretrained,
+        prompt_tokens=options.prompt_tokens,
+        new_tokens=options.new_tokens,
+        no_skip=options.no_skip,
+    )
+
+
+def _suites(given: list[str] | None, models: list[str] | None) -> tuple[str, ...]:
+    suites = [_own_model(spec) for spec in models or ()]
+    for name in _listed("--suites", given) or (() if models else ("tiny_gpt",)):
         if name.endswith(".py"):
             path = Path(name).resolve()
             if not path.is_file():
@@ -126,6 +175,18 @@ def _suites(given: list[str] | None) -> tuple[str, ...]:
         else:
             raise unknown("--suites", name, "suite", suite_names())
     return tuple(suites)
+
+
+def _own_model(spec: str) -> str:
+    if not is_own_model(spec):
+        raise UsageError(f"--model: {spec!r} is not written as package.module:function or file.py:function")
+    module, _, function = spec.rpartition(":")
+    if not module.endswith(".py"):
+        return spec
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise UsageError(f"--model: there is no file {module!r}")
+    return f"{path}:{function}"
 
 
 def _devices(given: list[str] | None) -> tuple[str, ...]:
@@ -179,6 +240,7 @@ def _protocol(options: argparse.Namespace) -> Protocol:
         accuracy=not options.performance,
         performance=not options.accuracy,
         isolate=options.isolate,
+        fixed_batch=options.fixed_batch,
         **(QUICK if options.quick else {}),
     )
     return dataclasses.replace(protocol, **{k: v for k, v in given.items() if v is not None})

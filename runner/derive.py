@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
-from harness.schema import Record
+from harness.schema import Record, Status
 from runner.caveats import caveats
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.findings import findings
@@ -120,7 +120,8 @@ def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
         job = comparison.record.job
         key = (comparison.record.candidate, job.case.suite, job.case.mode.value, job.device, job.dtype)
         members.setdefault(key, []).append(comparison)
-    return tuple(_group(key, group) for key, group in members.items())
+    run = {key: [c for c in group if c.record.status is not Status.SKIP] for key, group in members.items()}
+    return tuple(_group(key, group) for key, group in run.items() if group)
 
 
 def _group(key: GroupKey, members: Sequence[Comparison]) -> GroupSummary:

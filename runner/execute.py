@@ -53,6 +53,10 @@ class CandidateState:
     recompiling: int = 0
 
 
+class _TooLarge(Exception):
+    """This batch does not fit into the memory that is there."""
+
+
 class CandidateFailed(Exception):
     """A call came back as failed."""
 
@@ -87,32 +91,57 @@ class JobRun:
         self._log = log
         self._stop = stop
         self._clock = clock
+        self._batch_size = job.case.batch_size
         self._started = _now()
         self._model: ModelFacts | None = None
         self._environment: dict[str, Scalar] = {}
 
     def run(self) -> Iterator[Record]:
         """Exactly one record per candidate, unless the run is stopped before there is a number."""
+        if self._job.case.skip:
+            yield from (self._skipped(candidate) for candidate in self._candidates)
+            return
         isolate = self._job.protocol.isolate
         groups = [(c,) for c in self._candidates] if isolate else [self._candidates]
         for group in groups:
             remaining, notes = group, (("isolated",) if isolate else ())
             while remaining and not self._stop():
                 finished = []
-                for record in self._session(remaining, notes):
-                    finished.append(record)
-                    yield record
+                try:
+                    for record in self._session(remaining, (*self._halved(), *notes)):
+                        if self._may_halve(record):
+                            raise _TooLarge  # noqa: TRY301 - ends the worker; the next has half the batch
+                        finished.append(record)
+                        yield record
+                except _TooLarge:
+                    self._batch_size = (self._batch_size or 1) // 2
+                    remaining = tuple(c for c in remaining if c not in {r.candidate for r in finished})
+                    continue
                 if not finished:
                     return  # stopped
                 remaining = tuple(c for c in remaining if c not in {r.candidate for r in finished})
                 ended = finished[-1]
                 notes = (f"measured in a fresh worker after {ended.candidate} ended as {ended.status.value}",)
 
+    # -- memory -------------------------------------------------------------
+
+    def _may_halve(self, record: Record) -> bool:
+        """Whether a smaller batch, for eager and all candidates alike, may give this record a number."""
+        smaller = self._batch_size is not None and self._batch_size > 1
+        return record.status.out_of_memory and smaller and not self._job.protocol.fixed_batch
+
+    def _halved(self) -> tuple[str, ...]:
+        asked = self._job.case.batch_size
+        if self._batch_size == asked:
+            return ()
+        return (f"batch {self._batch_size} instead of {asked}, for want of memory",)
+
     # -- one worker session -------------------------------------------------
 
     def _session(self, candidates: tuple[str, ...], notes: tuple[str, ...]) -> Iterator[Record]:
         """Records of one worker's life. When it is lost, the last record is the one to blame."""
-        job = replace(self._job, candidates=candidates)
+        case = replace(self._job.case, batch_size=self._batch_size)
+        job = replace(self._job, case=case, candidates=candidates)
         states: dict[str, CandidateState] = {}
         with self._launch(job) as worker:
             calls = _Calls(worker, job, self._clock() + job.protocol.timeout_s)
@@ -271,6 +300,11 @@ class JobRun:
         )
         return record if state is None else replace(record, parity=state.parity, metrics=state.metrics)
 
+    def _skipped(self, candidate: str) -> Record:
+        failure = Failure(kind="skipped", message=self._job.case.skip, phase="plan")
+        record = self._record(candidate, Status.SKIP, ())
+        return replace(record, failure=failure, reproduce=f"{record.reproduce} --no-skip")
+
     def _lost(self, candidate: str, lost: WorkerLost, notes: tuple[str, ...]) -> Record:
         status = Status.TIMEOUT if lost.timed_out else Status.CRASH
         return self._failed(candidate, status, lost.failure, notes)
@@ -307,6 +341,8 @@ def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int) -> 
         baseline_minor_faults=tuple(r.minor_faults[BASELINE] for r in rounds),
         candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
         iterations_per_sample=iterations,
+        baseline_prefill_s=tuple(r.prefill_s[BASELINE] for r in rounds if r.prefill_s),
+        candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
     )
 
 

@@ -79,7 +79,7 @@ def _unsteady_eager(comparison: Comparison) -> Found | None:
 
 def _could_not_run(comparison: Comparison) -> Found | None:
     record = comparison.record
-    judged = (Status.FAIL_ACCURACY, Status.EAGER_TWO_RUNS_DIFFER)
+    judged = (Status.FAIL_ACCURACY, Status.EAGER_TWO_RUNS_DIFFER, Status.SKIP)
     if record.status.passed or record.status in judged:
         return None
     text = record.status.value
@@ -101,7 +101,7 @@ def _lost(record: Record) -> tuple[str, str]:
     if record.status is Status.TIMEOUT:
         advice = f"Raise --timeout (it was {protocol.timeout_s:g} s), or leave the model out with --exclude."
         return "Timed out", advice
-    if record.status in (Status.OOM, Status.EAGER_1ST_RUN_OOM, Status.EAGER_2ND_RUN_OOM):
+    if record.status.out_of_memory:
         isolate = "" if protocol.isolate else ", or --isolate so that candidates do not share the memory"
         return "Out of memory", f"Use a smaller --batch-size{isolate}."
     if record.status is Status.NOT_COMPILED:

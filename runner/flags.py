@@ -18,6 +18,10 @@ examples:
         two precisions, one compiler, the models whose name matches
   python runner.py --suites=tiny_gpt --training --compilers=eager
         the A/A control: must come out 1.00x
+  python runner.py --suites=huggingface,timm_models --inference --only 'vit_*' --only LlamaForCausalLM
+        beyond the suites' lists: any name that transformers or timm has
+  python runner.py --model mypackage.models:make --training --compilers=inductor
+        your own model: make() returns (module, inputs)
   python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only MLP_addition -n30
         one model by the suite's own script, exactly 30 rounds
   python runner.py --visualize-logs logs/RUN
@@ -47,6 +51,7 @@ def build_parser(prog: str = "runner.py") -> Parser:
     )
     _add_actions(parser)
     _add_selection(parser)
+    _add_models(parser)
     _add_compilers(parser)
     _add_conditions(parser)
     _add_protocol(parser)
@@ -83,7 +88,23 @@ def _add_selection(parser: Parser) -> None:
     )
     group.add_argument("--training", action="store_true", help="forward, loss and backward")
     group.add_argument("--inference", action="store_true", help="forward without gradients")
-    group.add_argument("--only", action="append", metavar="NAME", help="just this model (may be repeated)")
+    group.add_argument(
+        "--generate",
+        action="store_true",
+        help="greedy text generation with a static cache: prefill and decode",
+    )
+    group.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="just this model (may be repeated): any that the suite's library has; 'vit_*' works",
+    )
+    group.add_argument(
+        "--model",
+        action="append",
+        metavar="MODULE:FUNCTION",
+        help="a model of your own: the function returns (module, inputs) or (module, inputs, loss)",
+    )
     group.add_argument(
         "-k", "--filter", action="append", metavar="RE", help="models whose name matches (any of them)"
     )
@@ -91,6 +112,56 @@ def _add_selection(parser: Parser) -> None:
         "-x", "--exclude", action="append", metavar="RE", help="not the models whose name matches"
     )
     group.add_argument("--quick", action="store_true", help="a few models, few rounds: under a minute")
+    group.add_argument(
+        "--no-skip", action="store_true", help="also the models that their suite skips with a reason"
+    )
+
+
+def _add_models(parser: Parser) -> None:
+    group = parser.add_argument_group("which form of the models")
+    group.add_argument(
+        "--scale",
+        metavar="SCALE",
+        help="full: as published (default on CUDA); small: same widths, less depth, vocabulary and length "
+        "(default on a CPU); tiny: for tests",
+    )
+    group.add_argument(
+        "--batch-size", type=_count("--batch-size"), metavar="N", help="instead of each model's own"
+    )
+    group.add_argument(
+        "--batch-size-file", metavar="FILE", help="one 'model,batch size' a line, for the models named there"
+    )
+    group.add_argument(
+        "--fixed-batch",
+        action="store_true",
+        help="out of memory is a failure, instead of halving the batch for eager and compiled alike",
+    )
+    group.add_argument(
+        "--loss",
+        metavar="LOSS",
+        help="own: the suite's (default); mean, sum: of the output",
+    )
+    group.add_argument(
+        "--model-config",
+        action="append",
+        metavar="KEY=VALUE",
+        help="changes the model's configuration (may be repeated)",
+    )
+    group.add_argument(
+        "--pretrained", action="store_true", help="published weights instead of random ones: uses the network"
+    )
+    group.add_argument(
+        "--prompt-tokens",
+        type=_count("--prompt-tokens"),
+        metavar="N",
+        help="of --generate (default: 1000 at full scale, 64 at small, 8 at tiny)",
+    )
+    group.add_argument(
+        "--new-tokens",
+        type=_count("--new-tokens"),
+        metavar="N",
+        help="of --generate (default: 2000 at full scale, 32 at small, 4 at tiny)",
+    )
 
 
 def _add_compilers(parser: Parser) -> None:
@@ -125,9 +196,6 @@ def _add_conditions(parser: Parser) -> None:
     )
     for name in ("float32", "bfloat16", "float16", "amp"):
         group.add_argument(f"--{name}", action="store_true", help=f"the same as --dtypes={name}")
-    group.add_argument(
-        "--batch-size", type=_count("--batch-size"), metavar="N", help="instead of each model's own"
-    )
     group.add_argument(
         "-t",
         "--threads",

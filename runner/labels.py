@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
-from harness.schema import Record, Scalar
+from harness.schema import Case, Record, Scalar
 
 
 def plain(text: str) -> str:
@@ -39,6 +40,34 @@ def where(record: Record, labels: dict[str, str]) -> str:
     case, job = record.job.case, record.job
     conditions = f"{case.mode.value}, {job.dtype}, {job.device}"
     return f"{labels[case.suite]} {case.name} ({conditions}), {record.candidate}"
+
+
+def ran_batch(record: Record) -> int | None:
+    """The batch that ran: the job's, or less for want of memory. None: only the model's code knows."""
+    asked = record.job.case.batch_size
+    return asked if record.model is None or record.model.batch_size is None else record.model.batch_size
+
+
+def ran_case(record: Record) -> Case:
+    """The case at the batch that ran."""
+    return replace(record.job.case, batch_size=ran_batch(record))
+
+
+def batch_text(case: Case) -> str:
+    """``64``, ``64 of 2048`` when it was cut, or ``own`` where only the model's code knows."""
+    if case.batch_size is None:
+        return "own"
+    if case.published_batch_size in (None, case.batch_size):
+        return f"{case.batch_size}"
+    return f"{case.batch_size} of {case.published_batch_size}"
+
+
+def case_name(case: Case) -> str:
+    """The model as tables name it, with all in which it is not the published one, on one line."""
+    scale = (case.scale,) if case.scale != "full" else ()
+    return plain(
+        f"{case.name} ({', '.join((*scale, *case.changes))})" if scale or case.changes else case.name
+    )
 
 
 def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:

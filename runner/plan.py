@@ -4,50 +4,91 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
-from harness.schema import Case, Job, Mode
-from harness.suite_files import load_suite
-from runner.config import RunConfig, Selection
+from harness.schema import Case, Job, Mode, Setting
+from harness.suite_files import Suite, load_suite
+from runner.config import Changes, RunConfig, Selection
 from runner.errors import UsageError, unknown
+from runner.probe import ask_suite
 
 ON_REQUEST = "on_request"  # a case too large to run unless it is named
 QUICK = "quick"
+GLOB = re.compile(r"[*?\[]")
+TOKENS = {"full": (1000, 2000), "small": (64, 32), "tiny": (8, 4)}  # prompt and new ones, by scale
 
-Cases = Callable[[str, Mode, str], tuple[Case, ...]]
-"""``cases(suite, mode, device type)``"""
+Answers = Mapping[str, "tuple[str, ...] | str"]
+"""For each name or glob what a suite's library has by it, or a sentence why nothing."""
 
 
-def suite_cases(suite: str, mode: Mode, device_type: str) -> tuple[Case, ...]:
+def scale_for(config: RunConfig, device_type: str) -> str:
+    """The scale asked for; by default the published one where there is a GPU or published weights for it."""
+    if config.changes.pretrained:
+        return "full"
+    return config.changes.scale or ("small" if device_type == "cpu" else "full")
+
+
+def setting_for(config: RunConfig, device: str) -> Setting:
+    device_type = device.split(":", maxsplit=1)[0]
+    return Setting(mode=config.mode, device_type=device_type, scale=scale_for(config, device_type))
+
+
+def suite_cases(name: str, setting: Setting) -> tuple[Case, ...]:
     """All cases of a suite. ``UsageError`` when the suite's file cannot be used."""
     try:
-        module = load_suite(suite)
-        return tuple(module.cases(mode, device_type))
-    except LookupError as error:
-        raise UsageError(f"--suites: {error}") from None
+        return tuple(_suite(name).cases(setting))
+    except UsageError:
+        raise
     except Exception as error:
         raise UsageError(
-            f"--suites: {suite} cannot be listed: {type(error).__name__}: {error}; "
-            "a suite needs cases(mode, device_type) and build(case)"
+            f"--suites: {name} cannot be listed: {type(error).__name__}: {error}; "
+            "a suite needs cases(setting) and build(case)"
         ) from None
 
 
-def plan(config: RunConfig, cases: Cases = suite_cases) -> tuple[Job, ...]:
+def _find(name: str, patterns: Sequence[str]) -> Answers:
+    """What the suite's library calls by these patterns; nothing for a suite that is all it lists."""
+    return ask_suite(name, patterns) if hasattr(_suite(name), "find") else {}
+
+
+def _case_for(name: str, model: str, setting: Setting) -> Case:
+    case: Case = _suite(name).case_for(model, setting)  # type: ignore[attr-defined]  # it goes with find
+    return case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Where the models come from: the suites themselves, or a test's made up ones."""
+
+    cases: Callable[[str, Setting], tuple[Case, ...]] = suite_cases
+    find: Callable[[str, Sequence[str]], Answers] = _find
+    case_for: Callable[[str, str, Setting], Case] = _case_for
+
+
+def _suite(name: str) -> Suite:
+    try:
+        return load_suite(name)
+    except LookupError as error:
+        raise UsageError(f"--suites: {error}") from None
+
+
+def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ...]:
     """One job for each selected case, device and precision, in a stable order.
 
     Raises ``UsageError`` when the selection matches nothing or a name is unknown.
     """
+    catalogue = catalogue or Catalogue()
+    named = _named(config, catalogue)
     jobs = []
-    known: dict[str, None] = {}
     for suite in config.suites:
         for device in config.devices:
-            offered = cases(suite, config.mode, device.split(":")[0])
-            known.update(dict.fromkeys(case.name for case in offered))
-            for case in select(offered, config.selection):
-                sized = dataclasses.replace(case, batch_size=config.batch_size or case.batch_size)
+            for case in _selected(suite, config, setting_for(config, device), named[suite], catalogue):
+                changed = changed_case(case, config.changes)
                 jobs += [
                     Job(
-                        case=sized,
+                        case=changed,
                         device=device,
                         dtype=dtype,
                         candidates=config.compilers,
@@ -55,33 +96,111 @@ def plan(config: RunConfig, cases: Cases = suite_cases) -> tuple[Job, ...]:
                     )
                     for dtype in config.dtypes
                 ]
-    for name in config.selection.only:
-        if name not in known:
-            raise unknown("--only", name, "model", known)
     if not jobs:
-        raise UsageError(_nothing_selected(config, tuple(known)))
+        raise UsageError(_nothing_selected(config, catalogue))
     return tuple(jobs)
 
 
-def select(offered: tuple[Case, ...], selection: Selection) -> tuple[Case, ...]:
-    """The cases that the selection names, in the suite's order."""
+def changed_case(case: Case, changes: Changes) -> Case:
+    """The case with what the person asked for in place of the suite's own."""
+    prompt, new = TOKENS[case.scale] if case.mode is Mode.GENERATE else (None, None)
+    return dataclasses.replace(
+        case,
+        batch_size=dict(changes.batch_sizes).get(case.name) or changes.batch_size or case.batch_size,
+        loss=changes.loss,
+        config=changes.config,
+        pretrained=changes.pretrained,
+        prompt_tokens=changes.prompt_tokens or prompt,
+        new_tokens=changes.new_tokens or new,
+        skip="" if changes.no_skip else case.skip,
+    )
+
+
+# -- names --------------------------------------------------------------------
+
+
+def _named(config: RunConfig, catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
+    """For each suite, the names that ``--only`` stands for there, in the order given."""
+    setting = setting_for(config, config.devices[0])
+    listed = {suite: [case.name for case in catalogue.cases(suite, setting)] for suite in config.suites}
+    named: dict[str, dict[str, None]] = {suite: {} for suite in config.suites}
+    unmatched = []
+    for pattern in config.selection.only:
+        matched = False
+        for suite, names in listed.items():
+            fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+            named[suite].update(dict.fromkeys(fitting))
+            matched = matched or bool(fitting)
+        if not matched or GLOB.search(pattern):
+            unmatched.append((pattern, matched))
+    if unmatched:
+        _find_beyond(unmatched, listed, named, catalogue)
+    return {suite: tuple(names) for suite, names in named.items()}
+
+
+def _find_beyond(
+    patterns: Sequence[tuple[str, bool]],
+    listed: Mapping[str, list[str]],
+    named: Mapping[str, dict[str, None]],
+    catalogue: Catalogue,
+) -> None:
+    """Adds to ``named`` what the suites' libraries call by these patterns."""
+    answers = {suite: catalogue.find(suite, [pattern for pattern, _ in patterns]) for suite in listed}
+    for pattern, matched in patterns:
+        sentences = []
+        for suite, answer in answers.items():
+            found = answer.get(pattern, ())
+            if isinstance(found, str):
+                sentences.append(found)
+            else:
+                named[suite].update(dict.fromkeys(found))
+                matched = matched or bool(found)  # noqa: PLW2901 - the same question, asked further on
+        if matched:
+            continue
+        if len(sentences) == 1:
+            raise UsageError(f"--only: {sentences[0]}")
+        everything = dict.fromkeys(name for names in listed.values() for name in names)
+        raise unknown("--only", pattern, "model", everything)
+
+
+def _selected(
+    suite: str, config: RunConfig, setting: Setting, named: tuple[str, ...], catalogue: Catalogue
+) -> tuple[Case, ...]:
+    offered = catalogue.cases(suite, setting)
+    listed = {case.name for case in offered}
+    selection = dataclasses.replace(config.selection, only=named)
+    cases = select(offered, selection, narrowed=bool(config.selection.only))
+    beyond = [name for name in named if name not in listed]
+    kept = [name for name in beyond if not any(re.search(pattern, name) for pattern in selection.excludes)]
+    return (*cases, *(catalogue.case_for(suite, name, setting) for name in kept))
+
+
+def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -> tuple[Case, ...]:
+    """The cases that the selection names, in the suite's order.
+
+    ``selection.only`` holds whole names; ``narrowed`` says that some were asked for, if of another suite.
+    """
 
     def wanted(case: Case) -> bool:
         if any(re.search(pattern, case.name) for pattern in selection.excludes):
             return False
-        if selection.only or selection.filters:
+        if narrowed or selection.filters:
             found = any(re.search(pattern, case.name) for pattern in selection.filters)
             return case.name in selection.only or found
         return ON_REQUEST not in case.tags
 
     chosen = tuple(case for case in offered if wanted(case))
-    if selection.quick and not selection.only:
+    if selection.quick and not narrowed:
         return tuple(case for case in chosen if QUICK in case.tags) or chosen[:2]
     return chosen
 
 
-def _nothing_selected(config: RunConfig, known: tuple[str, ...]) -> str:
+def _nothing_selected(config: RunConfig, catalogue: Catalogue) -> str:
     selection = config.selection
+    setting = setting_for(config, config.devices[0])
+    known = [case.name for suite in config.suites for case in catalogue.cases(suite, setting)]
+    if not known:
+        return f"--{config.mode.value}: {', '.join(config.suites)} has no model for it"
     if selection.filters:
         pattern = selection.filters[0]
         word = re.sub(r"\W+", "", pattern)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.schema import Job, Record
+from harness.schema import Job, Record, Status
 from harness.status_page import Activity
 
 Pairs = Mapping[str, tuple[list[float], list[float]]]
@@ -77,7 +77,7 @@ class BarView:
         self._show(f"round {done}")
 
     def record(self, record: Record) -> None:
-        if not record.status.passed:
+        if not record.status.passed and record.status is not Status.SKIP:
             line = f"{record.job.case.name}: {record.candidate} ended as {record.status.value}"
             self._progress.console.print(escape(line), style="yellow")
 

@@ -38,6 +38,10 @@ GLIBC_SETTINGS = {
 }
 
 
+HUB_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+HUB_ONLINE = {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "10"}
+
+
 class WorkerLost(Exception):
     """The worker died or was ended; ``activity`` is what it was at."""
 
@@ -52,12 +56,18 @@ def worker_command(python: str = sys.executable) -> list[str]:
     return [python, "-u", "-m", "harness.worker"]
 
 
-def worker_environment(threads: int | None, base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The worker's environment: the parent's, the project on its path, and settled allocation."""
+def worker_environment(
+    threads: int | None, base: Mapping[str, str] = os.environ, *, online: bool = False
+) -> dict[str, str]:
+    """The worker's environment: the parent's, project and current folder on its path, settled allocation.
+
+    Unless it is to be ``online``, model libraries are told not to look anything up.
+    """
     environment = dict(base)
     environment["PYTHONPATH"] = os.pathsep.join(
-        part for part in (str(ROOT), base.get("PYTHONPATH", "")) if part
+        part for part in (str(ROOT), str(Path.cwd()), base.get("PYTHONPATH", "")) if part
     )
+    environment.update(HUB_ONLINE if online else HUB_OFFLINE)
     for name, value in GLIBC_SETTINGS.items():
         environment.setdefault(name, value)
     if threads is not None:

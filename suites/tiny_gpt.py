@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from harness.schema import Case, Mode
+    from harness.schema import Case, Setting
     from harness.workload import Workload
 
 KEPT_DROPOUT = 1e-30
@@ -55,22 +55,38 @@ def entries() -> Mapping[str, Entry]:
     return {name: Entry(**table) for name, table in tables.items()}
 
 
-def cases(mode: Mode, device_type: str) -> tuple[Case, ...]:
-    """Every case in ``mode``. On "cpu" batches are cut to what two cores do in well under a second."""
-    from harness.schema import Case  # not above: as a script, this file cannot see harness/ at first
+TINY_BATCH = 2
 
-    on_cpu = device_type == "cpu"
+
+def cases(setting: Setting) -> tuple[Case, ...]:
+    """Every case that can be trained or run; the shapes are the same at every scale.
+
+    "small" cuts batches to what two cores do in well under a second, "tiny" to two sequences.
+    """
+    from harness.schema import Case, Mode  # not above: as a script, this file cannot see harness/ at first
+
+    if setting.mode is Mode.GENERATE:
+        return ()  # these read a window of fixed length and keep no cache
+    full = setting.scale == "full"
     return tuple(
         Case(
             suite="tiny_gpt",
             name=name,
-            mode=mode,
-            batch_size=entry.cpu_batch[mode.value] if on_cpu else entry.published_batch,
+            mode=setting.mode,
+            batch_size=_batch(entry, setting),
             published_batch_size=entry.published_batch,
-            tags=(*entry.tags, *entry.cpu_tags) if on_cpu else tuple(entry.tags),
+            scale=setting.scale,
+            tags=tuple(entry.tags) if full else (*entry.tags, *entry.cpu_tags),
         )
         for name, entry in entries().items()
     )
+
+
+def _batch(entry: Entry, setting: Setting) -> int:
+    if setting.scale == "full":
+        return entry.published_batch
+    cut = entry.cpu_batch[setting.mode.value]
+    return min(TINY_BATCH, cut) if setting.scale == "tiny" else cut
 
 
 def build(case: Case) -> Workload:
@@ -80,13 +96,17 @@ def build(case: Case) -> Workload:
     from harness.workload import Workload
     from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
+    if case.config or case.pretrained:
+        raise LookupError(
+            "--model-config and --pretrained: the models of tiny_gpt are fixed, and never trained"
+        )
     entry = entries()[case.name]
     config = dict(entry.config)
     if config.get("dropout"):
         config["dropout"] = KEPT_DROPOUT
     module = make_model(entry.implementation, config)
     length = config["input_len"] if "input_len" in config else config["block_size"]
-    text = torch.randint(config["vocab_size"], (case.batch_size, length + 1))
+    text = torch.randint(config["vocab_size"], (case.batch_size or entry.published_batch, length + 1))
     tokens = text[:, :-1].contiguous()  # (batch, length)
     if entry.loss == "every_symbol":
         target = text[:, 1:].contiguous()  # (batch, length): at each position, the symbol after it

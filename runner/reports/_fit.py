@@ -10,6 +10,8 @@ from runner.reports._table import Column, filled_columns, lines, verdict_or_stat
 
 DROPPED_FIRST = (
     "worst",
+    "input",
+    "parameters",
     "p",
     "break_even",
     "memory",

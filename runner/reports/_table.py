@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from harness.schema import Case
+from harness.schema import ModelFacts
 from runner.comparison import Comparison
 from runner.digits import (
     MISSING,
@@ -14,10 +16,11 @@ from runner.digits import (
     p_text,
     ratio_text,
     seconds_text,
+    significant,
     speedup_text,
     steps_text,
 )
-from runner.labels import plain
+from runner.labels import batch_text, case_name, ran_case
 from runner.reports._sections import Section, compiler_name
 
 
@@ -44,15 +47,17 @@ def number_cell(
     return cell
 
 
-def model_name(case: Case) -> str:
-    return plain(case.name if case.scale == "full" else f"{case.name} ({case.scale})")
+def input_text(model: ModelFacts | None) -> str:
+    """The shape of the largest input: ``8x128``."""
+    if model is None or not model.input_shapes:
+        return MISSING
+    shapes = [re.findall(r"\d+", text.rsplit("[", 1)[-1]) for text in model.input_shapes]
+    return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)))) or MISSING
 
 
-def batch_text(case: Case) -> str:
-    """``64``, or ``64 of 2048`` when it was cut."""
-    if case.batch_size == case.published_batch_size:
-        return f"{case.batch_size}"
-    return f"{case.batch_size} of {case.published_batch_size}"
+def _millions(comparison: Comparison) -> float | None:
+    model = comparison.record.model
+    return None if model is None else model.parameters / 1e6
 
 
 def verdict_text(comparison: Comparison) -> str:
@@ -82,9 +87,17 @@ def worst_cell(comparison: Comparison) -> str:
 
 
 COLUMNS = (
-    Column(key="model", header="model", cell=lambda c: model_name(c.record.job.case), of_model=True),
+    Column(key="model", header="model", cell=lambda c: case_name(c.record.job.case), of_model=True),
     Column(
-        key="batch", header="batch", cell=lambda c: batch_text(c.record.job.case), number=True, of_model=True
+        key="parameters",
+        header="params\nM",
+        cell=number_cell(_millions, lambda n: significant(n, 3)),
+        number=True,
+        of_model=True,
+    ),
+    Column(key="input", header="input", cell=lambda c: input_text(c.record.model), of_model=True),
+    Column(
+        key="batch", header="batch", cell=lambda c: batch_text(ran_case(c.record)), number=True, of_model=True
     ),
     Column(
         key="eager_ms",

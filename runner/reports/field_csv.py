@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from harness.schema import Parity, TensorError
 from runner.comparison import Comparison, Summary
-from runner.labels import file_part
+from runner.labels import file_part, ran_batch
 from runner.reports._cells import Cell, csv_bytes
 from runner.reports._sections import Section, sections
 
@@ -62,7 +62,7 @@ def _failure(comparison: Comparison) -> Cell:
 FIRST: Columns = {
     "dev": lambda c: c.record.job.device,
     "name": lambda c: c.record.job.case.name,
-    "batch_size": lambda c: c.record.job.case.batch_size,
+    "batch_size": lambda c: ran_batch(c.record),
 }
 COUNTERS: Columns = {
     name: _metric(name)
@@ -80,6 +80,8 @@ SIZE: Columns = {
     "published_batch_size": lambda c: c.record.job.case.published_batch_size,
     "scale": lambda c: c.record.job.case.scale,
     "parameters": lambda c: c.record.model.parameters if c.record.model is not None else None,
+    "input_shapes": lambda c: "; ".join(c.record.model.input_shapes) if c.record.model is not None else None,
+    "changes": lambda c: " ".join(c.record.job.case.changes) or None,
 }
 PARITY: Columns = {
     "tolerance": _parity(lambda p: p.tolerance),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.digits import share_text, speedup_text
+from runner.labels import batch_text, case_name
 from runner.reports._fit import shorten
 from runner.reports._sections import (
     Section,
@@ -27,7 +28,6 @@ from runner.reports._sections import (
     plot_name,
     sections,
 )
-from runner.reports._table import batch_text, model_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ def _rows(panel: Section) -> Iterator[Row]:
     for _, group in groupby(panel.comparisons, key=lambda c: c.record.job.key):
         members = tuple(group)
         case = members[0].record.job.case
-        label = f"{shorten(model_name(case), LABEL_WIDTH)}\nbatch {batch_text(case)}"
+        label = f"{shorten(case_name(case), LABEL_WIDTH)}\nbatch {batch_text(case)}"
         yield Row(label=label, marks=tuple(_mark(c) for c in members))
     means = tuple(_mean_mark(group) for group in panel.groups)
     yield Row(label=f"{MEAN}\nof those that passed", marks=means)

@@ -69,7 +69,7 @@ def test_a_suite_file_that_is_none(tmp_path: Path) -> None:
         broken.write_text(text)
         done = runner("--training", f"--suites={broken}", f"--output-dir={tmp_path / 'run'}")
         assert done.returncode == 2
-        assert "a suite needs cases(mode, device_type) and build(case)" in done.stderr
+        assert "a suite needs cases(setting) and build(case)" in done.stderr
         assert done.stderr.count("\n") == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.schema import Case, Mode
+from harness.schema import Case, Setting
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 NAMES = ("linear", "norm", "deep")
 
 
-def cases(mode: Mode, device_type: str) -> tuple[Case, ...]:
+def cases(setting: Setting) -> tuple[Case, ...]:
     return tuple(
         Case(
             suite=__file__,
             name=name,
-            mode=mode,
+            mode=setting.mode,
             batch_size=64,
             published_batch_size=64,
             tags=("quick",) if name == "linear" else (),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.codec import from_json, to_json
 from harness.schema import (
+    SCHEMA_VERSION,
     Case,
     Failure,
     Job,
@@ -29,7 +30,7 @@ from harness.schema import (
     TensorError,
 )
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v1.json"
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v2.json"
 
 
 def line(value: Any) -> str:
@@ -63,6 +64,11 @@ cases = st.builds(
     published_batch_size=counts,
     scale=texts,
     tags=tuples(texts),
+    loss=texts,
+    config=tuples(texts),
+    pretrained=st.booleans(),
+    tolerance=st.none() | floats,
+    prompt_tokens=st.none() | counts,
 )
 protocols = st.builds(
     Protocol,
@@ -206,7 +212,7 @@ def test_missing_keys_take_their_defaults() -> None:
     assert back.notes == ()
     assert back.parity is None
     assert back.job.protocol == Protocol()
-    assert back.schema_version == 1
+    assert back.schema_version == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(
@@ -280,7 +286,7 @@ def test_the_golden_record_is_read_in_full() -> None:
     assert record.environment["cuda"] is None
     assert record.failure is not None
     assert record.failure.log == "cases/toy-linear/output.log"
-    assert record.schema_version == 1
+    assert record.schema_version == SCHEMA_VERSION == 2
 
 
 def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
@@ -297,7 +303,17 @@ def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
     assert written["job"]["protocol"].keys() == bare["job"]["protocol"].keys()
     same = [key for key in written if written[key] == bare[key]]
     assert same == ["schema_version"]
+    small = Case(suite="", name="", mode=Mode.INFERENCE, batch_size=None, published_batch_size=None)
+    assert [k for k, v in written["job"]["case"].items() if v == to_json(small)[k]] == []
     assert [k for k, v in written["job"]["protocol"].items() if v == bare["job"]["protocol"][k]] == []
+
+
+def test_a_record_of_the_first_version_is_read() -> None:
+    older = json.loads(GOLDEN.with_name("record_v1.json").read_text(encoding="utf-8"))
+    record = from_json(Record, older)
+    assert record.schema_version == 1
+    assert record.job.case.changes == ()
+    assert record.job.case.name == golden().job.case.name
 
 
 def test_the_golden_record_is_written_again_to_the_byte() -> None:

@@ -94,7 +94,7 @@ def test_a_configuration_is_frozen() -> None:
 
 BAD = [
     (["--training", "--inference"], "--training and --inference exclude each other"),
-    ([], "--training or --inference"),
+    ([], "--training, --inference or --generate"),
     (["--training", "--suites=tiny_gtp"], "did you mean tiny_gpt"),
     (["--training", "--suites=none.py"], "no file 'none.py'"),
     (["--training", "--dtypes=bf16"], "--dtypes"),

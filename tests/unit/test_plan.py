@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
 
 import pytest
 
-from harness.schema import Case, Mode, Protocol
+from harness.schema import Case, Mode, Protocol, Setting
 from runner.commands import job_command
-from runner.config import RunConfig, Selection, parse_request
+from runner.config import Changes, RunConfig, Selection, parse_request
 from runner.errors import UsageError
 from runner.flags import build_parser
-from runner.plan import plan
+from runner.plan import Catalogue, plan
 
 
 def case(name: str, *tags: str) -> Case:
@@ -24,6 +25,23 @@ def case(name: str, *tags: str) -> Case:
 OFFERED = (case("small", "quick"), case("middle"), case("large", "on_request"))
 
 
+def find(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
+    """The library of a made up suite: it has "beyond" and "middle", and a name that is no model."""
+    known: dict[str, tuple[str, ...] | str] = {
+        "beyond": ("beyond",),
+        "*d*": ("beyond", "middle"),
+        "Tokenizer": "Tokenizer is no model",
+    }
+    return {pattern: known.get(pattern, ()) for pattern in patterns}
+
+
+def beyond(suite: str, name: str, setting: Setting) -> Case:
+    return dataclasses.replace(case(name), published_batch_size=None, scale=setting.scale)
+
+
+MADE_UP = Catalogue(cases=lambda *_: OFFERED, find=find, case_for=beyond)
+
+
 def config(**changes: object) -> RunConfig:
     base = RunConfig(
         suites=("tiny_gpt",),
@@ -32,7 +50,7 @@ def config(**changes: object) -> RunConfig:
         dtypes=("float32",),
         compilers=("eager", "inductor"),
         selection=Selection(),
-        batch_size=None,
+        changes=Changes(),
         protocol=Protocol(),
         output_dir=None,
     )
@@ -41,11 +59,11 @@ def config(**changes: object) -> RunConfig:
 
 def names(**selection: object) -> list[str]:
     chosen = config(selection=Selection(**selection))  # type: ignore[arg-type]
-    return [job.case.name for job in plan(chosen, lambda *_: OFFERED)]
+    return [job.case.name for job in plan(chosen, MADE_UP)]
 
 
 def test_one_job_for_each_case_device_and_precision_with_all_candidates() -> None:
-    jobs = plan(config(dtypes=("float32", "amp"), devices=("cpu", "cuda:1")), lambda *_: OFFERED)
+    jobs = plan(config(dtypes=("float32", "amp"), devices=("cpu", "cuda:1")), MADE_UP)
     assert len({job.key for job in jobs}) == len(jobs) == 2 * 2 * 2
     assert all(job.candidates == ("eager", "inductor") for job in jobs)
 
@@ -61,13 +79,33 @@ def test_selection() -> None:
 
 def test_quick_takes_two_where_a_suite_marks_none() -> None:
     unmarked = tuple(case(f"case{i}") for i in range(5))
-    jobs = plan(config(selection=Selection(quick=True)), lambda *_: unmarked)
+    jobs = plan(config(selection=Selection(quick=True)), Catalogue(cases=lambda *_: unmarked))
     assert [job.case.name for job in jobs] == ["case0", "case1"]
 
 
 def test_a_batch_size_overrules_every_models_own() -> None:
-    jobs = plan(config(batch_size=3), lambda *_: OFFERED)
+    jobs = plan(config(changes=Changes(batch_size=3)), MADE_UP)
     assert {(job.case.batch_size, job.case.published_batch_size) for job in jobs} == {(3, 64)}
+
+
+def test_names_beyond_the_list_come_after_it() -> None:
+    assert names(only=("beyond", "small")) == ["small", "beyond"]
+    assert names(only=("*d*",)) == ["middle", "beyond"]
+    assert names(only=("*d*",), excludes=("bey",)) == ["middle"]
+    assert names(only=("s*", "mi??le")) == ["small", "middle"]
+
+
+def test_sizes_from_a_file_overrule_those_of_the_models_it_names() -> None:
+    changes = Changes(batch_sizes=(("middle", 2),))
+    jobs = plan(config(changes=changes), MADE_UP)
+    assert {job.case.name: job.case.batch_size for job in jobs} == {"small": 8, "middle": 2}
+
+
+def test_what_was_asked_for_is_in_the_case_and_in_its_key() -> None:
+    changes = Changes(loss="sum", config=("a.b=3",), no_skip=True)
+    plain, changed = (plan(config(changes=c), MADE_UP)[0] for c in (Changes(), changes))
+    assert (changed.case.loss, changed.case.config) == ("sum", ("a.b=3",))
+    assert plain.key != changed.key
 
 
 @pytest.mark.parametrize(
@@ -75,6 +113,8 @@ def test_a_batch_size_overrules_every_models_own() -> None:
     [
         ({"only": ("smal",)}, "did you mean small?"),
         ({"only": ("small", "zzz")}, "zzz"),
+        ({"only": ("zz*",)}, r"zz\*"),
+        ({"only": ("Tokenizer",)}, "--only: Tokenizer is no model"),
         ({"filters": ("^midle",)}, "did you mean middle?"),
         ({"excludes": (".",)}, "every model is left out"),
     ],
@@ -96,17 +136,17 @@ def test_a_selection_of_nothing_is_an_error(selection: dict[str, tuple[str, ...]
     ],
 )
 def test_the_command_of_a_job_makes_the_same_job(protocol: Protocol) -> None:
-    job = plan(config(protocol=protocol, batch_size=2), lambda *_: OFFERED)[0]
+    job = plan(config(protocol=protocol, changes=Changes(batch_size=2)), MADE_UP)[0]
     words = shlex.split(job_command(job, ("inductor",)))
     assert words[:2] == ["python", "suites/tiny_gpt.py"]
     again = parse_request(build_parser().parse_args(words[2:])).config
     assert again is not None
-    (repeated,) = plan(again, lambda *_: OFFERED)
+    (repeated,) = plan(again, MADE_UP)
     assert repeated == dataclasses.replace(job, candidates=("inductor",))
     assert repeated.key == job.key
 
 
 def test_a_suite_given_by_path_goes_through_the_runner() -> None:
     offered = (dataclasses.replace(case("a b"), suite="/x/my suite.py"),)
-    job = plan(config(suites=("/x/my suite.py",)), lambda *_: offered)[0]
+    job = plan(config(suites=("/x/my suite.py",)), Catalogue(cases=lambda *_: offered))[0]
     assert shlex.split(job_command(job))[1:3] == ["runner.py", "--suites=/x/my suite.py"]

@@ -230,6 +230,7 @@ def test_a_missing_number_is_an_empty_cell() -> None:
         "batch_size",
         "status",
         "published_batch_size",
+        "input_shapes",
         "scale",
         "parameters",
         "failure",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import Mode
+from harness.schema import SCALES, Case, Mode, Setting
 from suites import _direct, tiny_gpt
 
 REPOSITORY = Path(tiny_gpt.__file__).resolve().parents[1]
@@ -30,47 +30,60 @@ SHAKESPEARE_BATCH = {
     "MLP_shakespeare_8x128": 2048,
     "MLP_shakespeare_16x64": 2048,
 }
+STEPS = (Mode.TRAINING, Mode.INFERENCE)
 OURS = {"HuggingFaceGPT_shakespeare_64", "GPT_150k", "GPT2_124M"}
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
-def test_every_case_is_offered_once(mode: Mode, device_type: str) -> None:
-    names = [case.name for case in tiny_gpt.cases(mode, device_type)]
+def offered(mode: Mode, scale: str) -> tuple[Case, ...]:
+    return tiny_gpt.cases(Setting(mode=mode, device_type="cpu", scale=scale))
+
+
+@pytest.mark.parametrize("mode", STEPS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_case_is_offered_once(mode: Mode, scale: str) -> None:
+    names = [case.name for case in offered(mode, scale)]
     assert len(names) == len(set(names))
     assert set(names) == {*STUDY_B, *SHAKESPEARE_BATCH, *OURS}
 
 
-def test_cases_carry_suite_mode_and_scale() -> None:
-    for case in tiny_gpt.cases(Mode.INFERENCE, "cpu"):
-        assert (case.suite, case.mode, case.scale) == ("tiny_gpt", Mode.INFERENCE, "full")
+def test_none_generates() -> None:
+    assert offered(Mode.GENERATE, "small") == ()
 
 
-def test_cuda_runs_the_published_batch() -> None:
-    batches = {case.name: case.batch_size for case in tiny_gpt.cases(Mode.TRAINING, "cuda")}
+@pytest.mark.parametrize("scale", SCALES)
+def test_cases_carry_suite_mode_and_scale(scale: str) -> None:
+    for case in offered(Mode.INFERENCE, scale):
+        assert (case.suite, case.mode, case.scale) == ("tiny_gpt", Mode.INFERENCE, scale)
+
+
+def test_full_scale_runs_the_published_batch() -> None:
+    batches = {case.name: case.batch_size for case in offered(Mode.TRAINING, "full")}
     published = {name: batch for name, (_, batch) in STUDY_B.items()} | SHAKESPEARE_BATCH
     assert {name: batches[name] for name in published} == published
-    for case in tiny_gpt.cases(Mode.TRAINING, "cuda"):
+    for case in offered(Mode.TRAINING, "full"):
         assert case.batch_size == case.published_batch_size
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_cpu_batch_is_a_power_of_two_and_never_above_the_published(mode: Mode) -> None:
-    for case in tiny_gpt.cases(mode, "cpu"):
+@pytest.mark.parametrize("mode", STEPS)
+@pytest.mark.parametrize("scale", ["small", "tiny"])
+def test_a_cut_batch_is_a_power_of_two_and_never_above_the_published(mode: Mode, scale: str) -> None:
+    for case in offered(mode, scale):
+        assert case.batch_size is not None
+        assert case.published_batch_size is not None
         assert 1 <= case.batch_size <= case.published_batch_size
         assert case.batch_size & (case.batch_size - 1) == 0, case.name
 
 
-def test_gpt2_is_planned_on_a_cpu_only_when_named() -> None:
-    def on_request(device_type: str) -> list[str]:
-        return [c.name for c in tiny_gpt.cases(Mode.TRAINING, device_type) if "on_request" in c.tags]
+def test_gpt2_is_planned_at_less_than_full_scale_only_when_named() -> None:
+    def on_request(scale: str) -> list[str]:
+        return [case.name for case in offered(Mode.TRAINING, scale) if "on_request" in case.tags]
 
-    assert on_request("cpu") == ["GPT2_124M"]
-    assert on_request("cuda") == []
+    assert on_request("small") == ["GPT2_124M"]
+    assert on_request("full") == []
 
 
 def test_quick_covers_a_transformer_and_the_mlp() -> None:
-    quick = [case.name for case in tiny_gpt.cases(Mode.TRAINING, "cpu") if "quick" in case.tags]
+    quick = [case.name for case in offered(Mode.TRAINING, "small") if "quick" in case.tags]
     assert sorted(tiny_gpt.entries()[name].implementation for name in quick) == ["MLP", "NanoGPT"]
 
 
@@ -84,7 +97,7 @@ def test_every_entry_says_where_it_comes_from(name: str) -> None:
     entry = tiny_gpt.entries()[name]
     assert len(entry.source.split()) >= 2
     assert len(entry.cpu_batch_reason.split()) >= 5
-    assert set(entry.cpu_batch) == {mode.value for mode in Mode}
+    assert set(entry.cpu_batch) == {mode.value for mode in STEPS}
     assert entry.loss in ("last_symbol", "every_symbol")
     if name in OURS - {"GPT2_124M"}:
         assert "ours" in entry.source
@@ -92,8 +105,8 @@ def test_every_entry_says_where_it_comes_from(name: str) -> None:
 
 def test_listing_the_cases_imports_no_torch() -> None:
     program = (
-        "import sys; from harness.schema import Mode; from suites import tiny_gpt;"
-        "tiny_gpt.cases(Mode.TRAINING, 'cpu');"
+        "import sys; from harness.schema import Mode, Setting; from suites import tiny_gpt;"
+        "tiny_gpt.cases(Setting(mode=Mode.TRAINING, device_type='cpu', scale='small'));"
         "print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
     )
     out = subprocess.run(

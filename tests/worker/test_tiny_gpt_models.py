@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.schema import Case, Mode
+from harness.schema import Case, Mode, Setting
 from suites import tiny_gpt
 from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
@@ -35,7 +35,8 @@ PLAIN = ADDITION[1:]  # our own code, which torch.jit.script reads
 
 
 def workload(name: str, *, batch_size: int = 2, seed: int = 0, mode: Mode = Mode.TRAINING) -> Workload:
-    case = {case.name: case for case in tiny_gpt.cases(mode, "cpu")}[name]
+    setting = Setting(mode=mode, device_type="cpu", scale="small")
+    case = {case.name: case for case in tiny_gpt.cases(setting)}[name]
     torch.manual_seed(seed)
     return tiny_gpt.build(dataclasses.replace(case, batch_size=batch_size))
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.schema import Case, Mode
+from harness.schema import Case, Setting
 
 if TYPE_CHECKING:
     import torch
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 HOSTILE_NAME = "../up and/down \"quoted\" 'too' <script>alert(1)</script> =1+1 🦓"
 
 
-def cases(mode: Mode, device_type: str) -> tuple[Case, ...]:
+def cases(setting: Setting) -> tuple[Case, ...]:
     return tuple(
-        Case(suite=__file__, name=name, mode=mode, batch_size=4, published_batch_size=4) for name in ANIMALS
+        Case(suite=__file__, name=name, mode=setting.mode, batch_size=4, published_batch_size=4)
+        for name in ANIMALS
     )
 
 

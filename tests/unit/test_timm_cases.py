@@ -1,0 +1,214 @@
+"""The suite timm_models as the runner sees it: its list of cases, and the script. No torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.schema import SCALES, Mode, Setting
+from suites import _direct, timm_models
+from suites.timm_models import Entry
+
+REPOSITORY = Path(timm_models.__file__).resolve().parents[1]
+
+# name: images in a step on a 40 GB A100
+FIELD = {
+    "adv_inception_v3": 128,
+    "beit_base_patch16_224": 128,
+    "botnet26t_256": 128,
+    "cait_m36_384": 4,
+    "coat_lite_mini": 128,
+    "convit_base": 128,
+    "convmixer_768_32": 64,
+    "convnext_base": 128,
+    "crossvit_9_240": 256,
+    "cspdarknet53": 128,
+    "deit_base_distilled_patch16_224": 128,
+    "dla102": 128,
+    "dm_nfnet_f0": 128,
+    "dpn107": 64,
+    "eca_botnext26ts_256": 128,
+    "eca_halonext26ts": 128,
+    "ese_vovnet19b_dw": 256,
+    "fbnetc_100": 512,
+    "fbnetv3_b": 256,
+    "gernet_l": 128,
+    "ghostnet_100": 512,
+    "gluon_inception_v3": 256,
+    "gmixer_24_224": 128,
+    "gmlp_s16_224": 128,
+    "hrnet_w18": 128,
+    "inception_v3": 128,
+    "jx_nest_base": 128,
+    "lcnet_050": 256,
+    "levit_128": 1024,
+    "mixer_b16_224": 128,
+    "mixnet_l": 128,
+    "mnasnet_100": 512,
+    "mobilenetv2_100": 128,
+    "mobilenetv3_large_100": 512,
+    "mobilevit_s": 128,
+    "nfnet_l0": 128,
+    "pit_b_224": 64,
+    "pnasnet5large": 32,
+    "poolformer_m36": 128,
+    "regnety_002": 1024,
+    "repvgg_a2": 128,
+    "res2net101_26w_4s": 128,
+    "res2net50_14w_8s": 128,
+    "res2next50": 128,
+    "resmlp_12_224": 128,
+    "resnest101e": 128,
+    "rexnet_100": 256,
+    "sebotnet33ts_256": 64,
+    "selecsls42b": 128,
+    "spnasnet_100": 128,
+    "swin_base_patch4_window7_224": 128,
+    "swsl_resnext101_32x16d": 64,
+    "tf_efficientnet_b0": 128,
+    "tf_mixnet_l": 128,
+    "tinynet_a": 128,
+    "tnt_s_patch16_224": 128,
+    "twins_pcpvt_base": 128,
+    "visformer_small": 128,
+    "vit_base_patch16_224": 128,
+    "volo_d1_224": 128,
+    "xcit_large_24_p8_224": 16,
+}
+RENAMED = {"adv_inception_v3", "gluon_inception_v3", "jx_nest_base", "swsl_resnext101_32x16d"}
+MODERN_AT_LEAST = 15
+
+
+def setting(scale: str = "full", mode: Mode = Mode.TRAINING) -> Setting:
+    return Setting(mode=mode, device_type="cpu", scale=scale)
+
+
+def test_every_name_of_the_field_has_its_published_batch() -> None:
+    assert len(FIELD) == 61
+    entries = timm_models.entries()
+    assert {name: entries[name].published_batch for name in FIELD} == FIELD
+    assert {name for name, entry in entries.items() if entry.source == "the field"} == set(FIELD)
+
+
+def test_the_modern_ones_say_that_their_batch_is_ours() -> None:
+    modern = {name: entry for name, entry in timm_models.entries().items() if name not in FIELD}
+    assert len(modern) >= MODERN_AT_LEAST
+    for entry in modern.values():
+        assert entry.source == "ours"
+        assert "modern" in entry.tags
+
+
+@pytest.mark.parametrize("name", list(timm_models.entries()))
+def test_every_table_is_well_formed(name: str) -> None:
+    entry = timm_models.entries()[name]
+    assert entry.published_batch >= 1
+    assert entry.parameters > 1_000_000
+    assert 128 <= entry.resolution <= 640
+    assert bool(entry.architecture) == bool(entry.architecture_reason) == (name in RENAMED)
+    assert set(entry.tags) <= {"quick", "modern", "on_request"}
+    modes = {mode.value for mode in Mode}
+    assert set(entry.skip) <= modes
+    assert set(entry.tolerance) <= modes
+    assert bool(entry.tolerance) == bool(entry.tolerance_reason)
+    assert "batch" not in entry.config
+    for cut in (entry.small, entry.tiny):
+        assert cut.get("resolution", 1) < entry.resolution
+        assert 1 <= cut.get("batch", 2) <= 4
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+def test_every_case_is_offered_once_at_its_scale(mode: Mode, scale: str) -> None:
+    cases = timm_models.cases(setting(scale, mode))
+    assert [case.name for case in cases] == list(timm_models.entries())
+    for case in cases:
+        assert (case.suite, case.mode, case.scale) == ("timm_models", mode, scale)
+        assert case.batch_size is not None
+        assert case.published_batch_size is not None
+        assert 1 <= case.batch_size <= case.published_batch_size
+        if scale == "full":
+            assert case.batch_size == case.published_batch_size
+        else:
+            assert case.batch_size <= 4
+
+
+def test_there_is_nothing_to_generate() -> None:
+    assert timm_models.cases(setting(mode=Mode.GENERATE)) == ()
+
+
+def test_a_model_asked_for_by_name_has_no_published_batch() -> None:
+    full, small = (timm_models.case_for("resnet18", setting(scale)) for scale in ("full", "small"))
+    assert (full.batch_size, small.batch_size) == (16, 2)
+    assert full.published_batch_size is small.published_batch_size is None
+    assert (small.suite, small.name, small.scale) == ("timm_models", "resnet18", "small")
+
+
+def test_a_curated_name_asked_for_is_the_curated_case() -> None:
+    curated = {case.name: case for case in timm_models.cases(setting("small"))}
+    assert timm_models.case_for("lcnet_050", setting("small")) == curated["lcnet_050"]
+
+
+def entry_of(**changes: object) -> Entry:
+    return dataclasses.replace(timm_models.entries()["lcnet_050"], **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {
+        "skipped": entry_of(skip={"training": "it never converges"}),
+        "loose": entry_of(tolerance={"training": 0.04}, tolerance_reason="measured"),
+        "lost": entry_of(gone="timm 9.9 removed it"),
+        "single": entry_of(published_batch=1),
+    }
+    monkeypatch.setattr(timm_models, "entries", lambda: entries)
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_skip_and_a_tolerance_hold_in_their_mode() -> None:
+    training = {case.name: case for case in timm_models.cases(setting())}
+    inference = {case.name: case for case in timm_models.cases(setting(mode=Mode.INFERENCE))}
+    assert training["skipped"].skip == "it never converges"
+    assert training["loose"].tolerance == 0.04
+    assert training["loose"].skip == inference["skipped"].skip == ""
+    assert inference["loose"].tolerance is training["skipped"].tolerance is None
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_model_that_timm_dropped_is_listed_as_skipped() -> None:
+    for mode in (Mode.TRAINING, Mode.INFERENCE):
+        cases = {case.name: case for case in timm_models.cases(setting(mode=mode))}
+        assert cases["lost"].skip == "timm 9.9 removed it"
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_batch_is_never_above_the_published_one() -> None:
+    assert timm_models.case_for("single", setting("small")).batch_size == 1
+
+
+def test_tiny_starts_from_small_but_for_its_batch() -> None:
+    entry = entry_of(small={"depth": 4, "width": 8, "batch": 4}, tiny={"depth": 1})
+    assert entry.cuts("full") == {}
+    assert entry.cuts("small") == {"depth": 4, "width": 8}
+    assert entry.cuts("tiny") == {"depth": 1, "width": 8}
+    assert (entry.batch_size("small"), entry.batch_size("tiny")) == (4, 2)
+
+
+def test_listing_the_cases_imports_no_torch() -> None:
+    program = (
+        "import sys; from harness.schema import Mode, Setting; from suites import timm_models;"
+        "timm_models.cases(Setting(mode=Mode.TRAINING, device_type='cpu', scale='full'));"
+        "print([m for m in ('torch', 'timm', 'numpy') if m in sys.modules])"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"
+
+
+def test_direct_command_names_the_suite() -> None:
+    command = _direct.command(str(REPOSITORY / "suites" / "timm_models.py"), ["--only", "lcnet_050"])
+    assert command[1:] == [str(REPOSITORY / "runner.py"), "--suites=timm_models", "--only", "lcnet_050"]
