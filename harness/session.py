@@ -34,7 +34,7 @@ from harness.metrics import observing
 from harness.precision import precision
 from harness.program import Compiled, Program
 from harness.reference import Reference, family_of, make_reference, rule_for
-from harness.schema import BASELINE, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
+from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
 from harness.status_page import Activity
 from harness.step import Variant, replica, seed_everything
 from harness.suite_files import load_suite
@@ -59,8 +59,14 @@ class JobFailed(Exception):
 class Session:
     """One job in this process. Knows nothing of pipes, records or other jobs."""
 
-    def __init__(self, job: Job, announce: Callable[[Activity], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        announce: Callable[[Activity], None],
+        build: Callable[[Case], Workload] | None = None,
+    ) -> None:
         self._job = job
+        self._builder = build
         self._announce = announce
         self._device = torch.device(job.device)
         self._precision = precision(job.dtype, self._device.type)
@@ -100,7 +106,8 @@ class Session:
 
     def _build(self) -> Workload:
         seed_everything(self._job.protocol.seed)
-        workload = load_suite(self._job.case.suite).build(self._job.case)
+        build = self._builder or load_suite(self._job.case.suite).build
+        workload = build(self._job.case)
         if not isinstance(workload, Workload):
             raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
         if (workload.drive is not None) != (self._job.case.mode is Mode.GENERATE):

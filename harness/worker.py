@@ -15,11 +15,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from harness.codec import from_json, to_json
-from harness.schema import Job
+from harness.schema import Case, Job
 from harness.status_page import Activity, StatusPage
+
+if TYPE_CHECKING:
+    from harness.workload import Workload
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,16 +54,19 @@ def serve(incoming: IO[str], outgoing: IO[str], announce: Callable[[Activity], N
             return
         if answer is None:
             announce(Activity(phase="import"))
-            answer = _answers(from_json(Job, request["job"]), announce)
-        reply = json.dumps(_guarded(answer, request), allow_nan=False)
+            answer = answers(from_json(Job, request["job"]), announce)
+        reply = json.dumps(guarded(answer, request), allow_nan=False)
         outgoing.write(reply + "\n")
         outgoing.flush()
 
 
-def _answers(job: Job, announce: Callable[[Activity], None]) -> Callable[[dict[str, Any]], Any]:
+def answers(
+    job: Job, announce: Callable[[Activity], None], build: Callable[[Case], Workload] | None = None
+) -> Callable[[dict[str, Any]], Any]:
+    """What answers the calls of one job. ``build`` stands for the suite's, where there is no suite."""
     from harness.session import Session  # imports torch, after the parent knows that we live
 
-    session = Session(job, announce)
+    session = Session(job, announce, build)
 
     def answer(request: dict[str, Any]) -> Any:
         call = request["call"]
@@ -84,7 +90,8 @@ def _answers(job: Job, announce: Callable[[Activity], None]) -> Callable[[dict[s
     return answer
 
 
-def _guarded(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
+def guarded(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
+    """The reply to one call: ``ok`` with the answer, or ``failed`` with status and failure."""
     import traceback
 
     from harness.failures import describe_failure, is_out_of_memory

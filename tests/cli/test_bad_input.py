@@ -21,7 +21,7 @@ SENTENCES = [
     (["--training", "--dtypes=bfloat61"], "did you mean bfloat16"),
     (["--training", "--devices=cup"], "did you mean cpu"),
     (["--training", "--inference"], "exclude each other"),
-    (["--suites=tiny_gpt"], "--training or --inference"),
+    (["--suites=tiny_gpt"], "--training, --inference or --generate"),
     (["--training", "-n", "0"], "-n/--repeat"),
     (["--training", "--batch-size=-4"], "--batch-size"),
     (["--training", "--timeout", "long"], "--timeout"),

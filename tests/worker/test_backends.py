@@ -59,7 +59,12 @@ def test_naming_backends_imports_no_torch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [(name, mode) for name in COMPILERS for mode in Mode if (name, mode) != ("inductor", Mode.TRAINING)],
+    [
+        (name, mode)
+        for name in COMPILERS
+        for mode in (Mode.TRAINING, Mode.INFERENCE)
+        if (name, mode) != ("inductor", Mode.TRAINING)
+    ],
 )
 def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None:
     found = trial("mlp", mode=mode).judge(load_backend(name))

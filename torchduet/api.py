@@ -1,0 +1,212 @@
+"""Comparing one model's compilers from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.backends import backend_names
+from harness.own_model import is_own_model, loss_of_output
+from harness.schema import DTYPES, Case, Job, Mode, Protocol, Record
+from runner.derive import summarise
+from runner.errors import unknown
+from runner.execute import JobRun, Worker
+from runner.run_folder import RunFolder
+from torchduet.local_worker import LocalWorker
+
+if TYPE_CHECKING:
+    import torch
+    from matplotlib.figure import Figure
+
+    from harness.workload import Workload
+    from runner.comparison import Comparison, Summary
+
+HERE = "this process"  # the suite's name of a model that no worker can be told of
+NOT_ISOLATED = "not isolated: measured in the calling process, with whatever else it was doing"
+TABLE_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came out: prints as the table. ``isolated`` says whether a process of its own measured it."""
+
+    records: tuple[Record, ...]
+    isolated: bool
+    folder: Path | None = None
+
+    @property
+    def summary(self) -> Summary:
+        return summarise(self.records)
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Speedup, interval, p, q and verdict of each compiler, in the order given."""
+        return self.summary.comparisons
+
+    def __getitem__(self, compiler: str) -> Comparison:
+        """The comparison of one compiler with eager. ``KeyError`` for one that was not asked for."""
+        for comparison in self.comparisons:
+            if comparison.record.candidate == compiler:
+                return comparison
+        raise KeyError(compiler)
+
+    def table(self, width: int = TABLE_WIDTH) -> str:
+        """The report as the command line prints it, in ``width`` characters."""
+        from rich.console import Console
+
+        from runner.reports.console import print_report
+
+        text = io.StringIO()
+        print_report(self.summary, Console(file=text, width=width, color_system=None))
+        if not self.isolated:
+            text.write(f"{NOT_ISOLATED[0].upper()}{NOT_ISOLATED[1:]}.\n")
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The forest plot of speedups with their intervals; written to ``path`` (PNG) if given.
+
+        ``ValueError`` when nothing was timed.
+        """
+        from runner.reports._sections import compilers, sections
+        from runner.reports.speedup_plot import draw, png
+
+        summary = self.summary
+        panels = [section for section in sections(summary) if section.rounds]
+        if not panels:
+            raise ValueError("nothing was timed, so there is nothing to draw; print the result to see why")
+        figure = draw(panels, compilers(summary))
+        if path is not None:
+            Path(path).write_bytes(png(figure))
+        return figure
+
+
+def compare(
+    model: torch.nn.Module | str,
+    inputs: Any = (),
+    *,
+    compilers: Sequence[str] = ("inductor",),
+    mode: str = "training",
+    loss: Callable[[Any, Any], torch.Tensor] | None = None,
+    target: Any = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    protocol: Protocol | None = None,
+    output_dir: str | Path | None = None,
+) -> Result:
+    """Measures eager against ``compilers`` in pairs, checks parity, and returns a ``Result``.
+
+    ``model`` is a module, with ``inputs`` a tensor, a tuple of positional ones or a mapping of
+    named ones, in float32 on the CPU: it is copied, never changed, and measured in this process,
+    which ``Result.isolated`` says. Or it is the text ``"package.module:function"``
+    (see ``harness.own_model``): a worker process of its own then builds and measures it.
+
+    ``loss(output, target)`` is for training; without it, the output's own ``loss`` or else its
+    mean is taken. ``protocol`` sets rounds, seed, precision and the parity rule. With
+    ``output_dir``, records, logs and job file are kept there as the command line keeps them.
+
+    Raises ``runner.errors.UsageError`` (a sentence) for a compiler, mode or precision that does not exist.
+    Whatever the model or a compiler does ends in a record with its status.
+    """
+    protocol = protocol or Protocol()
+    _check(compilers, mode, dtype)
+    named = isinstance(model, str)
+    if isinstance(model, str) and not is_own_model(model):
+        raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
+    case = Case(
+        suite=model if isinstance(model, str) else HERE,
+        name=model.rpartition(":")[2] if isinstance(model, str) else type(model).__name__,
+        mode=Mode(mode),
+        batch_size=None,
+        published_batch_size=None,
+    )
+    job = Job(
+        case=case, device=device, dtype=dtype, candidates=tuple(dict.fromkeys(compilers)), protocol=protocol
+    )
+    with _folder(output_dir) as place:
+        folder = RunFolder.create(Path(place), (job,), ("torchduet.compare",))
+        log = folder.open_case(job)
+        if named:
+            records = _run(job, _process_launcher(log), folder, log)
+        else:
+            workload = _workload(model, inputs, loss, target)
+            records = [_marked(r) for r in _run(job, _local_launcher(workload), folder, log)]
+        for record in records:
+            folder.append(record)
+    kept = None if output_dir is None else folder.path
+    return Result(records=tuple(records), isolated=named, folder=kept)
+
+
+def _check(compilers: Sequence[str], mode: str, dtype: str) -> None:
+    steps = [Mode.TRAINING.value, Mode.INFERENCE.value]
+    for argument, given, noun, known in (
+        *(("compilers", name, "compiler", backend_names()) for name in compilers),
+        ("mode", mode, "mode", steps),
+        ("dtype", dtype, "precision", DTYPES),
+    ):
+        if given not in known:
+            raise unknown(argument, given, noun, known)
+
+
+def _folder(output_dir: str | Path | None) -> AbstractContextManager[str]:
+    return tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
+
+
+def _run(
+    job: Job, launch: Callable[[Job], AbstractContextManager[Worker]], folder: RunFolder, log: Path
+) -> list[Record]:
+    run = JobRun(job, launch, _Quiet(), candidates=job.candidates, log=folder.relative(log))
+    return list(run.run())
+
+
+def _process_launcher(log: Path) -> Callable[[Job], AbstractContextManager[Worker]]:
+    from runner.worker_process import WorkerProcess, worker_command, worker_environment
+
+    def launch(part: Job) -> AbstractContextManager[Worker]:
+        environment = worker_environment(part.protocol.threads)
+        return WorkerProcess(worker_command(), environment, log, lambda _: None)
+
+    return launch
+
+
+def _local_launcher(workload: Workload) -> Callable[[Job], AbstractContextManager[Worker]]:
+    return lambda _: LocalWorker(lambda _: workload)
+
+
+def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:
+    import torch
+
+    from harness.workload import Workload
+
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"model must be a torch module or 'package.module:function', not a {type(model).__name__}"
+        )
+    args: tuple[Any, ...] = ()
+    if not isinstance(inputs, Mapping):
+        args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    return Workload(
+        module=model,
+        args=args,
+        kwargs=dict(inputs) if isinstance(inputs, Mapping) else {},
+        target=target,
+        loss=loss or loss_of_output,
+    )
+
+
+def _marked(record: Record) -> Record:
+    return dataclasses.replace(record, reproduce="", notes=(*record.notes, NOT_ISOLATED))
+
+
+class _Quiet:
+    """A watcher that tells nobody."""
+
+    def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
