@@ -110,8 +110,8 @@ def changed_case(case: Case, changes: Changes) -> Case:
         loss=changes.loss,
         config=changes.config,
         pretrained=changes.pretrained,
-        prompt_tokens=changes.prompt_tokens or prompt,
-        new_tokens=changes.new_tokens or new,
+        prompt_tokens=changes.prompt_tokens or case.prompt_tokens or prompt,
+        new_tokens=changes.new_tokens or case.new_tokens or new,
         skip="" if changes.no_skip else case.skip,
     )
 
@@ -157,8 +157,8 @@ def _find_beyond(
                 matched = matched or bool(found)  # noqa: PLW2901 - the same question, asked further on
         if matched:
             continue
-        if len(sentences) == 1:
-            raise UsageError(f"--only: {sentences[0]}")
+        if sentences:
+            raise UsageError(f"--only: {'; '.join(sentences)}")
         everything = dict.fromkeys(name for names in listed.values() for name in names)
         raise unknown("--only", pattern, "model", everything)
 

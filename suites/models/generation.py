@@ -1,0 +1,183 @@
+"""Greedy text generation with a static KV cache, as a workload.
+
+One step reads a prompt (prefill) and then generates a fixed number of tokens, one call of the forward
+each (decode); no token ends it early, so that every variant does the same work. The cache is allocated
+once per copy of the model and written in place, so its tensors keep their addresses.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.workload import Workload
+
+
+class CachedDecoder(nn.Module, ABC):
+    """A model with the cache of one generation.
+
+    ``forward`` reads tokens, (batch, n), behind those read since ``begin`` and gives the logits of the
+    one that follows, (batch, vocabulary). Its first call gets all of the workload's arguments.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # No buffers: the cache is neither a result to compare nor a state to put back.
+        self.cache: Any = None
+
+    def begin(self, *args: Tensor) -> None:
+        """Empties the cache; the first time, makes it for arguments like these. Never to be compiled."""
+        if self.cache is None:
+            self.cache = self.make_cache(args)
+        else:
+            self.cache.reset()
+
+    @abstractmethod
+    def make_cache(self, args: tuple[Tensor, ...]) -> Any:
+        """An empty static cache, of the types that the model computes in where it is now."""
+
+
+class CausalDecoder(CachedDecoder):
+    """A causal language model of transformers, with room for ``length`` tokens."""
+
+    def __init__(self, model: nn.Module, length: int) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.length = length
+        accepted = inspect.signature(model.forward).parameters
+        self._options = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        self._takes_positions = "position_ids" in accepted
+
+    def make_cache(self, args: tuple[Tensor, ...]) -> Any:
+        from transformers import DynamicCache
+
+        (prompt,) = args
+        one: Any = DynamicCache()
+        one.update = Recorder()
+        self.model(prompt[:, :1], past_key_values=one, use_cache=True)
+        return allocated(static_layers(self.model.config, self.length), one.update)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        options: dict[str, Any] = dict(self._options)
+        if self._takes_positions:
+            steps = torch.arange(tokens.shape[1], device=tokens.device)
+            options["position_ids"] = (steps + self.cache.get_seq_length()).expand(tokens.shape)
+        output = self.model(tokens, past_key_values=self.cache, use_cache=True, return_dict=True, **options)
+        logits: Tensor = output.logits
+        return logits[:, -1]
+
+
+def static_layers(config: Any, length: int) -> list[Any]:
+    """What a static cache of ``length`` tokens consists of. ``ValueError`` for a model that has none.
+
+    A layer with a sliding window gets room for all tokens, too, and the model's mask limits what it sees:
+    transformers' own would count tokens in a Python integer, and be compiled again as that changes.
+    """
+    from transformers.cache_utils import DummyLayer, StaticCache, StaticLayer, StaticSlidingWindowLayer
+
+    try:
+        layers = StaticCache(config=config, max_cache_len=length).layers
+    except Exception as error:  # each family of models without attention layers fails in its own way
+        raise ValueError(f"{config.model_type} has no static KV cache") from error
+    found = []
+    for layer in layers:
+        if type(layer) in (StaticLayer, DummyLayer):
+            found.append(layer)
+        elif type(layer) is StaticSlidingWindowLayer:
+            found.append(StaticLayer(max_cache_len=length))
+        else:
+            raise ValueError(f"{config.model_type} has no static KV cache")
+    return found
+
+
+class Recorder:
+    """Stands in for ``update`` of an empty cache, and keeps what each layer gave it."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        self.seen[layer] = (keys, values)
+        return keys, values
+
+
+def allocated(layers: list[Any], recorder: Recorder) -> Any:
+    """A cache of ``layers`` with tensors for keys and values like those recorded.
+
+    Allocated here and not by the first call: that may be compiled, and a compiler is to find tensors
+    whose addresses it can rely on.
+    """
+    from torch._dynamo import mark_static_address
+    from transformers import Cache
+
+    for index, (keys, values) in recorder.seen.items():
+        layer = layers[index]
+        layer.lazy_initialization(keys, values)
+        if values.dtype != layer.values.dtype:  # as under autocast, where rotating widens the keys alone
+            layer.values = layer.values.to(values.dtype)
+            mark_static_address(layer.values)
+    return Cache(layers=layers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greedy:
+    """The drive: at each step the most likely token (or the forced one) is what is read next."""
+
+    new_tokens: int
+
+    def __call__(
+        self,
+        call: Callable[..., Any],
+        module: nn.Module,
+        args: tuple[Any, ...],
+        lap: Callable[[], None],
+        forced: Tensor | None,
+    ) -> Mapping[str, Tensor]:
+        assert isinstance(module, CachedDecoder)
+        module.begin(*args)
+        chosen: list[Tensor] = []
+        kept: dict[str, Tensor] = {}
+        given = args
+        for step in range(1, self.new_tokens + 1):
+            logits = call(*given)
+            choice = logits.argmax(dim=-1, keepdim=True)  # (batch, 1)
+            if step == 1:
+                lap()
+            chosen.append(choice)
+            if step & (step - 1) == 0 or step == self.new_tokens:
+                kept[f"logits.{step}"] = logits.clone()  # a compiled forward may reuse its output's memory
+            del logits
+            # contiguous: other strides than the choice's would have the forward compiled again
+            following = (
+                choice
+                if forced is None
+                else forced[:, step - 1 : step].clone(memory_format=torch.contiguous_format)
+            )
+            given = (following,)
+        return {"tokens": torch.cat(chosen, dim=1), **kept}
+
+
+def causal_workload(
+    model: nn.Module, prompt_tokens: int, new_tokens: int, batch_size: int, vocab_size: int
+) -> Workload:
+    """Greedy generation by a causal language model of transformers, from a prompt of random tokens.
+
+    ``ValueError`` if it has no static KV cache (a state-space model), or no room for so many tokens.
+    """
+    length = prompt_tokens + new_tokens
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        raise ValueError(f"{type(model).__name__} has no static KV cache")
+    static_layers(model.config, length)
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is not None and length > most:
+        raise ValueError(f"{type(model).__name__} has room for {most} tokens, not for {length}")
+    prompt = torch.randint(vocab_size, (batch_size, prompt_tokens))
+    return Workload(
+        module=CausalDecoder(model, length).eval(), args=(prompt,), drive=Greedy(new_tokens=new_tokens)
+    )

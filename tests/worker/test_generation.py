@@ -1,0 +1,267 @@
+"""Generation as a workload: the tokens, the cache, the compiled graphs, and a session over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from harness.backends import load_backend
+from harness.precision import precision
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Setting, Status
+from harness.session import Session
+from harness.step import Variant, replica, seed_everything
+from harness.workload import Workload
+from suites.models.generation import causal_workload
+from suites.models.generation_whisper import whisper_workload
+from suites.models.torchvision_ops import define_missing_ops
+from tests.suites import generators
+from tests.worker.planted import silent
+
+define_missing_ops()
+pytest.importorskip("transformers")
+
+CPU = torch.device("cpu")
+MODELS = ("llama", "gemma2", "gpt2", "whisper")
+NEW = 8
+CACHES = ("self_attention_cache", "cross_attention_cache")  # Whisper's; the others have one
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def workload(name: str, new_tokens: int = NEW) -> Workload:
+    seed_everything(7)
+    case = Case(
+        suite=generators.__file__,
+        name=name,
+        mode=Mode.GENERATE,
+        batch_size=2,
+        published_batch_size=2,
+        prompt_tokens=generators.PROMPT,
+        new_tokens=new_tokens,
+    )
+    return generators.build(case)
+
+
+def variant(of: Workload, dtype: str = "float32", *, exact: bool = False) -> Variant:
+    of_type = precision(dtype, "cpu")
+    return Variant(replica(of, CPU, of_type.cast, training=False, exact=exact), of_type, CPU)
+
+
+def generated(one: Variant) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = one.step()[1]
+    return found
+
+
+def by_transformers(of: Workload) -> torch.Tensor:
+    """What ``generate`` of transformers chooses, with a cache that grows."""
+    import transformers
+
+    library: Any = transformers
+    module: Any = of.module
+    settings = library.GenerationConfig(
+        do_sample=False, max_new_tokens=NEW, min_new_tokens=NEW, pad_token_id=0, decoder_start_token_id=3
+    )
+    # not Whisper's own, which adds rules about timestamps and languages
+    generate = library.GenerationMixin.generate
+    tokens: torch.Tensor = generate(module.model, of.args[-1], generation_config=settings)
+    return tokens[:, -NEW:]
+
+
+# -- what is generated ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore")  # of generate's settings
+def test_the_tokens_are_those_of_transformers(name: str) -> None:
+    of = workload(name)
+    found = generated(variant(of))
+    assert found["tokens"].dtype == torch.int64
+    assert found["tokens"].shape == (2, NEW)
+    assert len(set(found["tokens"].flatten().tolist())) > 2
+    assert torch.equal(found["tokens"], by_transformers(of))
+
+
+def test_logits_are_those_that_the_choices_were_made_from() -> None:
+    found = generated(variant(workload("llama", 11)))
+    assert list(found) == ["tokens", *(f"logits.{step}" for step in (1, 2, 4, 8, 11))]
+    for step in (1, 2, 4, 8, 11):
+        logits = found[f"logits.{step}"]
+        assert logits.shape == (2, generators.VOCABULARY)
+        assert torch.equal(logits.argmax(dim=-1), found["tokens"][:, step - 1])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_logits_are_those_of_one_forward_without_a_cache(name: str) -> None:
+    of = workload(name)
+    found = generated(variant(of))
+    read = torch.cat([of.args[0], found["tokens"][:, :-1]], dim=1)
+    named = {"decoder_input_ids": read, "input_features": of.args[-1]}
+    module: Any = of.module
+    with torch.no_grad():
+        whole = module.model(**named) if name == "whisper" else module.model(read)
+    for step in (1, 4, 8):
+        expected = whole.logits[:, step - 1 - NEW]
+        assert torch.allclose(found[f"logits.{step}"], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_cache_is_emptied_and_stays_where_it_is(name: str) -> None:
+    one = variant(workload(name))
+    module: Any = one.program.module
+    first = generated(one)
+
+    def addresses() -> list[int]:
+        both = (getattr(module.cache, part, module.cache) for part in CACHES)
+        return [t.data_ptr() for cache in both for layer in cache.layers for t in (layer.keys, layer.values)]
+
+    before = addresses()
+    for _ in range(2):
+        again = generated(one)
+        assert all(torch.equal(first[name], again[name]) for name in first)
+    assert addresses() == before
+    assert not [name for name, _ in module.named_buffers() if "cache" in name]  # nothing to compare
+
+
+@pytest.mark.parametrize("name", ["llama", "whisper"])
+def test_forced_tokens_are_read_and_choices_reported(name: str) -> None:
+    one = variant(workload(name))
+    free = generated(one)
+    forced = (free["tokens"] + 1) % generators.VOCABULARY
+    one.drive_with(forced=forced)
+    led = generated(one)
+    assert torch.equal(led["logits.1"], free["logits.1"])
+    assert torch.equal(led["tokens"][:, 0], free["tokens"][:, 0])
+    assert not torch.equal(led["logits.2"], free["logits.2"])
+    assert not torch.equal(led["tokens"], free["tokens"])
+    assert not torch.equal(led["tokens"], forced)
+    one.drive_with(forced=free["tokens"])
+    assert torch.equal(generated(one)["tokens"], free["tokens"])
+
+
+@pytest.mark.parametrize("name", ["llama", "whisper"])
+def test_there_is_one_lap_right_after_the_first_call(name: str) -> None:
+    one = variant(workload(name))
+    said: list[str] = []
+    forward = one.program.forward()
+
+    def noted(*given: Any) -> Any:
+        said.append("call")
+        return forward(*given)
+
+    one.use(noted)
+    one.drive_with(lap=lambda: said.append("lap"))
+    generated(one)
+    assert said == ["call", "lap"] + ["call"] * (NEW - 1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_other_precisions(name: str) -> None:
+    of = workload(name)
+    plain = generated(variant(of))
+    exact = variant(of, exact=True)
+    exact.drive_with(forced=plain["tokens"])
+    wide = generated(exact)
+    assert wide["logits.8"].dtype == torch.float64
+    assert torch.allclose(wide["logits.8"].float(), plain["logits.8"], rtol=1e-3, atol=1e-3)
+    for dtype in ("bfloat16", "amp"):
+        reduced = generated(variant(of, dtype))
+        assert reduced["logits.8"].dtype == torch.bfloat16
+        assert bool(reduced["logits.8"].isfinite().all())
+
+
+# -- compiled ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
+    of = workload(name)
+    eager = generated(variant(of))
+    one = variant(of)
+    torch._dynamo.utils.counters.clear()
+    compiled = load_backend("aot_eager")(one.program)
+    one.use(compiled.forward)
+    one.drive_with(forced=eager["tokens"])
+    first = generated(one)
+    one.drive_with()
+    second = generated(one)
+    assert compiled.compiler_calls() == 2
+    assert not torch._dynamo.utils.counters["graph_break"]
+    for found in (first, second):
+        assert torch.equal(found["tokens"], eager["tokens"])
+        assert torch.allclose(found["logits.8"], eager["logits.8"], rtol=1e-3, atol=1e-3)
+
+
+# -- built ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_can_be_built_without_memory(name: str) -> None:
+    with torch.device("meta"):
+        of = workload(name)
+    assert all(t.device.type == "meta" for t in [*of.module.parameters(), *of.args])
+    assert not of.module.training
+
+
+def test_a_state_space_model_is_refused() -> None:
+    from transformers import MambaConfig, MambaForCausalLM
+
+    with torch.device("meta"):
+        model = MambaForCausalLM(MambaConfig(vocab_size=16, hidden_size=8, num_hidden_layers=1))
+    with pytest.raises(ValueError, match="MambaForCausalLM has no static KV cache"):
+        causal_workload(model, 4, 4, 1, 16)
+
+
+def test_a_model_with_some_linear_attention_is_refused() -> None:
+    from transformers import JambaConfig
+
+    from suites.models.generation import static_layers
+
+    with pytest.raises(ValueError, match="jamba has no static KV cache"):
+        static_layers(JambaConfig(), 8)
+
+
+def test_more_tokens_than_there_are_positions_are_refused() -> None:
+    with pytest.raises(ValueError, match="room for 32 tokens, not for 33"):
+        causal_workload(generators.make_model("gpt2"), 30, 3, 1, generators.VOCABULARY)
+    with pytest.raises(ValueError, match="room for 32 tokens, not for 33"):
+        whisper_workload(generators.make_model("whisper"), 32, 1)
+
+
+# -- in a session --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("llama", "float32"), ("whisper", "bfloat16")])
+def test_a_session_times_both_parts(name: str, dtype: str) -> None:
+    (case,) = (
+        case
+        for case in generators.cases(Setting(mode=Mode.GENERATE, device_type="cpu", scale="tiny"))
+        if case.name == name
+    )
+    protocol = Protocol(min_sample_s=0.0, threads=1)
+    ready = Session(
+        Job(case=case, device="cpu", dtype=dtype, candidates=("aot_eager",), protocol=protocol), silent
+    )
+    ready.open()
+    status, parity, metrics, _ = ready.prepare("aot_eager")
+    assert status is Status.PASS, parity
+    assert parity is not None
+    assert parity.reference == "fp64"
+    assert parity.failed == 0
+    assert metrics["unique_graphs"] == 2
+    ready.warm_up()
+    rounds, recompiled = ready.measure(3)
+    assert recompiled == {}
+    assert len(rounds) == 3
+    for one in rounds:
+        assert set(one.prefill_s) == {BASELINE, "aot_eager"}
+        assert all(0.0 < one.prefill_s[variant] < one.seconds[variant] for variant in one.prefill_s)
