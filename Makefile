@@ -6,7 +6,10 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: bench test test-slow check lint format install clean help
+# where `make smoke` leaves its two runs; each must be a new folder
+SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
+
+.PHONY: bench smoke smoke-training smoke-inference test test-slow check lint format install clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -16,11 +19,19 @@ install: $(STAMP)
 # Installs again only when what is to be installed has changed.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,benchmarks,dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,benchmarks,dev]'
 	touch $(STAMP)
 
 bench: $(STAMP)
 	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16
+
+# Every curated model of both suites: does it build, run and agree with eager? With one thread each, the two
+# halves can run side by side: make -j2 smoke
+smoke: smoke-training smoke-inference
+
+smoke-training smoke-inference: smoke-%: $(STAMP)
+	$(RUN) runner.py --suites=huggingface,timm_models --$* --accuracy --scale=small --devices=cpu \
+		--compilers=aot_eager --threads=1 --output-dir=$(SMOKE)-$*
 
 test: $(STAMP)
 	$(RUN) -m pytest

@@ -66,7 +66,12 @@ class Script:
 
     def _open(self, request: Mapping[str, Any]) -> Reply:
         return {
-            "model": {"parameters": 7, "parameter_bytes": 28, "input_shapes": []},
+            "model": {
+                "parameters": 7,
+                "parameter_bytes": 28,
+                "input_shapes": [],
+                "batch_size": request["job"]["case"]["batch_size"],
+            },
             "environment": {"torch": "0"},
         }
 
@@ -95,9 +100,19 @@ def run(
     script: Script,
     candidates: tuple[str, ...] = ("a", "b", "c"),
     stop: Callable[[], bool] = lambda: False,
+    *,
+    batch_size: int = 1,
+    skip: str = "",
     **protocol: Any,
 ) -> list[Record]:
-    case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    case = Case(
+        suite="s",
+        name="m",
+        mode=Mode.TRAINING,
+        batch_size=batch_size,
+        published_batch_size=batch_size,
+        skip=skip,
+    )
     job = Job(
         case=case,
         device="cpu",
@@ -276,3 +291,52 @@ def test_only_the_missing_candidates_are_run_but_the_record_names_the_whole_job(
     assert [r.candidate for r in records] == ["b"]
     assert records[0].job == job
     assert script.job.candidates == ("b",)
+
+
+# -- memory and skips ------------------------------------------------------------------------
+
+
+def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
+    script = Script(
+        {(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM), (2, "prepare", "b"): failed(Status.OOM)}
+    )
+    records = run(script, batch_size=8)
+    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    assert script.sessions == 3
+    for record in records:
+        assert record.job.case.batch_size == 8  # what was asked for: the key that a resumed run looks for
+        assert record.model is not None
+        assert record.model.batch_size == 2
+        assert "batch 2 instead of 8, for want of memory" in record.notes
+
+
+def test_a_batch_of_one_is_not_halved() -> None:
+    faults: dict[tuple[int, str, str], Reply | WorkerLost] = {
+        (session, "prepare", "b"): failed(Status.OOM) for session in range(1, 4)
+    }
+    records = run(Script(faults), batch_size=2)
+    assert statuses(records) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
+
+
+def test_a_fixed_batch_is_not_halved() -> None:
+    script = Script({(1, "prepare", "b"): failed(Status.OOM)})
+    records = run(script, batch_size=8, fixed_batch=True)
+    assert statuses(records) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
+    assert script.sessions == 1
+
+
+def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:
+    faults = {(1, "prepare", "a"): failed(Status.FAIL_TO_RUN), (1, "prepare", "b"): failed(Status.OOM)}
+    script = Script(faults)
+    records = run(script, batch_size=8)
+    assert statuses(records) == {"a": Status.FAIL_TO_RUN, "b": Status.PASS, "c": Status.PASS}
+    assert (2, "prepare a") not in script.calls
+
+
+def test_a_skipped_case_starts_no_worker_and_keeps_its_reason() -> None:
+    script = Script()
+    records = run(script, skip="gone: nobody has it")
+    assert script.sessions == 0
+    assert statuses(records) == dict.fromkeys("abc", Status.SKIP)
+    assert {r.failure.message for r in records if r.failure} == {"gone: nobody has it"}
+    assert all(r.reproduce.endswith(" --no-skip") for r in records)

@@ -1,0 +1,236 @@
+"""Models of transformers: the field's list, a set of current ones, and any other by its class name.
+
+``huggingface.toml`` beside this file holds them as data. Weights and inputs are
+random, so nothing is downloaded unless published weights are asked for.
+
+    python suites/huggingface.py --training -dcpu --scale small --only BertForMaskedLM --inductor
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from harness.schema import Case, Setting
+    from harness.workload import Workload
+
+LARGE = 3_000_000_000
+"""Trainable parameters above which a full model is planned only when named: 12 GB in float32, once."""
+
+UNNAMED_SEQUENCE = 128
+"""Tokens read by a model that has no entry: the field's length for the same."""
+
+PROMPT_TOKENS = {"full": 1000, "small": 32, "tiny": 8}
+NEW_TOKENS = {"full": 2000, "small": 32, "tiny": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What an entry says about a smaller scale; None leaves it to the rule."""
+
+    batch: int | None = None
+    sequence: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+CUTS = {"full": Cut(), "small": Cut(batch=2, sequence=64), "tiny": Cut(batch=1, sequence=16)}
+"""The rule's own: never more than this of what is published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One table of ``huggingface.toml``, where its fields are explained."""
+
+    model_class: str
+    published_batch: int
+    batch_source: str
+    source: str
+    sequence: int | None = None
+    parameters: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str | None = None
+    tags: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    new_tokens: int | None = None
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    gone: str = ""
+    small: Cut = CUTS["full"]
+    tiny: Cut = CUTS["full"]
+
+    def cut(self, scale: str) -> Cut:
+        """What the entry itself says of ``scale``."""
+        return {"full": CUTS["full"], "small": self.small, "tiny": self.tiny}[scale]
+
+    def batch(self, scale: str) -> int:
+        """Samples in a step at ``scale``."""
+        return min(self.published_batch, self.cut(scale).batch or CUTS[scale].batch or self.published_batch)
+
+    def length(self, scale: str) -> int | None:
+        """Tokens (audio: numbers) in a sample at ``scale``; None where the configuration alone says it."""
+        if self.sequence is None:
+            return None
+        return min(self.sequence, self.cut(scale).sequence or CUTS[scale].sequence or self.sequence)
+
+
+@functools.cache
+def entries() -> Mapping[str, Entry]:
+    """What ``huggingface.toml`` says, by case name, in its order."""
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return {name: _entry(name, table) for name, table in tables.items()}
+
+
+def _entry(name: str, table: Mapping[str, Any]) -> Entry:
+    plain = {key: value for key, value in table.items() if key not in ("class", "small", "tiny", "tags")}
+    return Entry(
+        model_class=table.get("class", name),
+        tags=tuple(table.get("tags", ())),
+        small=Cut(**table.get("small", {})),
+        tiny=Cut(**table.get("tiny", {})),
+        **plain,
+    )
+
+
+def cases(setting: Setting) -> tuple[Case, ...]:
+    """Every case in ``setting``; for generation, those that can."""
+    from harness.schema import Mode  # not above: as a script, this file cannot see harness/ at first
+
+    return tuple(
+        _case(name, entry, setting)
+        for name, entry in entries().items()
+        if setting.mode is not Mode.GENERATE or "generate" in entry.tags
+    )
+
+
+def _case(name: str, entry: Entry, setting: Setting) -> Case:
+    from harness.schema import Case, Mode
+
+    mode = setting.mode.value
+    generates = setting.mode is Mode.GENERATE
+    large = setting.scale == "full" and (entry.parameters or 0) > LARGE
+    prompt, new = entry.prompt_tokens or PROMPT_TOKENS["full"], entry.new_tokens or NEW_TOKENS["full"]
+    return Case(
+        suite="huggingface",
+        name=name,
+        mode=setting.mode,
+        batch_size=1 if generates else entry.batch(setting.scale),
+        published_batch_size=1 if generates else entry.published_batch,
+        scale=setting.scale,
+        tags=(*entry.tags, "on_request") if large else entry.tags,
+        tolerance=entry.tolerance.get(f"{mode}_{setting.device_type}", entry.tolerance.get(mode)),
+        skip=f"gone: {entry.gone}" if entry.gone else "",
+        prompt_tokens=min(prompt, PROMPT_TOKENS[setting.scale]) if generates else None,
+        new_tokens=min(new, NEW_TOKENS[setting.scale]) if generates else None,
+    )
+
+
+def find(pattern: str) -> tuple[str, ...]:
+    """Model classes of the installed transformers, by name or glob. ``LookupError`` says why none."""
+    from suites.models.huggingface_names import model_class, model_class_names_like
+
+    if any(wildcard in pattern for wildcard in "*?["):
+        return model_class_names_like(pattern)
+    model_class(pattern)
+    return (pattern,)
+
+
+def case_for(name: str, setting: Setting) -> Case:
+    """The case of a model class that ``find`` gave: its own defaults, one sample."""
+    from harness.schema import Case, Mode
+
+    if name in entries():
+        return _case(name, entries()[name], setting)
+    generates = setting.mode is Mode.GENERATE
+    return Case(
+        suite="huggingface",
+        name=name,
+        mode=setting.mode,
+        batch_size=1,
+        published_batch_size=None,
+        scale=setting.scale,
+        prompt_tokens=PROMPT_TOKENS[setting.scale] if generates else None,
+        new_tokens=NEW_TOKENS[setting.scale] if generates else None,
+    )
+
+
+def build(case: Case) -> Workload:
+    """The model of ``case``, and random inputs with the labels that its own loss needs."""
+    from harness.schema import Mode
+    from harness.workload import Workload
+    from suites.models.huggingface_config import make_config
+    from suites.models.huggingface_inputs import Amounts, inputs_for, own_loss
+    from suites.models.huggingface_names import model_class
+
+    name, scale = case.name, case.scale
+    entry = entries().get(name) or _unnamed(name)
+    if entry.gone:
+        raise LookupError(f"gone: {entry.gone}")
+    cls = model_class(entry.model_class)
+    generates = case.mode is Mode.GENERATE
+    config = make_config(
+        cls,
+        published=entry.config,
+        scale=scale,
+        cut=entry.cut(scale).config,
+        changes=case.config,
+        use_cache=generates,
+    )
+    model = _load(cls, config, entry, case) if case.pretrained else cls(config)
+    if generates:
+        return _generation(model, case)
+    amounts = Amounts(batch=case.batch_size or 1, sequence=entry.length(scale) or UNNAMED_SEQUENCE)
+    return Workload(module=model, kwargs=inputs_for(model, amounts), loss=own_loss)
+
+
+def _generation(model: Any, case: Case) -> Workload:
+    """The workload of writing text, or of writing down what is heard."""
+    from suites.models.generation import causal_workload
+    from suites.models.generation_whisper import whisper_workload
+
+    prompt, new = case.prompt_tokens or PROMPT_TOKENS[case.scale], case.new_tokens or NEW_TOKENS[case.scale]
+    batch = case.batch_size or 1
+    if model.config.model_type == "whisper":
+        return whisper_workload(model, new, batch)
+    return causal_workload(model, prompt, new, batch, model.config.get_text_config().vocab_size)
+
+
+def _unnamed(name: str) -> Entry:
+    """The entry of a class that has none: its defaults."""
+    return Entry(
+        model_class=name,
+        published_batch=1,
+        batch_source="none",
+        source="the defaults of the class",
+        sequence=UNNAMED_SEQUENCE,
+    )
+
+
+def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:
+    """The model with published weights. ``ValueError`` or ``OSError`` in one sentence if it cannot be had."""
+    import torch
+
+    if entry.checkpoint is None:
+        raise ValueError(f"--pretrained: no published weights are known for {case.name}")
+    if case.scale != "full":
+        raise ValueError(f"--pretrained: published weights fit {case.name} at full scale only")
+    try:
+        return cls.from_pretrained(entry.checkpoint, config=config, dtype=torch.float32)
+    except OSError as error:
+        reason = str(error).strip().split("\n", 1)[0]
+        raise OSError(f"--pretrained: cannot load {entry.checkpoint} (no network?): {reason}") from error
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])

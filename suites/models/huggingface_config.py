@@ -1,0 +1,255 @@
+"""Configurations of transformers models: published values, smaller scales, a user's changes, dropout kept.
+
+published --(cut to scale)--(user's changes)--> configuration --(dropout, caches)--> the model's
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from suites.models.huggingface_names import closest
+
+KEPT_DROPOUT = 1e-30
+"""Stands in for every dropout: its kernels still run, but drop nothing, so that results can be compared."""
+
+_DEPTHS = (
+    "num_hidden_layers",
+    "num_layers",
+    "n_layer",
+    "n_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+)
+_WIDTHS = ("hidden_size", "d_model", "n_embd")
+_INNER_WIDTHS = (
+    "intermediate_size",
+    "moe_intermediate_size",
+    "d_ff",
+    "ffn_dim",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "ffn_hidden_size",
+    "n_inner",
+)
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_CHOSEN_EXPERTS = ("num_experts_per_tok", "moe_topk", "top_k_experts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """At most this of each at a scale. A model is wide from ``wide`` numbers a token on."""
+
+    depth: int
+    stage: int  # layers in each stage of a model that has several
+    inner_width: int = sys.maxsize  # of a feed-forward layer
+    vocabulary: int
+    experts: int
+    chosen_experts: int
+    frames: int  # of audio, after the encoder's convolutions
+    image: int  # pixels along a side
+    wide: int = 2048
+    wide_depth: int = 1
+    wide_vocabulary: int
+
+
+_LIMITS = {
+    "small": Limits(
+        depth=2,
+        stage=2,
+        vocabulary=8192,
+        wide_vocabulary=2048,
+        experts=16,
+        chosen_experts=8,
+        frames=128,
+        image=224,
+    ),
+    "tiny": Limits(
+        depth=1,
+        stage=1,
+        inner_width=1024,
+        vocabulary=512,
+        wide_vocabulary=512,
+        experts=4,
+        chosen_experts=2,
+        frames=16,
+        image=64,
+    ),
+}
+
+
+def make_config(
+    cls: Any,
+    *,
+    published: Mapping[str, Any],
+    scale: str,
+    cut: Mapping[str, Any],
+    changes: tuple[str, ...],
+    use_cache: bool,
+) -> Any:
+    """The configuration to build ``cls`` with.
+
+    ``published`` over the class's defaults; at a smaller scale cut by rule and
+    by ``cut``, which wins; ``changes`` ("key=value") over all. ``LookupError``
+    for a change to a key that there is not.
+    """
+    make = cls.config_class
+    given = _merge(published, {})
+    if changes:
+        wanted = parse_changes(changes, make(**given))
+        given = _merge(given, wanted)
+    else:
+        wanted = {}
+    if scale != "full":
+        ruled = cut_down(make(**given).to_dict(), _LIMITS[scale], keep=_merge(cut, wanted))
+        given = _merge(_merge(_merge(given, ruled), cut), wanted)
+    config = make(**given)
+    if cls.__name__.endswith("ForSequenceClassification") and _get(config, "pad_token_id") is None:
+        config.pad_token_id = 0  # else decoders refuse more than one sample
+    for part in _parts(config):
+        _keep_dropout(part)
+        for cache in ("use_cache", "use_mems_eval", "use_mems_train"):
+            if hasattr(part, cache):
+                setattr(part, cache, use_cache)
+    return config
+
+
+def cut_down(values: Mapping[str, Any], limits: Limits, *, keep: Mapping[str, Any]) -> dict[str, Any]:
+    """What to change in a configuration (as plain ``values``) for a smaller scale.
+
+    Nothing that ``keep`` names. Parts with a configuration of their own are cut the same way.
+    """
+    wide = any(_number(values.get(key)) >= limits.wide for key in _WIDTHS)
+    most = dict.fromkeys(_EXPERTS, limits.experts) | dict.fromkeys(_CHOSEN_EXPERTS, limits.chosen_experts)
+    most |= dict.fromkeys(_INNER_WIDTHS, limits.inner_width)
+    most |= {"max_source_positions": limits.frames, "image_size": limits.image}
+    most["vocab_size"] = limits.wide_vocabulary if wide else limits.vocabulary
+    if "depths" not in values:
+        most |= dict.fromkeys(_DEPTHS, limits.wide_depth if wide else limits.depth)
+    new: dict[str, Any] = {
+        key: limit for key, limit in most.items() if key not in keep and _number(values.get(key)) > limit
+    }
+    depths = {values[key]: new[key] for key in _DEPTHS if key in new}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and "model_type" in value:
+            inner = cut_down(value, limits, keep=keep.get(key, {}))
+            new |= {key: inner} if inner else {}
+        elif isinstance(value, list | tuple) and key not in keep:
+            if key == "depths":
+                new[key] = [min(depth, limits.stage) for depth in value]
+            elif len(value) in depths:
+                new[key] = _one_of_each(list(value), depths[len(value)])
+    if "vocab_size" in new:
+        new |= _ids_within(values, new["vocab_size"], keep)
+    return new
+
+
+def _one_of_each(layers: list[Any], depth: int) -> list[Any]:
+    """``depth`` of the layers, in their order, with as many kinds among them as fit."""
+    firsts = [i for i, layer in enumerate(layers) if layer not in layers[:i]][:depth]
+    others = [i for i in range(len(layers)) if i not in firsts]
+    return [layers[i] for i in sorted([*firsts, *others[: depth - len(firsts)]])]
+
+
+def _ids_within(values: Mapping[str, Any], vocabulary: int, keep: Mapping[str, Any]) -> dict[str, Any]:
+    """The special tokens that a cut vocabulary no longer has, each moved to a place of its own at its end."""
+    ids = {
+        key: value
+        for key, value in values.items()
+        if key.endswith(("_token_id", "_token_index", "suppress_tokens")) and key not in keep
+    }
+    flat = {i for value in ids.values() for i in (value if isinstance(value, list) else [value])}
+    outside = sorted(i for i in flat if isinstance(i, int) and i >= vocabulary)
+    moved = {old: vocabulary - 1 - place % vocabulary for place, old in enumerate(outside)}
+    new: dict[str, Any] = {}
+    for key, value in ids.items():
+        if isinstance(value, list):
+            new[key] = [moved.get(i, i) for i in value]
+        elif value in moved:
+            new[key] = moved[value]
+    return new
+
+
+def parse_changes(changes: tuple[str, ...], config: Any) -> dict[str, Any]:
+    """The user's ``key=value`` strings as nested values; dotted keys go into sub-configurations.
+
+    ``LookupError`` names the closest keys when ``config`` has no such key.
+    """
+    wanted: dict[str, Any] = {}
+    for change in changes:
+        dotted, equals, text = change.partition("=")
+        if not equals:
+            raise LookupError(f"a change to the configuration is written key=value, not {change!r}")
+        part, place = config, wanted
+        *outer, last = dotted.strip().split(".")
+        for key in outer:
+            _must_have(part, key, dotted)
+            part = getattr(part, key)
+            place = place.setdefault(key, {})
+        _must_have(part, last, dotted)
+        place[getattr(part, "attribute_map", {}).get(last, last)] = _value(text.strip())
+    return wanted
+
+
+def _must_have(part: Any, key: str, dotted: str) -> None:
+    if not hasattr(part, "to_dict"):
+        raise LookupError(f"the configuration has no key {dotted!r}: what is before {key!r} has no keys")
+    known = (*part.to_dict(), *part.attribute_map)
+    if key not in known:
+        raise LookupError(f"{type(part).__name__} has no key {key!r}{closest(key, known)}")
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    with contextlib.suppress(ValueError, SyntaxError):
+        return ast.literal_eval(text)
+    return text
+
+
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, nested tables merged; ``over`` wins. All new: transformers changes what it is given."""
+    merged: dict[str, Any] = {}
+    for key in (*under, *(key for key in over if key not in under)):
+        low, high = under.get(key), over.get(key)
+        if isinstance(low, Mapping) and (isinstance(high, Mapping) or key not in over):
+            merged[key] = _merge(low, high or {})
+        elif isinstance(high, Mapping):
+            merged[key] = _merge(high, {})
+        else:
+            merged[key] = over.get(key, low)
+    return merged
+
+
+def _parts(config: Any) -> list[Any]:
+    """The configuration and every one inside it."""
+    inner = [value for value in vars(config).values() if hasattr(value, "to_dict") and value is not config]
+    return [config, *(part for each in inner for part in _parts(each))]
+
+
+def _keep_dropout(config: Any) -> None:
+    """Every dropout above 0 becomes one that drops nothing; skipping layers at random is switched off."""
+    for key, value in vars(config).items():
+        if "drop" not in key or isinstance(value, bool):
+            continue
+        if "layerdrop" in key or "layer_drop" in key:
+            setattr(config, key, 0.0)  # control flow: a compiler would see another model each time
+        elif isinstance(value, float) and value > 0:
+            setattr(config, key, KEPT_DROPOUT)
+        elif isinstance(value, list | tuple):
+            setattr(config, key, [KEPT_DROPOUT if _number(rate) > 0 else rate for rate in value])
+
+
+def _get(config: Any, key: str) -> Any:
+    return getattr(config, key, None)
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

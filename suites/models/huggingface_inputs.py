@@ -1,0 +1,163 @@
+"""Random inputs of transformers models, with the labels that their own losses need, and that loss.
+
+What a model reads follows from its ``main_input_name`` and the parameters of
+its ``forward``; what it is asked for follows from the end of its class's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian")
+"""Families that the field gives decoder_input_ids; others shift the labels."""
+
+_SHORTEST_SOUND = 3200
+"""Numbers below which the convolutions of a speech model leave nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """How much there is to read: ``sequence`` counts tokens, or numbers of a sound."""
+
+    batch: int
+    sequence: int
+
+
+def own_loss(output: Any, target: Any) -> Tensor:
+    """The loss that the model returned; where there is none, a mean over the first tensor it returned.
+
+    Not of x itself but of sqrt(1 + x^2): behind a normalisation the mean of x, and of x^2, is a
+    constant, and every gradient 0.
+    """
+    loss = getattr(output, "loss", None)
+    if isinstance(loss, Tensor):
+        return loss
+    first = output[0]
+    while isinstance(first, tuple | list):
+        first = first[0]
+    assert isinstance(first, Tensor)
+    return (1 + first.float().square()).sqrt().mean()
+
+
+def inputs_for(model: Any, amounts: Amounts) -> dict[str, Any]:
+    """Keyword arguments of ``model``, labels included."""
+    config, name = model.config, type(model).__name__
+    takes = set(inspect.signature(model.forward).parameters)
+    inputs = _read(model, takes, amounts)
+    if name.endswith("ForMultipleChoice") and "input_ids" in inputs:
+        inputs["input_ids"] = torch.randint(_vocabulary(config), (amounts.batch, 2, amounts.sequence))
+    inputs |= {key: value for key, value in _asked(name, config, inputs, amounts).items() if key in takes}
+    if config.is_encoder_decoder and "decoder_input_ids" in takes:
+        starts = name.startswith(_DECODER_READS_TOO)
+        if starts or "labels" not in inputs or not name.endswith("ForConditionalGeneration"):
+            inputs["decoder_input_ids"] = _tokens(config, amounts)
+    if "return_loss" in takes and "labels" not in inputs:
+        inputs["return_loss"] = True
+    return inputs
+
+
+def _read(model: Any, takes: set[str], amounts: Amounts) -> dict[str, Any]:
+    """What the model reads, without labels."""
+    config, name, batch = model.config, type(model).__name__, amounts.batch
+    main = model.main_input_name
+    inputs: dict[str, Any] = {}
+    if main == "input_values" and hasattr(config, "num_mel_bins"):
+        inputs[main] = torch.randn(batch, config.max_length, config.num_mel_bins)  # a spectrogram
+    elif main == "input_values":
+        inputs[main] = torch.randn(batch, max(amounts.sequence, _SHORTEST_SOUND))
+    elif main == "input_features":
+        inputs[main] = _sound(config, amounts)
+    elif main == "past_values":
+        inputs[main] = torch.randn(batch, config.context_length, config.num_input_channels)
+    if main == "pixel_values" or ("pixel_values" in takes and _has_vision(config)):
+        inputs["pixel_values"] = _pixels(config, batch)
+    if "input_ids" in takes and (main == "input_ids" or (main == "pixel_values" and _vocabulary(config))):
+        tokens = _tokens(config, amounts)
+        if name.startswith("Roberta"):
+            tokens = torch.zeros_like(tokens)  # the field's: its default has no positions for 512 others
+        elif "Bart" in name or (config.is_encoder_decoder and name.endswith("ForSequenceClassification")):
+            tokens = _ending_in(tokens, config.eos_token_id)
+        inputs["input_ids"] = tokens
+    return inputs
+
+
+def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], amounts: Amounts) -> dict[str, Any]:
+    """Labels, by the end of the class's name."""
+    batch, length = amounts.batch, amounts.sequence
+    classes = max(getattr(config, "num_labels", 2), 1)
+    symbols = 2 if name.startswith("Electra") else _vocabulary(config)
+    asked: dict[str, Callable[[], dict[str, Any]]] = {
+        "ForQuestionAnswering": lambda: {
+            "start_positions": torch.randint(length, (batch,)),
+            "end_positions": torch.randint(length, (batch,)),
+        },
+        "ForTokenClassification": lambda: {"labels": torch.randint(classes, (batch, length))},
+        "ForMultipleChoice": lambda: {"labels": torch.randint(2, (batch,))},
+        "ForNextSentencePrediction": lambda: {"labels": torch.randint(2, (batch,))},
+        "Classification": lambda: {"labels": torch.randint(classes, (batch,))},
+        "SemanticSegmentation": lambda: {
+            "labels": torch.randint(classes, (batch, *inputs["pixel_values"].shape[-2:]))
+        },
+        "ForCTC": lambda: {"labels": torch.randint(1, config.vocab_size, (batch, _ctc_labels(length)))},
+        "ForPrediction": lambda: {
+            "future_values": torch.randn(batch, config.prediction_length, config.num_input_channels)
+        },
+        "ForPreTraining": lambda: {
+            "labels": torch.randint(symbols, (batch, length)),
+            "next_sentence_label": torch.randint(2, (batch,)),
+            "sentence_order_label": torch.randint(2, (batch,)),
+        },
+    }
+    language = ("LM", "ForConditionalGeneration", "LMHeadModel", "WithLMHeadModel")
+    for end, make in asked.items():
+        if name.endswith(end):
+            return make()
+    if name.endswith(language):
+        return {"labels": torch.randint(_vocabulary(config), (batch, length))}
+    return {}
+
+
+def _tokens(config: Any, amounts: Amounts) -> Tensor:
+    return torch.randint(_vocabulary(config) or 256, (amounts.batch, amounts.sequence))
+
+
+def _ending_in(tokens: Tensor, end: int) -> Tensor:
+    """``tokens`` with ``end`` as the last of each row, and nowhere else."""
+    others = torch.where(tokens == end, 0 if end else 1, tokens)
+    return torch.cat([others[:, :-1], torch.full_like(others[:, :1], end)], dim=1)
+
+
+def _vocabulary(config: Any) -> int:
+    return int(getattr(config.get_text_config(), "vocab_size", 0) or getattr(config, "vocab_size", 0) or 0)
+
+
+def _sound(config: Any, amounts: Amounts) -> Tensor:
+    """A spectrogram; Whisper takes one length only."""
+    if config.model_type == "whisper":
+        return torch.randn(amounts.batch, config.num_mel_bins, 2 * config.max_source_positions)
+    bins = [getattr(config, key, None) for key in ("num_mel_bins", "feature_projection_input_dim")]
+    return torch.randn(amounts.batch, amounts.sequence, next((each for each in bins if each), 80))
+
+
+def _ctc_labels(samples: int) -> int:
+    """Symbols to hear in so many numbers of sound: far fewer than the frames made of them (one of 320)."""
+    return max(1, samples // 1600)
+
+
+def _has_vision(config: Any) -> bool:
+    if hasattr(config, "image_token_id"):
+        return False  # a language model that sees where its prompt says so: here it reads text
+    return any(hasattr(config, key) for key in ("vision_config", "num_channels", "image_size"))
+
+
+def _pixels(config: Any, batch: int) -> Tensor:
+    seen = getattr(config, "vision_config", config)
+    size = getattr(seen, "image_size", None) or 224
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return torch.randn(batch, getattr(seen, "num_channels", 3), height, width)

@@ -1,0 +1,67 @@
+"""The model classes of the installed transformers, by name. Listing them imports none of them."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import functools
+import re
+from typing import Any
+
+_MODELING = re.compile(r"\.modeling_(?!tf_|flax_)")
+"""Models of torch live in such modules; older versions have ones of other frameworks beside them."""
+
+_NO_MODEL = re.compile(r"^Auto|PreTrainedModel$|Mixin$|Output$|Cache$")
+"""What those modules offer besides models."""
+
+
+@functools.cache
+def _library() -> Any:
+    from suites.models.torchvision_ops import define_missing_ops
+
+    define_missing_ops()
+    import transformers
+
+    return transformers
+
+
+@functools.cache
+def model_class_names() -> tuple[str, ...]:
+    """Every class that is a model by its module and name, sorted."""
+    where: dict[str, str] = _library()._class_to_module  # noqa: SLF001 -- dir() cannot tell models apart
+    return tuple(
+        sorted(
+            name for name, module in where.items() if _MODELING.search(module) and not _NO_MODEL.search(name)
+        )
+    )
+
+
+def model_class_names_like(glob: str) -> tuple[str, ...]:
+    """Those names that fit ``glob``. ``LookupError`` if none does."""
+    found = tuple(name for name in model_class_names() if fnmatch.fnmatchcase(name, glob))
+    if not found:
+        raise LookupError(f"no model class of transformers fits {glob!r}")
+    return found
+
+
+def model_class(name: str) -> Any:
+    """The class itself. ``LookupError`` says in one sentence why the name is no model that can be built."""
+    library = _library()
+    if name not in model_class_names():
+        close = closest(name, model_class_names())
+        if name in dir(library):
+            raise LookupError(f"{name} of transformers {library.__version__} is no model{close}")
+        raise LookupError(f"transformers {library.__version__} has no model class {name!r}{close}")
+    found: Any = getattr(library, name)
+    if not (isinstance(found, type) and issubclass(found, library.PreTrainedModel)):
+        raise LookupError(f"{name} of transformers {library.__version__} is no model")  # noqa: TRY004 -- the name is wrong
+    if getattr(found, "config_class", None) is None:
+        raise LookupError(f"{name} of transformers {library.__version__} has no configuration to build from")
+    return found
+
+
+def closest(name: str, names: tuple[str, ...]) -> str:
+    """The end of a sentence that refuses ``name``: what may have been meant, or nothing."""
+    lower = {other.lower(): other for other in names}
+    found = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)
+    return f"; the closest: {', '.join(lower[each] for each in found)}" if found else ""

@@ -1,0 +1,166 @@
+"""Builds one timm model: its constructor's arguments, dropout that drops nothing, inputs and targets.
+
+timm has no common signature: an entry point hands its keywords on to a class
+of its family, which may or may not know them. So what would be good to say
+(``OPTIONAL``) is offered, and taken back where the class refuses it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+KEPT_DROPOUT = 1e-30
+"""Stands in for a dropout that is asked for, or written into an architecture: it runs, but drops nothing."""
+
+OPTIONAL = {"drop_rate": 0.0, "drop_path_rate": 0.0}
+"""No dropout, and no path dropped: with either, no two runs of a step could be compared."""
+
+_REFUSAL = re.compile(r"(?:unexpected keyword argument|multiple values for keyword argument)(.*)")
+_QUOTED = re.compile(r"'(\w+)'")
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def parse_config(config: Iterable[str]) -> dict[str, Any]:
+    """``("depth=2", "act_layer=gelu")`` as keywords: Python literals where they are some, else text."""
+    parsed: dict[str, Any] = {}
+    for text in config:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip().isidentifier():
+            raise LookupError(f"{text!r} is not of the form key=value")
+        parsed[key.strip()] = _value(value.strip())
+    return parsed
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def make_model(
+    architecture: str, keywords: Mapping[str, Any], *, resolution: int | None = None, pretrained: bool = False
+) -> nn.Module:
+    """The model with random weights, or the published ones. ``LookupError`` if it takes no such keyword.
+
+    ``resolution`` is passed on to those that are built for one (``img_size``).
+    """
+    keywords = {key: _kept(key, value) for key, value in keywords.items()}
+    optional = dict(OPTIONAL)
+    if resolution is not None:
+        optional["img_size"] = resolution
+    optional = {key: value for key, value in optional.items() if key not in keywords}
+    before = torch.random.get_rng_state()
+    while True:
+        try:
+            model = _create(architecture, {**optional, **keywords}, pretrained=pretrained)
+        except TypeError as error:
+            refused = _refused_keys(error)
+            for key in refused:
+                if key in keywords:
+                    raise LookupError(_no_such_key(architecture, key)) from error
+            if not refused & set(optional):
+                raise
+            optional = {key: value for key, value in optional.items() if key not in refused}
+            torch.random.set_rng_state(before)  # a refusal may come after weights were drawn
+        else:
+            _still_dropout(model)
+            return model
+
+
+def _refused_keys(error: TypeError) -> set[str]:
+    """The keywords that a constructor names when it refuses them: one in Python's words, all in timm's."""
+    refusal = _REFUSAL.search(str(error))
+    return set(_QUOTED.findall(refusal.group(1))) if refusal else set()
+
+
+def _create(architecture: str, keywords: Mapping[str, Any], *, pretrained: bool) -> nn.Module:
+    import timm
+
+    if not pretrained:
+        model: nn.Module = timm.create_model(architecture, pretrained=False, **keywords)
+        return model
+    try:
+        model = timm.create_model(architecture, pretrained=True, **keywords)
+    except TypeError:
+        raise  # a refused keyword, found before anything is loaded
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise RuntimeError(
+            f"--pretrained: cannot load the weights of {architecture} (no network?): {reason}"
+        ) from error
+    return model
+
+
+def _kept(key: str, value: Any) -> Any:
+    """A rate of dropping that is asked for becomes ``KEPT_DROPOUT``, before any layer reads it."""
+    is_rate = "drop" in key and isinstance(value, (int, float)) and not isinstance(value, bool)
+    return KEPT_DROPOUT if is_rate and value > 0 else value
+
+
+def _still_dropout(model: nn.Module) -> None:
+    """What no keyword reaches. Both kinds of module read their rate whenever they run."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 -- all kinds
+            module.p = KEPT_DROPOUT
+        elif type(module).__name__ == "DropPath" and getattr(module, "drop_prob", None):
+            setattr(module, "drop_prob", KEPT_DROPOUT)  # noqa: B010 -- mypy knows no such attribute
+
+
+def _no_such_key(architecture: str, key: str) -> str:
+    with torch.device("meta"):
+        known = constructor_keys(type(make_model(architecture, {})))
+    if key in known:
+        return f"{architecture} sets {key!r} itself, it cannot be changed"
+    closest = difflib.get_close_matches(key, sorted(known), n=5, cutoff=0.5)
+    hint = f"; closest: {', '.join(closest)}" if closest else ""
+    return f"{architecture} takes no {key!r}{hint}"
+
+
+def constructor_keys(model_class: type) -> set[str]:
+    """The keywords of a model's class, with the fields of a configuration object it may take."""
+    keys: set[str] = set()
+    for one in model_class.__mro__:
+        if one in (nn.Module, object) or "__init__" not in vars(one):
+            continue
+        for name, parameter in inspect.signature(one).parameters.items():
+            if parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
+                continue
+            keys.add(name)
+            if inspect.isclass(parameter.annotation) and dataclasses.is_dataclass(parameter.annotation):
+                keys.update(field.name for field in dataclasses.fields(parameter.annotation))
+    return keys
+
+
+def own_input_size(model: nn.Module) -> tuple[int, int, int]:
+    """Channels, height and width of the model's own data configuration."""
+    import timm.data
+
+    data: Any = timm.data  # it has no types
+    channels, height, width = data.resolve_data_config({}, model=model)["input_size"]
+    return channels, height, width
+
+
+def class_count(model: nn.Module) -> int:
+    """How many numbers the model gives for an image: its classes, or the features of one without a head."""
+    classes: int = getattr(model, "num_classes", 0) or getattr(model, "num_features", 0) or 1000
+    return classes
+
+
+def class_loss(output: Any, target: Tensor) -> Tensor:
+    """Cross-entropy; the mean of it over the heads of a model that has several."""
+    if isinstance(output, Tensor):
+        return nn.functional.cross_entropy(output, target)
+    losses = [nn.functional.cross_entropy(head, target) for head in output]
+    return torch.stack(losses).mean()

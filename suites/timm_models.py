@@ -1,0 +1,186 @@
+"""Image classification models of timm: the field's 61, a modern set, and any other by name.
+
+``timm_models.toml`` beside this file holds the curated ones, with the batch
+that each was published with and what is cut at ``--scale=small`` and ``tiny``.
+The images are random pixels: what a step costs does not depend on the picture.
+
+    python suites/timm_models.py --performance --inference -dcpu --float32 --inductor \
+        --only lcnet_050 --batch-size 4 -n30
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from harness.schema import Case, Setting
+    from harness.workload import Workload
+
+SMALL_BATCH = 2
+"""Images in a step below full scale: two, because BatchNorm needs two values where a map is 1x1."""
+
+REQUESTED_BATCH = 16
+"""Images in a step at full scale, of a model that was asked for by name: nothing is published for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One table of ``timm_models.toml``, where its fields are explained."""
+
+    published_batch: int
+    parameters: int
+    resolution: int
+    source: str
+    architecture: str = ""
+    architecture_reason: str = ""
+    gone: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    small: Mapping[str, Any] = field(default_factory=dict)
+    tiny: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    skip: Mapping[str, str] = field(default_factory=dict)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    tolerance_reason: str = ""
+
+    def cuts(self, scale: str) -> dict[str, Any]:
+        """What differs from the full model at ``scale``, but for the batch; tiny starts from small."""
+        changes: Mapping[str, Any] = {}
+        if scale != "full":
+            changes = self.small if scale == "small" else {**self.small, **self.tiny}
+        return {key: value for key, value in changes.items() if key != "batch"}
+
+    def batch_size(self, scale: str) -> int:
+        """Images in a step, never more than published."""
+        if scale == "full":
+            return self.published_batch
+        asked: int = (self.small if scale == "small" else self.tiny).get("batch", SMALL_BATCH)
+        return min(asked, self.published_batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a case is built: what timm calls it, its keywords, and the side of its images if not its own."""
+
+    architecture: str
+    keywords: Mapping[str, Any]
+    resolution: int | None
+
+
+@functools.cache
+def entries() -> Mapping[str, Entry]:
+    """What ``timm_models.toml`` says, by case name, in its order."""
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return {name: Entry(**table) for name, table in tables.items()}
+
+
+def cases(setting: Setting) -> tuple[Case, ...]:
+    """Every curated case; none in generation, which is for language models."""
+    if setting.mode.value == "generate":
+        return ()
+    return tuple(_curated(name, entry, setting) for name, entry in entries().items())
+
+
+def _curated(name: str, entry: Entry, setting: Setting) -> Case:
+    from harness.schema import Case  # not above: as a script, this file cannot see harness/ at first
+
+    mode = setting.mode.value
+    return Case(
+        suite="timm_models",
+        name=name,
+        mode=setting.mode,
+        batch_size=entry.batch_size(setting.scale),
+        published_batch_size=entry.published_batch,
+        scale=setting.scale,
+        tags=tuple(entry.tags),
+        tolerance=entry.tolerance.get(mode),
+        skip=entry.gone or entry.skip.get(mode, ""),
+    )
+
+
+def find(pattern: str) -> tuple[str, ...]:
+    """Architectures of the installed timm by name or glob, with or without a tag (resnet50.a1_in1k)."""
+    from suites.models.timm_names import matching_names
+    from suites.models.torchvision_ops import define_missing_ops
+
+    define_missing_ops()  # before timm, which imports torchvision
+    return matching_names(pattern)
+
+
+def case_for(name: str, setting: Setting) -> Case:
+    """The case of a name that ``find`` gave: nothing is published for it, and only the batch is cut."""
+    from harness.schema import Case
+
+    if name in entries():
+        return _curated(name, entries()[name], setting)
+    return Case(
+        suite="timm_models",
+        name=name,
+        mode=setting.mode,
+        batch_size=REQUESTED_BATCH if setting.scale == "full" else SMALL_BATCH,
+        published_batch_size=None,
+        scale=setting.scale,
+    )
+
+
+def build(case: Case) -> Workload:
+    """The model of ``case``, normalised random pixels, and the classes to predict."""
+    import torch
+
+    from harness.workload import Workload
+    from suites.models.torchvision_ops import define_missing_ops
+
+    define_missing_ops()  # before timm, which imports torchvision
+    from suites.models.timm_build import class_count, class_loss, make_model, own_input_size
+
+    made = plan(case)
+    module = make_model(
+        made.architecture, made.keywords, resolution=made.resolution, pretrained=case.pretrained
+    )
+    channels, height, width = own_input_size(module)
+    if made.resolution is not None:
+        height = width = made.resolution
+    batch_size = case.batch_size or SMALL_BATCH
+    images = torch.randn(batch_size, made.keywords.get("in_chans", channels), height, width)
+    target = torch.randint(class_count(module), (batch_size,))
+    return Workload(module=module, args=(images,), target=target, loss=class_loss)
+
+
+def plan(case: Case) -> Plan:
+    """What ``build`` hands to timm. ``LookupError`` for a name that timm no longer has."""
+    from suites.models.timm_build import parse_config
+    from suites.models.timm_names import current_name
+
+    asked = parse_config(case.config)
+    entry = entries().get(case.name)
+    keywords: dict[str, Any] = {}
+    architecture = current_name(case.name)
+    if entry is not None:
+        if entry.gone:
+            raise LookupError(f"{case.name}: {entry.gone}")
+        architecture = entry.architecture or case.name
+        # published weights fit the whole model only: with them, nothing but the batch is cut
+        keywords = {**entry.config, **({} if case.pretrained else entry.cuts(case.scale))}
+    if "img_size" in asked:  # timm's word for it, which only some families know
+        asked["resolution"] = asked.pop("img_size")
+    keywords.update(asked)
+    side = keywords.pop("resolution", None)
+    if side is not None and (not isinstance(side, int) or side < 1):
+        raise LookupError(f"the images are square: {side!r} is not the length of a side")
+    return Plan(architecture=architecture, keywords=keywords, resolution=side)
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])

@@ -1,0 +1,34 @@
+"""``--batch-size-file``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.batch_sizes import batch_sizes
+from runner.errors import UsageError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "sizes.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_both_ways_of_writing_and_comments(tmp_path: Path) -> None:
+    text = "# A100\nresnet18,64\n\nBertForMaskedLM 8  # half\n  vit , 2\nresnet18, 32\n"
+    assert batch_sizes(written(tmp_path, text)) == (("resnet18", 32), ("BertForMaskedLM", 8), ("vit", 2))
+
+
+@pytest.mark.parametrize("line", ["resnet18", "resnet18,many", "resnet18,0", "resnet18,-2", "a,b,3", ",3"])
+def test_any_other_line_is_named(line: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--batch-size-file: line 2 of .*sizes.txt is not"):
+        batch_sizes(written(tmp_path, f"fine,1\n{line}\n"))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "sizes"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="it is not text"):
+        batch_sizes(path)

@@ -1,0 +1,174 @@
+"""The suite huggingface as the runner sees it: its list, its sizes, its script. No torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.schema import SCALES, Case, Mode, Setting
+from suites import huggingface
+
+REPOSITORY = Path(huggingface.__file__).resolve().parents[1]
+
+FIELD = """
+AlbertForMaskedLM AlbertForQuestionAnswering AllenaiLongformerBase BartForCausalLM
+BartForConditionalGeneration BertForMaskedLM BertForQuestionAnswering BlenderbotForCausalLM
+BlenderbotForConditionalGeneration BlenderbotSmallForCausalLM BlenderbotSmallForConditionalGeneration
+CamemBert DebertaForMaskedLM DebertaForQuestionAnswering DebertaV2ForMaskedLM DebertaV2ForQuestionAnswering
+DistilBertForMaskedLM DistilBertForQuestionAnswering DistillGPT2 ElectraForCausalLM
+ElectraForQuestionAnswering GPT2ForSequenceClassification GPTJForCausalLM GPTJForQuestionAnswering
+GPTNeoForCausalLM GPTNeoForSequenceClassification GoogleFnet LayoutLMForMaskedLM
+LayoutLMForSequenceClassification M2M100ForConditionalGeneration MBartForCausalLM
+MBartForConditionalGeneration MT5ForConditionalGeneration MegatronBertForCausalLM
+MegatronBertForQuestionAnswering MobileBertForMaskedLM MobileBertForQuestionAnswering OPTForCausalLM
+PLBartForCausalLM PLBartForConditionalGeneration PegasusForCausalLM PegasusForConditionalGeneration
+RobertaForCausalLM RobertaForQuestionAnswering Speech2Text2ForCausalLM T5ForConditionalGeneration T5Small
+TrOCRForCausalLM XGLMForCausalLM XLNetLMHeadModel YituTechConvBert
+""".split()  # noqa: SIM905 -- read at a glance
+
+ENTRIES = huggingface.entries()
+GONE = "Speech2Text2ForCausalLM"
+
+
+def cases(scale: str = "full", mode: Mode = Mode.TRAINING, device_type: str = "cpu") -> dict[str, Case]:
+    setting = Setting(mode=mode, device_type=device_type, scale=scale)
+    return {case.name: case for case in huggingface.cases(setting)}
+
+
+def test_the_fields_51_names_come_first() -> None:
+    assert len(FIELD) == 51
+    assert [name for name, entry in ENTRIES.items() if "field" in entry.tags] == FIELD
+    assert list(ENTRIES)[:51] == FIELD
+
+
+def test_there_are_at_least_30_current_models() -> None:
+    modern = [name for name, entry in ENTRIES.items() if "modern" in entry.tags]
+    assert len(modern) >= 30
+    assert set(ENTRIES) == {*FIELD, *modern}
+
+
+@pytest.mark.parametrize("name", list(ENTRIES))
+def test_every_table_is_well_formed(name: str) -> None:
+    entry = ENTRIES[name]
+    assert len(entry.source.split()) >= 3
+    assert entry.batch_source == ("the field's" if name in FIELD else "ours")
+    assert entry.published_batch >= 1
+    assert entry.published_batch & (entry.published_batch - 1) == 0
+    assert set(entry.tags) <= {"field", "modern", "generate", "quick"}
+    assert bool(entry.gone) == (entry.parameters is None)
+    assert entry.parameters is None or entry.parameters > 10_000
+    assert entry.sequence is not None or name not in FIELD
+    assert entry.checkpoint is None or entry.checkpoint.count("/") == 1
+    if "config.json" not in entry.source and name in FIELD:
+        assert set(entry.config) <= {"pad_token_id"}
+
+
+@pytest.mark.parametrize(
+    ("name", "sequence"),
+    [
+        ("BlenderbotForCausalLM", 128),
+        ("MobileBertForMaskedLM", 128),
+        ("PegasusForCausalLM", 128),
+        ("MT5ForConditionalGeneration", 128),
+        ("TrOCRForCausalLM", 256),
+        ("BertForMaskedLM", 512),
+        ("DistillGPT2", 512),
+        ("CamemBert", 512),
+        ("GPT2ForSequenceClassification", 1024),
+        ("T5Small", 1024),
+        ("PLBartForCausalLM", 1024),
+        ("AllenaiLongformerBase", 1024),
+        ("OPTForCausalLM", 2048),
+    ],
+)
+def test_sequences_are_the_fields(name: str, sequence: int) -> None:
+    assert ENTRIES[name].sequence == sequence
+
+
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
+def test_the_published_batch_runs_at_full_scale(device_type: str) -> None:
+    full = cases(device_type=device_type)
+    assert set(full) == set(ENTRIES)
+    assert all(case.batch_size == case.published_batch_size for case in full.values())
+    assert full["AlbertForMaskedLM"].batch_size == 8
+    assert full["DistilBertForQuestionAnswering"].batch_size == 512
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+def test_cases_carry_suite_mode_and_scale(scale: str, mode: Mode) -> None:
+    for case in cases(scale, mode).values():
+        assert (case.suite, case.mode, case.scale) == ("huggingface", mode, scale)
+        assert case.batch_size is not None
+        assert case.published_batch_size is not None
+        assert 1 <= case.batch_size <= case.published_batch_size
+
+
+@pytest.mark.parametrize("name", list(ENTRIES))
+def test_a_smaller_scale_never_reads_more(name: str) -> None:
+    entry = ENTRIES[name]
+    lengths = [entry.length(scale) or 0 for scale in ("tiny", "small", "full")]
+    assert lengths == sorted(lengths)
+    assert entry.batch("tiny") <= entry.batch("small") <= entry.batch("full")
+
+
+def test_what_is_gone_stays_in_the_list_and_says_so() -> None:
+    assert [name for name, case in cases().items() if case.skip] == [GONE]
+    assert cases()[GONE].skip.startswith("gone: transformers 5.0 dropped Speech2Text2")
+
+
+def test_giants_are_planned_at_full_scale_only_when_named() -> None:
+    on_request = {name for name, case in cases().items() if "on_request" in case.tags}
+    assert {"GPTJForCausalLM", "Qwen3_30B_A3B", "Mistral_7B"} <= on_request
+    assert not {"Llama_3_2_1B", "BertForMaskedLM", GONE} & on_request
+    for scale in ("small", "tiny"):
+        assert not any("on_request" in case.tags for case in cases(scale).values())
+
+
+def test_tolerances_are_the_fields() -> None:
+    assert cases()["MT5ForConditionalGeneration"].tolerance == 2e-2
+    assert cases(mode=Mode.INFERENCE)["MT5ForConditionalGeneration"].tolerance is None
+    name = "GPT2ForSequenceClassification"
+    assert cases(mode=Mode.INFERENCE)[name].tolerance == 5e-3
+    assert cases(mode=Mode.INFERENCE, device_type="cuda")[name].tolerance == 4e-3
+    assert cases()["BertForMaskedLM"].tolerance is None
+
+
+def test_generation_offers_those_that_write() -> None:
+    full, tiny = cases(mode=Mode.GENERATE), cases("tiny", Mode.GENERATE)
+    assert set(full) == set(tiny) == {name for name, entry in ENTRIES.items() if "generate" in entry.tags}
+    assert {"Llama_3_2_1B", "Qwen3_0_6B", "Gemma2_2B", "Whisper_tiny"} <= set(full)
+    llama = full["Llama_3_2_1B"]
+    assert (llama.batch_size, llama.prompt_tokens, llama.new_tokens) == (1, 1000, 2000)
+    assert full["Whisper_tiny"].new_tokens == 440
+    for case in tiny.values():
+        assert (case.prompt_tokens or 0) <= 8
+        assert case.new_tokens == 4
+    assert cases()["Llama_3_2_1B"].new_tokens is None
+
+
+def test_the_case_of_any_other_class() -> None:
+    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="small")
+    case = huggingface.case_for("BertForTokenClassification", setting)
+    assert (case.name, case.batch_size, case.published_batch_size, case.scale) == (
+        "BertForTokenClassification",
+        1,
+        None,
+        "small",
+    )
+    assert huggingface.case_for("BertForMaskedLM", setting) == cases("small")["BertForMaskedLM"]
+
+
+def test_listing_the_cases_imports_no_torch() -> None:
+    program = (
+        "import sys; from harness.schema import Mode, Setting; from suites import huggingface as h;"
+        "s = Setting(mode=Mode.TRAINING, device_type='cpu', scale='full'); h.cases(s); h.case_for('X', s);"
+        "print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"

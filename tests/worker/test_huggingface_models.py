@@ -1,0 +1,227 @@
+"""The models of suite huggingface: their sizes, their inputs, their losses, and models found by name."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.schema import Case, Mode, Setting
+from suites import huggingface
+from suites.models.huggingface_config import KEPT_DROPOUT, parse_changes
+from suites.models.huggingface_inputs import own_loss
+from suites.models.huggingface_names import model_class, model_class_names
+
+if TYPE_CHECKING:
+    from harness.workload import Workload
+
+ENTRIES = huggingface.entries()
+LIVING = [name for name, entry in ENTRIES.items() if not entry.gone]
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers warns of is no concern of these
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def case_of(name: str, scale: str = "tiny", mode: Mode = Mode.TRAINING, **changes: Any) -> Case:
+    case = huggingface.case_for(name, Setting(mode=mode, device_type="cpu", scale=scale))
+    return dataclasses.replace(case, **changes)
+
+
+def on_meta(name: str, scale: str = "tiny", **changes: Any) -> Workload:
+    with torch.device("meta"):
+        return huggingface.build(case_of(name, scale, **changes))
+
+
+def config_of(name: str, scale: str = "tiny", **changes: Any) -> Any:
+    return on_meta(name, scale, **changes).module.config
+
+
+def trainable(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+@pytest.mark.parametrize("name", LIVING)
+def test_it_is_as_large_as_its_table_says(name: str) -> None:
+    full, small = on_meta(name, "full"), on_meta(name, "small")
+    entry = ENTRIES[name]
+    assert trainable(full.module) == entry.parameters
+    assert trainable(small.module) < 150_000_000
+    for given, scale in ((full, "full"), (small, "small")):
+        tensors = {key: value for key, value in given.kwargs.items() if isinstance(value, torch.Tensor)}
+        assert {tensor.shape[0] for tensor in tensors.values()} == {entry.batch(scale)}
+        if "input_ids" in tensors:
+            assert tensors["input_ids"].shape[1] == entry.length(scale)
+    rates = {part.p for part in small.module.modules() if isinstance(part, nn.Dropout)}
+    assert rates <= {0.0, KEPT_DROPOUT}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ElectraForQuestionAnswering",
+        "BartForConditionalGeneration",
+        "Whisper_tiny",
+        "MiniLM_L6",
+        "Gemma3_270M",
+    ],
+)
+def test_one_step(name: str) -> None:
+    torch.manual_seed(0)
+    given = huggingface.build(case_of(name))
+    assert given.loss is own_loss
+    module = copy.deepcopy(given.module).train()
+    output = module(**given.kwargs)
+    assert getattr(output, "past_key_values", None) is None
+    loss = own_loss(output, given.target)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert torch.isfinite(loss)
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    assert sum(float(gradient.abs().sum()) for gradient in gradients) > 1e-3
+    again = own_loss(given.module.train()(**given.kwargs), None)
+    assert torch.equal(loss, again)  # dropout is there, and drops nothing
+    with torch.no_grad():
+        torch.testing.assert_close(own_loss(given.module.eval()(**given.kwargs), None), loss)
+
+
+def test_the_same_seed_gives_the_same_model_and_inputs() -> None:
+    def built(seed: int) -> Workload:
+        torch.manual_seed(seed)
+        return huggingface.build(case_of("ElectraForQuestionAnswering"))
+
+    first, again, other = built(0), built(0), built(1)
+    assert torch.equal(first.kwargs["input_ids"], again.kwargs["input_ids"])
+    assert not torch.equal(first.kwargs["input_ids"], other.kwargs["input_ids"])
+    for ours, theirs in zip(first.module.parameters(), again.module.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_inputs_are_the_fields() -> None:
+    def inputs(name: str) -> dict[str, Any]:
+        return dict(huggingface.build(case_of(name, batch_size=3)).kwargs)
+
+    assert set(inputs("BertForMaskedLM")) == {"input_ids", "labels"}
+    assert set(inputs("BertForQuestionAnswering")) == {"input_ids", "start_positions", "end_positions"}
+    assert set(inputs("T5Small")) == {"input_ids", "decoder_input_ids", "labels"}
+    assert inputs("LayoutLMForSequenceClassification")["labels"].shape == (3,)
+    assert not inputs("RobertaForQuestionAnswering")["input_ids"].any()
+    eos = config_of("BartForCausalLM").eos_token_id
+    assert torch.equal(inputs("BartForCausalLM")["input_ids"] == eos, torch.arange(16).expand(3, 16) == 15)
+
+
+def test_special_tokens_stay_inside_a_cut_vocabulary() -> None:
+    config = config_of("Llama_3_2_1B", "small")
+    assert config.vocab_size == 2048
+    assert sorted([config.bos_token_id, config.eos_token_id]) == [2046, 2047]
+
+
+def test_a_hybrid_keeps_one_layer_of_each_kind() -> None:
+    assert config_of("Gemma3_1B", "small").layer_types == ["sliding_attention", "full_attention"]
+
+
+def test_changes_to_the_configuration() -> None:
+    config = config_of("BertForMaskedLM", config=("num_hidden_layers=3", "hidden_act=relu"))
+    assert (config.num_hidden_layers, config.hidden_act) == (3, "relu")
+    clip = config_of("CLIP_ViT_B32", config=("text_config.num_hidden_layers=2",))
+    assert (clip.text_config.num_hidden_layers, clip.vision_config.num_hidden_layers) == (2, 1)
+    assert config_of("DistillGPT2", config=("num_hidden_layers=3",)).n_layer == 3
+    assert config_of("DistillGPT2", config=("resid_pdrop=0.5",)).resid_pdrop == KEPT_DROPOUT
+    values = parse_changes(("a=True", "b=none", "c=1e-3", "c=gelu", "d=[1, 2]"), Anything())
+    assert values == {"a": True, "b": None, "c": "gelu", "d": [1, 2]}
+
+
+class Anything:
+    """A configuration with the keys a to d."""
+
+    attribute_map: dict[str, str] = {}  # noqa: RUF012 -- as transformers has it
+
+    def to_dict(self) -> dict[str, None]:
+        return dict.fromkeys("abcd")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("num_hidden_layer=3", "no key 'num_hidden_layer'; the closest: num_hidden_layers"),
+        ("hidden_size.x=3", "what is before 'x' has no keys"),
+        ("hidden_size", "written key=value"),
+    ],
+)
+def test_a_change_that_cannot_be(change: str, words: str) -> None:
+    with pytest.raises(LookupError, match=words):
+        on_meta("BertForMaskedLM", config=(change,))
+
+
+def test_what_is_gone_cannot_be_built() -> None:
+    with pytest.raises(LookupError, match=r"^gone: transformers 5\.0 dropped Speech2Text2"):
+        on_meta("Speech2Text2ForCausalLM")
+
+
+def test_find() -> None:
+    assert huggingface.find("BertForTokenClassification") == ("BertForTokenClassification",)
+    causal = huggingface.find("*ForCausalLM")
+    assert len(causal) > 100
+    assert {"LlamaForCausalLM", "GPTJForCausalLM"} <= set(causal)
+    assert not {"AutoModel", "BertTokenizer", "BertConfig", "BertPreTrainedModel"} & set(model_class_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("LlamaForCausalML", "has no model class 'LlamaForCausalML'; the closest: LlamaForCausalLM"),
+        ("BertTokenizer", "BertTokenizer of transformers .* is no model"),
+        ("*ForNothing", "no model class of transformers fits"),
+        ("Qqqqqqq", "has no model class 'Qqqqqqq'$"),
+    ],
+)
+def test_find_says_why_there_is_none(name: str, words: str) -> None:
+    with pytest.raises(LookupError, match=words):
+        huggingface.find(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "BertForTokenClassification",
+        "BertForMultipleChoice",
+        "BertForPreTraining",
+        "GPT2Model",
+        "T5ForSequenceClassification",
+    ],
+)
+def test_a_class_without_a_table(name: str) -> None:
+    torch.manual_seed(0)
+    given = huggingface.build(case_of(name))
+    loss = own_loss(given.module(**given.kwargs), None)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert torch.isfinite(loss)
+
+
+def test_published_weights_are_asked_for_in_vain() -> None:
+    with pytest.raises(ValueError, match="no published weights are known for DebertaForMaskedLM"):
+        on_meta("DebertaForMaskedLM", "full", pretrained=True)
+    with pytest.raises(ValueError, match="at full scale only"):
+        on_meta("DistillGPT2", pretrained=True)
+
+
+def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no route\nand a long story")
+
+    monkeypatch.setattr(model_class("GPT2LMHeadModel"), "from_pretrained", refuse)
+    sentence = r"^--pretrained: cannot load distilbert/distilgpt2 \(no network\?\): no route$"
+    with pytest.raises(OSError, match=sentence):
+        on_meta("DistillGPT2", "full", pretrained=True)
+
+
+def test_generation_starts_from_a_prompt() -> None:
+    given = on_meta("Qwen3_0_6B", mode=Mode.GENERATE)
+    assert given.drive is not None
+    assert given.args[0].shape == (1, 8)

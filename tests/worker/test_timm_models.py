@@ -1,0 +1,230 @@
+"""The models of suite timm_models: that timm builds them all, and that nothing in them is left to chance."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.schema import Case, Mode, Setting
+from suites import timm_models
+from suites.models.torchvision_ops import define_missing_ops
+
+define_missing_ops()  # before timm, which imports torchvision
+
+if TYPE_CHECKING:
+    from harness.workload import Workload
+
+NAMES = list(timm_models.entries())
+RUN = ["lcnet_050", "levit_128", "beit_base_patch16_224", "mobilenetv4_conv_small"]
+
+
+def case(name: str, scale: str = "tiny", **changes: Any) -> Case:
+    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale=scale)
+    return dataclasses.replace(timm_models.case_for(name, setting), **changes)
+
+
+def built(name: str, scale: str = "tiny", *, seed: int = 0, **changes: Any) -> Workload:
+    torch.manual_seed(seed)
+    return timm_models.build(case(name, scale, **changes))
+
+
+def on_meta(name: str, scale: str = "full", **changes: Any) -> Workload:
+    """Without memory or arithmetic."""
+    with torch.device("meta"):
+        return timm_models.build(case(name, scale, **changes))
+
+
+def trainable(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+def loss_of(given: Workload, module: nn.Module) -> Tensor:
+    assert given.loss is not None
+    return given.loss(module(*given.args), given.target)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_case_builds_whole_and_small(name: str) -> None:
+    entry = timm_models.entries()[name]
+    full, small = on_meta(name), on_meta(name, "small")
+    assert trainable(full.module) == entry.parameters
+    side = entry.resolution
+    assert full.args[0].shape == (entry.published_batch, 3, side, side)
+    assert trainable(small.module) <= entry.parameters
+    side = entry.small.get("resolution", side)
+    assert small.args[0].shape == (entry.batch_size("small"), 3, side, side)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_training_step_runs_and_is_the_same_on_a_copy(name: str) -> None:
+    given = built(name)
+    assert given.target.dtype == torch.int64
+    losses = []
+    for module in (given.module.train(), copy.deepcopy(given.module).train()):
+        loss = loss_of(given, module)
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.item())
+        for label, parameter in module.named_parameters():
+            assert parameter.grad is not None, label
+            assert torch.isfinite(parameter.grad).all(), label
+    assert losses[0] == losses[1]
+    assert losses[0] == pytest.approx(math.log(1000), rel=0.3)  # untrained: that of guessing
+
+
+@pytest.mark.parametrize("name", ["lcnet_050", "adv_inception_v3"])  # the second refuses a keyword at first
+def test_the_same_seed_gives_the_same_weights_and_inputs(name: str) -> None:
+    first, again, other = built(name), built(name), built(name, seed=1)
+    for one, two in zip(first.module.parameters(), again.module.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert torch.equal(first.args[0], again.args[0])
+    assert torch.equal(first.target, again.target)
+    assert not torch.equal(first.args[0], other.args[0])
+
+
+@pytest.mark.parametrize(
+    "name", ["jx_nest_base", "swin_base_patch4_window7_224"]
+)  # both drop paths by default
+def test_no_path_is_dropped(name: str) -> None:
+    given = built(name)
+    module = given.module.train()
+    losses = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        losses.append(loss_of(given, module).item())
+    assert losses[0] == losses[1]
+
+
+def test_dropout_written_into_an_architecture_runs_and_drops_nothing() -> None:
+    module = on_meta("swinv2_cr_tiny_224").module
+    rates = {part.p for part in module.modules() if isinstance(part, nn.Dropout)}
+    assert rates == {0.0, 1e-30}
+
+
+@pytest.mark.parametrize("name", ["lcnet_050", "vit_tiny_patch16_224"])  # a function's, and modules' own
+def test_dropout_that_is_asked_for_runs_and_drops_nothing(name: str) -> None:
+    config = ("drop_rate=0.5", "drop_path_rate=0.5", "resolution=64")
+    given = built(name, config=config)
+    module = given.module.train()
+    assert getattr(module, "drop_rate", 1e-30) == 1e-30
+    torch.manual_seed(1)
+    loss = loss_of(given, module).item()
+    torch.manual_seed(2)
+    assert loss_of(given, module).item() == loss
+
+
+def test_config_reaches_the_constructor() -> None:
+    whole = on_meta("vit_tiny_patch16_224")
+    given = on_meta(
+        "vit_tiny_patch16_224", config=("depth=2", "in_chans=1", "num_classes=10", "qkv_bias=false")
+    )
+    assert trainable(given.module) < trainable(whole.module)
+    assert given.args[0].shape == (16, 1, 224, 224)
+    assert given.module(*given.args).shape == (16, 10)
+    assert "blocks.0.attn.qkv.bias" not in dict(given.module.named_parameters())
+
+
+@pytest.mark.parametrize("key", ["resolution", "img_size"])
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224"])
+def test_the_side_of_the_images_can_be_set(name: str, key: str) -> None:
+    given = on_meta(name, config=(f"{key}=64",))
+    assert given.args[0].shape[2:] == (64, 64)
+    assert given.module(*given.args).shape == (16, 1000)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("depht=2", "vit_tiny_patch16_224 takes no 'depht'; closest: depth"),
+        ("zzzz=1", "vit_tiny_patch16_224 takes no 'zzzz'$"),
+        ("depth", "'depth' is not of the form key=value"),
+        ("resolution=big", "'big' is not the length of a side"),
+    ],
+)
+def test_a_config_that_fits_nothing_is_explained(config: str, said: str) -> None:
+    with pytest.raises(LookupError, match=said):
+        on_meta("vit_tiny_patch16_224", config=(config,))
+
+
+def test_a_key_that_the_architecture_sets_itself_is_explained() -> None:
+    with pytest.raises(LookupError, match="mixer_b16_224 sets 'num_blocks' itself"):
+        on_meta("mixer_b16_224", config=("num_blocks=2",))
+
+
+def test_values_of_a_config() -> None:
+    from suites.models.timm_build import parse_config
+
+    texts = ("a=1", "b=1e-5", "c=(1, 2)", "d=gelu", "e=True", "f=none", "g=a=b", "h='x'")
+    values = {"a": 1, "b": 1e-5, "c": (1, 2), "d": "gelu", "e": True, "f": None, "g": "a=b", "h": "x"}
+    assert parse_config(texts) == values
+
+
+def test_find_knows_names_tags_and_globs() -> None:
+    assert timm_models.find("resnet18") == ("resnet18",)
+    assert timm_models.find("resnet50.a1_in1k") == ("resnet50.a1_in1k",)
+    assert timm_models.find("jx_nest_base") == ("jx_nest_base",)
+    found = timm_models.find("lcnet_0??")
+    assert "lcnet_050" in found
+    assert all(name.startswith("lcnet_0") for name in found)
+    assert "resnet18.a1_in1k" in timm_models.find("resnet18.*")
+    assert len(timm_models.find("*")) > 1000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("resnet5O", "timm has no model 'resnet5O'; closest: .*resnet50"),
+        ("lcnet_9*", "timm has no model whose name fits 'lcnet_9\\*'; closest: .*lcnet_"),
+        ("resnet18.nowhere", "timm has no weights 'resnet18.nowhere'; it has: .*resnet18.a1_in1k"),
+    ],
+)
+def test_find_explains_what_it_cannot_find(pattern: str, said: str) -> None:
+    with pytest.raises(LookupError, match=said):
+        timm_models.find(pattern)
+
+
+def test_a_model_with_neither_table_nor_head_is_built() -> None:
+    given = on_meta("vit_tiny_patch16_224.augreg_in21k_ft_in1k", "small")
+    assert given.args[0].shape == (2, 3, 224, 224)
+    headless = on_meta("eva02_tiny_patch14_224", "small")
+    assert headless.module(*headless.args).shape == (2, 192)
+
+
+def test_a_model_that_timm_dropped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = dataclasses.replace(timm_models.entries()["lcnet_050"], gone="timm 9.9 removed it")
+    monkeypatch.setattr(timm_models, "entries", lambda: {"lcnet_050": lost})
+    with pytest.raises(LookupError, match=r"lcnet_050: timm 9\.9 removed it"):
+        on_meta("lcnet_050")
+
+
+def test_several_heads_are_averaged() -> None:
+    from suites.models.timm_build import class_loss
+
+    heads = (torch.randn(4, 10), torch.randn(4, 10))
+    target = torch.randint(10, (4,))
+    alone = [class_loss(head, target) for head in heads]
+    torch.testing.assert_close(class_loss(heads, target), (alone[0] + alone[1]) / 2)
+
+
+def test_published_weights_need_a_network_and_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    asked: dict[str, Any] = {}
+
+    def offline(architecture: str, **keywords: Any) -> nn.Module:
+        asked.update(keywords, architecture=architecture)
+        raise OSError("cannot reach\nthe server")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    said = (
+        r"^--pretrained: cannot load the weights of beit_base_patch16_224 \(no network\?\): cannot reach the"
+    )
+    with pytest.raises(RuntimeError, match=said):
+        on_meta("beit_base_patch16_224", "small", pretrained=True)
+    assert asked["pretrained"] is True
+    assert "depth" not in asked
