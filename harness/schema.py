@@ -138,6 +138,8 @@ class Protocol:
     alpha: float = 0.05
     min_sample_s: float = 0.01  # iterations per sample are raised until a sample lasts this long
     timeout_s: float = 1200.0
+    phase_timeouts_s: dict[str, float] = field(default_factory=dict)  # of one call: build, compile, measure
+    max_memory_bytes: int | None = None  # of the worker and all it starts, on the host
     isolate: bool = False
     fixed_batch: bool = False  # out of memory is then a failure; else the batch is halved for all alike
 

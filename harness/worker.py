@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.codec import from_json, to_json
+from harness.limits import limit_memory
 from harness.schema import Case, Job
 from harness.status_page import Activity, StatusPage
 
@@ -54,7 +55,9 @@ def serve(incoming: IO[str], outgoing: IO[str], announce: Callable[[Activity], N
             return
         if answer is None:
             announce(Activity(phase="import"))
-            answer = answers(from_json(Job, request["job"]), announce)
+            job = from_json(Job, request["job"])
+            limit_memory(job)
+            answer = answers(job, announce)
         reply = json.dumps(guarded(answer, request), allow_nan=False)
         outgoing.write(reply + "\n")
         outgoing.flush()

@@ -118,7 +118,8 @@ def _records(
 
     def launch(part: Job) -> WorkerProcess:
         environment = worker_environment(part.protocol.threads, online=part.case.pretrained)
-        return WorkerProcess(worker_command(), environment, log, seen.activity)
+        limit = part.protocol.max_memory_bytes
+        return WorkerProcess(worker_command(), environment, log, seen.activity, limit)
 
     log_name = folder.relative(log)
     return JobRun(job, launch, seen, candidates=candidates, log=log_name, stop=stop).run()

@@ -65,6 +65,9 @@ def _protocol_flags(protocol: Protocol) -> list[str]:
         flags.append(f"--parity={protocol.parity}")
     if protocol.threads is not None:
         flags.append(f"--threads={protocol.threads}")
+    flags += [f"--phase-timeout={phase}={limit:g}" for phase, limit in protocol.phase_timeouts_s.items()]
+    if protocol.max_memory_bytes is not None:
+        flags.append(f"--max-memory={protocol.max_memory_bytes / 1e9:g}")
     if protocol.timeout_s != default.timeout_s:
         flags.append(f"--timeout={protocol.timeout_s:g}")
     return flags

@@ -17,7 +17,9 @@ from harness.schema import DTYPES, LOSSES, SCALES, Mode, Protocol
 from harness.suite_files import suite_names
 from runner.batch_sizes import batch_sizes
 from runner.errors import UsageError, unknown
+from runner.flag_types import seconds
 
+PHASES = ("build", "compile", "measure")
 DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
 PARITY_RULES = ("scaled", "field")
 DEVICE = re.compile(r"^(cpu|cuda(:\d+)?)$")
@@ -241,9 +243,22 @@ def _protocol(options: argparse.Namespace) -> Protocol:
         performance=not options.accuracy,
         isolate=options.isolate,
         fixed_batch=options.fixed_batch,
+        max_memory_bytes=options.max_memory,
+        phase_timeouts_s=_phase_timeouts(options.phase_timeout),
         **(QUICK if options.quick else {}),
     )
     return dataclasses.replace(protocol, **{k: v for k, v in given.items() if v is not None})
+
+
+def _phase_timeouts(given: list[str] | None) -> dict[str, float]:
+    """``compile=60`` -> {"compile": 60.0}"""
+    found = {}
+    for text in given or ():
+        phase, _, limit = text.partition("=")
+        if phase not in PHASES:
+            raise unknown("--phase-timeout", phase, "phase", PHASES)
+        found[phase] = seconds("--phase-timeout")(limit)
+    return found
 
 
 def _patterns(flag: str, given: list[str] | None) -> tuple[str, ...]:

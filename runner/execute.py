@@ -8,31 +8,22 @@ fresh worker.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Protocol
 
-from harness.codec import from_json, to_json
-from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Round, Samples, Scalar, Status
-from harness.status_page import Activity
+from harness.codec import from_json
+from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Round, Scalar, Status
+from runner.calls import Calls, CandidateFailed, Launch
 from runner.commands import job_command
+from runner.pairs import CandidateState, paired_samples, pairs_of
 from runner.stopping import Decision, decide
 from runner.worker_process import WorkerLost
 
 MAX_RECOMPILING_BATCHES = 3
-
-
-class Worker(Protocol):
-    """What a job needs of a worker: ``runner.worker_process`` has the real one, tests a fake."""
-
-    def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]: ...
-
-    def activity(self) -> Activity: ...
-
-
-Launch = Callable[[Job], AbstractContextManager[Worker]]
+ISOLATED = ("isolated",)
 
 
 class Watcher(Protocol):
@@ -41,29 +32,12 @@ class Watcher(Protocol):
     def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
 
 
-@dataclass(slots=True)
-class CandidateState:
-    """What is known so far of one candidate in the current session."""
-
-    status: Status
-    parity: Parity | None
-    metrics: dict[str, Scalar]
-    notes: tuple[str, ...]
-    rounds: list[Round] = field(default_factory=list)
-    recompiling: int = 0
-
-
 class _TooLarge(Exception):
     """This batch does not fit into the memory that is there."""
 
 
-class CandidateFailed(Exception):
-    """A call came back as failed."""
-
-    def __init__(self, status: Status, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.status = status
-        self.failure = failure
+class _BaselineLost(Exception):
+    """Eager failed while it was timed beside several candidates, of which any may be to blame."""
 
 
 class JobRun:
@@ -102,26 +76,30 @@ class JobRun:
             yield from (self._skipped(candidate) for candidate in self._candidates)
             return
         isolate = self._job.protocol.isolate
-        groups = [(c,) for c in self._candidates] if isolate else [self._candidates]
-        for group in groups:
-            remaining, notes = group, (("isolated",) if isolate else ())
-            while remaining and not self._stop():
-                finished = []
-                try:
-                    for record in self._session(remaining, (*self._halved(), *notes)):
-                        if self._may_halve(record):
-                            raise _TooLarge  # noqa: TRY301 - ends the worker; the next has half the batch
-                        finished.append(record)
-                        yield record
-                except _TooLarge:
-                    self._batch_size = (self._batch_size or 1) // 2
-                    remaining = tuple(c for c in remaining if c not in {r.candidate for r in finished})
-                    continue
-                if not finished:
-                    return  # stopped
-                remaining = tuple(c for c in remaining if c not in {r.candidate for r in finished})
+        groups = deque([((c,), ISOLATED) for c in self._candidates] if isolate else [(self._candidates, ())])
+        while groups and not self._stop():
+            group, notes = groups.popleft()
+            finished: list[Record] = []
+            try:
+                for record in self._session(group, (*self._halved(), *notes)):
+                    if self._may_halve(record):
+                        raise _TooLarge  # noqa: TRY301 - ends the worker; the next has half the batch
+                    finished.append(record)
+                    yield record
+            except _TooLarge:
+                self._batch_size = (self._batch_size or 1) // 2
+                groups.appendleft((_without(group, finished), notes))
+                continue
+            except _BaselineLost as lost:
+                apart = (f"measured alone: beside others, eager {lost}",)
+                groups.extendleft([((c,), apart) for c in reversed(_without(group, finished))])
+                continue
+            if not finished:
+                return  # stopped
+            if rest := _without(group, finished):
                 ended = finished[-1]
-                notes = (f"measured in a fresh worker after {ended.candidate} ended as {ended.status.value}",)
+                why = f"measured in a fresh worker after {ended.candidate} ended as {ended.status.value}"
+                groups.appendleft((rest, (why,)))
 
     # -- memory -------------------------------------------------------------
 
@@ -144,7 +122,7 @@ class JobRun:
         job = replace(self._job, case=case, candidates=candidates)
         states: dict[str, CandidateState] = {}
         with self._launch(job) as worker:
-            calls = _Calls(worker, job, self._clock() + job.protocol.timeout_s)
+            calls = Calls(worker, job, self._clock)
             try:
                 self._open(calls)
             except CandidateFailed as failed:
@@ -168,12 +146,12 @@ class JobRun:
             for candidate, state in states.items():
                 yield self._done(candidate, state)
 
-    def _open(self, calls: _Calls) -> None:
+    def _open(self, calls: Calls) -> None:
         reply = calls("open")
         self._model = from_json(ModelFacts, reply["model"])
         self._environment = reply["environment"]
 
-    def _prepare(self, calls: _Calls, candidate: str, notes: tuple[str, ...]) -> CandidateState:
+    def _prepare(self, calls: Calls, candidate: str, notes: tuple[str, ...]) -> CandidateState:
         reply = calls("prepare", candidate=candidate)
         parity = reply["parity"]
         return CandidateState(
@@ -183,7 +161,7 @@ class JobRun:
             notes=(*notes, *reply["notes"]),
         )
 
-    def _timed(self, calls: _Calls, states: dict[str, CandidateState]) -> Iterator[Record]:
+    def _timed(self, calls: Calls, states: dict[str, CandidateState]) -> Iterator[Record]:
         """Warm-up, rounds and step metrics; takes out of ``states`` whoever fails on the way."""
         warmed: dict[str, Scalar] = {}
         began = 0.0
@@ -202,25 +180,26 @@ class JobRun:
                     candidates=list(states),
                 )
             except CandidateFailed as failed:
-                blamed = self._blame(calls.running(), states)
-                eager = len(blamed) > 1 or calls.running() == BASELINE
+                running = calls.running()
+                blamed = self._blame(running, states, "failed in timed rounds")
+                eager = running not in states and not failed.status.out_of_memory
+                state = states.pop(blamed)
                 status = Status.EAGER_FAIL_TO_RUN if eager else failed.status
-                for candidate in blamed:
-                    yield self._failed(candidate, status, failed.failure, states.pop(candidate).notes)
+                yield self._failed(blamed, status, failed.failure, state.notes, state)
                 continue
             except WorkerLost as lost:
-                for candidate in self._blame(lost.activity.variant, states):
-                    yield self._lost(candidate, lost, states[candidate].notes)
+                blamed = self._blame(lost.activity.variant, states, f"ended the worker ({lost.failure.kind})")
+                yield self._lost(blamed, lost, states[blamed].notes, states[blamed])
                 states.clear()  # the others are measured again in a fresh worker
                 return
             rounds = [from_json(Round, one) for one in reply["rounds"]]
             yield from self._take(states, rounds, reply["recompiled"])
-            self._watcher.rounds(self._least_rounds(states), _pairs(states))
+            self._watcher.rounds(self._least_rounds(states), pairs_of(states))
         if states:
             self._finish(calls, states, warmed)
 
     def _next(self, states: Mapping[str, CandidateState], elapsed_s: float) -> Decision:
-        return decide(self._job.protocol, _pairs(states), elapsed_s)
+        return decide(self._job.protocol, pairs_of(states), elapsed_s)
 
     def _take(
         self, states: dict[str, CandidateState], rounds: Sequence[Round], recompiled: Mapping[str, int]
@@ -241,7 +220,7 @@ class JobRun:
                 failure = Failure(kind="Recompiles", message=message, phase="measure")
                 yield self._failed(candidate, Status.RECOMPILES, failure, state.notes, state)
 
-    def _finish(self, calls: _Calls, states: dict[str, CandidateState], warmed: dict[str, Scalar]) -> None:
+    def _finish(self, calls: Calls, states: dict[str, CandidateState], warmed: dict[str, Scalar]) -> None:
         """Metrics of a step of each side. Losing the worker here loses metrics, not samples."""
         try:
             found = calls("finish")["metrics"]
@@ -256,9 +235,17 @@ class JobRun:
                     state.metrics[f"{side}_{metric}"] = value
 
     @staticmethod
-    def _blame(running: str, states: Mapping[str, CandidateState]) -> tuple[str, ...]:
-        """The candidate that was running; everyone when it was the baseline, for nobody has a pair then."""
-        return (running,) if running in states else tuple(states)
+    def _blame(running: str, states: Mapping[str, CandidateState], what: str) -> str:
+        """The candidate that was running, or the only one there is.
+
+        When it was eager, beside several, each of them is measured alone: one of them may
+        have damaged the process that they shared. ``_BaselineLost`` then.
+        """
+        if running in states:
+            return running
+        if len(states) > 1:
+            raise _BaselineLost(what)
+        return next(iter(states))
 
     @staticmethod
     def _least_rounds(states: Mapping[str, CandidateState]) -> int:
@@ -305,55 +292,19 @@ class JobRun:
         record = self._record(candidate, Status.SKIP, ())
         return replace(record, failure=failure, reproduce=f"{record.reproduce} --no-skip")
 
-    def _lost(self, candidate: str, lost: WorkerLost, notes: tuple[str, ...]) -> Record:
-        status = Status.TIMEOUT if lost.timed_out else Status.CRASH
-        return self._failed(candidate, status, lost.failure, notes)
+    def _lost(
+        self,
+        candidate: str,
+        lost: WorkerLost,
+        notes: tuple[str, ...],
+        state: CandidateState | None = None,
+    ) -> Record:
+        return self._failed(candidate, lost.status, lost.failure, notes, state)
 
 
-class _Calls:
-    """Calls to one worker under one deadline, with failures as exceptions."""
-
-    def __init__(self, worker: Worker, job: Job, deadline: float) -> None:
-        self._worker = worker
-        self._job: Any = to_json(job)
-        self._deadline = deadline
-
-    def __call__(self, name: str, **arguments: Any) -> dict[str, Any]:
-        reply = self._worker.call({"call": name, "job": self._job, **arguments}, self._deadline)
-        self._job = None  # the worker has it now
-        if "failed" in reply:
-            failed = reply["failed"]
-            raise CandidateFailed(Status(failed["status"]), from_json(Failure, failed["failure"]))
-        return dict(reply["ok"])
-
-    def running(self) -> str:
-        """The variant that the worker said it was running last."""
-        return self._worker.activity().variant
-
-
-def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int) -> Samples:
-    """The candidate's samples beside the baseline's, round by round."""
-    return Samples(
-        baseline_s=tuple(r.seconds[BASELINE] for r in rounds),
-        candidate_s=tuple(r.seconds[candidate] for r in rounds),
-        baseline_position=tuple(r.order.index(BASELINE) for r in rounds),
-        candidate_position=tuple(r.order.index(candidate) for r in rounds),
-        baseline_minor_faults=tuple(r.minor_faults[BASELINE] for r in rounds),
-        candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
-        iterations_per_sample=iterations,
-        baseline_prefill_s=tuple(r.prefill_s[BASELINE] for r in rounds if r.prefill_s),
-        candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
-    )
-
-
-def _pairs(states: Mapping[str, CandidateState]) -> dict[str, tuple[list[float], list[float]]]:
-    return {
-        candidate: (
-            [r.seconds[BASELINE] for r in state.rounds],
-            [r.seconds[candidate] for r in state.rounds],
-        )
-        for candidate, state in states.items()
-    }
+def _without(group: tuple[str, ...], finished: Sequence[Record]) -> tuple[str, ...]:
+    done = {record.candidate for record in finished}
+    return tuple(candidate for candidate in group if candidate not in done)
 
 
 def _now() -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable
 from typing import NoReturn
 
 from harness.schema import Protocol
 from runner.errors import UsageError
+from runner.flag_types import count, gigabytes, seconds, share, whole
 
 EXAMPLES = """\
 examples:
@@ -126,7 +125,7 @@ def _add_models(parser: Parser) -> None:
         "(default on a CPU); tiny: for tests",
     )
     group.add_argument(
-        "--batch-size", type=_count("--batch-size"), metavar="N", help="instead of each model's own"
+        "--batch-size", type=count("--batch-size"), metavar="N", help="instead of each model's own"
     )
     group.add_argument(
         "--batch-size-file", metavar="FILE", help="one 'model,batch size' a line, for the models named there"
@@ -152,13 +151,13 @@ def _add_models(parser: Parser) -> None:
     )
     group.add_argument(
         "--prompt-tokens",
-        type=_count("--prompt-tokens"),
+        type=count("--prompt-tokens"),
         metavar="N",
         help="of --generate (default: 1000 at full scale, 64 at small, 8 at tiny)",
     )
     group.add_argument(
         "--new-tokens",
-        type=_count("--new-tokens"),
+        type=count("--new-tokens"),
         metavar="N",
         help="of --generate (default: 2000 at full scale, 32 at small, 4 at tiny)",
     )
@@ -199,13 +198,13 @@ def _add_conditions(parser: Parser) -> None:
     group.add_argument(
         "-t",
         "--threads",
-        type=_count("--threads"),
+        type=count("--threads"),
         metavar="N",
         help="CPU threads of the worker (default: torch's choice)",
     )
     group.add_argument(
         "--seed",
-        type=_whole("--seed"),
+        type=whole("--seed"),
         metavar="N",
         help=f"for weights, inputs and the order of the rounds (default: {DEFAULTS.seed})",
     )
@@ -216,13 +215,13 @@ def _add_protocol(parser: Parser) -> None:
     group.add_argument(
         "-n",
         "--repeat",
-        type=_count("-n/--repeat"),
+        type=count("-n/--repeat"),
         metavar="N",
         help=f"exactly N rounds (default: {DEFAULTS.min_rounds} to {DEFAULTS.max_rounds}, until precise)",
     )
     group.add_argument(
         "--precision",
-        type=_share("--precision"),
+        type=share("--precision"),
         metavar="P%",
         help=f"stop when every 95%% interval is within +-P%% (default: {DEFAULTS.precision * 100:g}%%)",
     )
@@ -236,9 +235,22 @@ def _add_protocol(parser: Parser) -> None:
     group.add_argument("--isolate", action="store_true", help="a process of its own for each candidate")
     group.add_argument(
         "--timeout",
-        type=_seconds("--timeout"),
+        type=seconds("--timeout"),
         metavar="S",
         help=f"seconds for one worker, compilation included (default: {DEFAULTS.timeout_s:g})",
+    )
+    group.add_argument(
+        "--phase-timeout",
+        action="append",
+        metavar="PHASE=S",
+        help="seconds for one call of a phase: build (with eager's first runs), compile (one candidate), "
+        "measure (a batch of rounds); may be repeated",
+    )
+    group.add_argument(
+        "--max-memory",
+        type=gigabytes("--max-memory"),
+        metavar="GB",
+        help="host memory of a worker and all it starts; beyond, the job ends as OOM (default: no limit)",
     )
 
 
@@ -249,58 +261,3 @@ def _add_output(parser: Parser) -> None:
         metavar="DIR",
         help="a new or empty folder for this run (default: logs/<UTC time>-<what>)",
     )
-
-
-def _count(flag: str) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = _whole(flag)(text)
-        if value < 1:
-            raise UsageError(f"{flag}: {text} is too small; give a whole number from 1 up")
-        return value
-
-    return parse
-
-
-def _whole(flag: str) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise UsageError(f"{flag}: {text!r} is not a whole number") from None
-        if value < 0:
-            raise UsageError(f"{flag}: {text} is negative; give a whole number from 0 up")
-        if value >= 2**63:
-            raise UsageError(f"{flag}: {text} is too large")
-        return value
-
-    return parse
-
-
-def _seconds(flag: str) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise UsageError(f"{flag}: {text!r} is not a number of seconds") from None
-        if not (0 < value < math.inf):
-            raise UsageError(f"{flag}: {text} is not a time; give seconds above 0")
-        return value
-
-    return parse
-
-
-def _share(flag: str) -> Callable[[str], float]:
-    """``2%`` or ``0.02``; a bare ``2`` is refused rather than guessed at."""
-
-    def parse(text: str) -> float:
-        stripped = text.strip()
-        percent = stripped.endswith("%")
-        try:
-            value = float(stripped.removesuffix("%")) / (100 if percent else 1)
-        except ValueError:
-            raise UsageError(f"{flag}: {text!r} is not a share; write for example 2%") from None
-        if not (0 < value < 1):
-            raise UsageError(f"{flag}: {text!r} is not between 0 and 100 %; write for example 2% or 0.02")
-        return value
-
-    return parse

@@ -19,9 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from harness.schema import Failure
+from harness.schema import Failure, Status
 from harness.status_page import Activity, StatusPage
 from harness.suite_files import ROOT
+from runner.memory_watch import bytes_text, resident_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
@@ -45,11 +46,11 @@ HUB_ONLINE = {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ET
 class WorkerLost(Exception):
     """The worker died or was ended; ``activity`` is what it was at."""
 
-    def __init__(self, failure: Failure, activity: Activity, *, timed_out: bool) -> None:
+    def __init__(self, failure: Failure, activity: Activity, status: Status = Status.CRASH) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.activity = activity
-        self.timed_out = timed_out
+        self.status = status
 
 
 def worker_command(python: str = sys.executable) -> list[str]:
@@ -85,8 +86,10 @@ class WorkerProcess:
         environment: Mapping[str, str],
         log: Path,
         on_tick: Callable[[Activity], None],
+        max_memory_bytes: int | None = None,
     ) -> None:
         self._log = log
+        self._max_memory = max_memory_bytes
         self._on_tick = on_tick
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
@@ -141,6 +144,7 @@ class WorkerProcess:
                     # a child of the worker may hold the pipe open: the worker itself is gone
                     raise self._lost()
                 self._on_tick(self._page.read())
+                self._watch_memory()
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
             reply = json.loads(line)
@@ -177,15 +181,25 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
+    def _watch_memory(self) -> None:
+        if self._max_memory is None:
+            return
+        held = resident_bytes(self._process.pid)
+        if held > self._max_memory:
+            sizes = f"{bytes_text(held)} held, --max-memory is {bytes_text(self._max_memory)}"
+            raise self._ended(Status.OOM, "out of memory", f"out of memory ({sizes})")
+
     def _out_of_time(self) -> WorkerLost:
+        return self._ended(Status.TIMEOUT, "timeout", "out of time")
+
+    def _ended(self, status: Status, kind: str, why: str) -> WorkerLost:
+        """Ends the worker for a reason of ours."""
         activity = self._page.read()
         self._kill_group()
         self._wait(None)
-        message = f"out of time during {activity.phase}" + (
-            f" of {activity.variant}" * bool(activity.variant)
-        )
-        failure = Failure(kind="timeout", message=message, phase=activity.phase)
-        return WorkerLost(failure, activity, timed_out=True)
+        variant = f" of {activity.variant}" if activity.variant else ""
+        message = f"{why} during {activity.phase}{variant}"
+        return WorkerLost(Failure(kind=kind, message=message, phase=activity.phase), activity, status)
 
     def _lost(self) -> WorkerLost:
         self._wait(GRACE_S)
@@ -200,9 +214,7 @@ class WorkerProcess:
         message = f"the worker ended ({kind}) during {activity.phase}"
         message += f" of {activity.variant}" if activity.variant else ""
         message += f"; its last words: {tail}" if tail else ""
-        return WorkerLost(
-            Failure(kind=kind, message=message, phase=activity.phase), activity, timed_out=False
-        )
+        return WorkerLost(Failure(kind=kind, message=message, phase=activity.phase), activity)
 
 
 def exit_name(code: int) -> str:

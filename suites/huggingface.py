@@ -63,6 +63,7 @@ class Entry:
     prompt_tokens: int | None = None
     new_tokens: int | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    tolerance_reason: str = ""
     gone: str = ""
     small: Cut = CUTS["full"]
     tiny: Cut = CUTS["full"]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from harness.backends import backend_names
 from harness.own_model import is_own_model, loss_of_output
 from harness.schema import DTYPES, Case, Job, Mode, Protocol, Record
+from runner.calls import Worker
 from runner.derive import summarise
 from runner.errors import unknown
-from runner.execute import JobRun, Worker
+from runner.execute import JobRun
 from runner.run_folder import RunFolder
 from torchduet.local_worker import LocalWorker
 

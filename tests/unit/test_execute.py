@@ -21,7 +21,7 @@ def lost(variant: str = "", *, timed_out: bool = False, phase: str = "measure") 
     return WorkerLost(
         Failure(kind=kind, message="gone", phase=phase),
         Activity(phase=phase, variant=variant),
-        timed_out=timed_out,
+        status=Status.TIMEOUT if timed_out else Status.CRASH,
     )
 
 
@@ -37,6 +37,8 @@ class Script:
     def __init__(self, faults: Mapping[tuple[int, str, str], Reply | WorkerLost] | None = None) -> None:
         self.faults = dict(faults or {})
         self.calls: list[tuple[int, str]] = []
+        self.deadlines: list[tuple[str, float, float]] = []
+        self.now: Callable[[], float] = lambda: 0.0
         self.sessions = 0
         self.closed = 0
         self.running = ""
@@ -57,6 +59,7 @@ class Script:
     def call(self, request: Mapping[str, Any], deadline: float) -> Reply:
         name, candidate = request["call"], request.get("candidate", "")
         self.calls.append((self.sessions, f"{name} {candidate}".strip()))
+        self.deadlines.append((name, deadline, self.now()))
         fault = self.faults.pop((self.sessions, name, candidate), None)
         if isinstance(fault, WorkerLost):
             raise fault
@@ -121,6 +124,7 @@ def run(
         protocol=Protocol(repeat=6, **protocol),
     )
     ticks = iter(range(1_000_000))
+    script.now = lambda: float(next(ticks))
     going = JobRun(
         job,
         script.launch,
@@ -210,9 +214,17 @@ def test_every_candidate_may_crash() -> None:
     assert script.sessions == 3
 
 
-def test_a_crash_of_the_baseline_leaves_nobody_a_pair() -> None:
+def test_after_a_crash_of_eager_each_candidate_is_measured_alone() -> None:
+    script = Script({(1, "measure", ""): lost(BASELINE), (3, "measure", ""): lost(BASELINE)})
+    records = run(script)
+    assert statuses(records) == {"a": Status.PASS, "b": Status.CRASH, "c": Status.PASS}
+    assert script.sessions == 4
+    assert records[0].notes[0] == "measured alone: beside others, eager ended the worker (SIGSEGV)"
+
+
+def test_eager_that_crashes_alone_is_the_end_of_it() -> None:
     script = Script({(1, "measure", ""): lost(BASELINE)})
-    assert statuses(run(script)) == dict.fromkeys("abc", Status.CRASH)
+    assert statuses(run(script, ("a",))) == {"a": Status.CRASH}
     assert script.sessions == 1
 
 
@@ -230,9 +242,28 @@ def test_an_exception_in_timed_rounds_costs_the_one_that_ran_and_the_session_goe
 
 
 def test_eager_failing_in_timed_rounds_is_eagers_failure() -> None:
-    script = Script({(1, "measure", ""): failed(Status.FAIL_TO_RUN)})
+    faults: dict[tuple[int, str, str], Reply | WorkerLost] = {
+        (session, "measure", ""): failed(Status.FAIL_TO_RUN) for session in range(1, 5)
+    }
+    script = Script(faults)
     script.running = BASELINE
     assert statuses(run(script)) == dict.fromkeys("abc", Status.EAGER_FAIL_TO_RUN)
+    assert script.sessions == 4
+
+
+def test_a_candidate_lost_in_timed_rounds_keeps_its_parity_and_metrics() -> None:
+    (record, *_) = run(Script({(1, "measure", ""): lost("a")}))
+    assert record.status is Status.CRASH
+    assert record.metrics["compilation_latency_s"] == 1.0
+
+
+def test_each_call_has_its_phases_time_within_the_jobs() -> None:
+    script = Script()
+    run(script, ("a",), timeout_s=1000.0, phase_timeouts_s={"compile": 30.0, "measure": 5000.0})
+    limits = {name: round(deadline - asked) for name, deadline, asked in script.deadlines}
+    assert limits["open"] > 900
+    assert limits["prepare"] in (29, 30)
+    assert limits["measure"] < 1000
 
 
 def test_losing_the_worker_at_the_end_loses_metrics_not_samples() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.schema import Status
 from harness.status_page import Activity
 from runner.worker_process import WorkerLost, WorkerProcess, exit_name, log_tail, worker_environment
 
@@ -22,11 +23,11 @@ def reply(text):
 """
 
 
-def start(tmp_path: Path, body: str) -> WorkerProcess:
+def start(tmp_path: Path, body: str, max_memory_bytes: int | None = None) -> WorkerProcess:
     script = tmp_path / "worker.py"
     script.write_text(PRELUDE + textwrap.dedent(body))
     log = tmp_path / "output.log"
-    return WorkerProcess([sys.executable, str(script)], dict(os.environ), log, lambda activity: None)
+    return WorkerProcess([sys.executable, str(script)], dict(os.environ), log, lambda activity: None, max_memory_bytes)
 
 
 def soon(seconds: float = 20.0) -> float:
@@ -71,7 +72,7 @@ def test_a_death_is_named(tmp_path: Path, body: str, kind: str) -> None:
     with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
         worker.call({"call": "x"}, soon())
     assert caught.value.failure.kind == kind
-    assert caught.value.timed_out is False
+    assert caught.value.status is Status.CRASH
     if "last words" in body:
         assert "the last words" in caught.value.failure.message
 
@@ -108,7 +109,7 @@ def test_out_of_time_ends_the_whole_process_group(tmp_path: Path) -> None:
     """
     with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
         worker.call({"call": "x"}, soon(3))
-    assert caught.value.timed_out is True
+    assert caught.value.status is Status.TIMEOUT
     assert caught.value.failure.kind == "timeout"
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     time.sleep(0.2)
@@ -164,3 +165,22 @@ def test_the_workers_environment() -> None:
     assert found["MALLOC_TOP_PAD_"] == "7"  # what the person set is left alone
     assert "MALLOC_TRIM_THRESHOLD_" in found
     assert "OMP_NUM_THREADS" not in worker_environment(None, {})
+
+
+def test_memory_beyond_the_limit_ends_the_worker_and_what_it_started(tmp_path: Path) -> None:
+    body = """
+    import subprocess
+    incoming.readline()
+    child = subprocess.Popen([sys.executable, "-c", "held = b'x' * 300_000_000; import time; time.sleep(600)"])
+    print(child.pid, flush=True)
+    time.sleep(600)
+    """
+    with start(tmp_path, body, max_memory_bytes=200_000_000) as worker, pytest.raises(WorkerLost) as caught:
+        worker.call({"call": "x"}, time.monotonic() + 60)
+    assert caught.value.status is Status.OOM
+    assert "--max-memory is 0.2 GB" in str(caught.value)
+    child = int((tmp_path / "output.log").read_text().split()[-1])
+    until = soon(5.0)
+    while alive(child) and time.monotonic() < until:
+        time.sleep(0.05)  # it is being ended: nobody but the system waits for a grandchild
+    assert not alive(child)

@@ -1,0 +1,46 @@
+"""Rounds of several variants, taken apart into one candidate's pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.schema import BASELINE, Parity, Round, Samples, Scalar, Status
+
+
+@dataclass(slots=True)
+class CandidateState:
+    """What is known so far of one candidate in the current session."""
+
+    status: Status
+    parity: Parity | None
+    metrics: dict[str, Scalar]
+    notes: tuple[str, ...]
+    rounds: list[Round] = field(default_factory=list)
+    recompiling: int = 0
+
+
+def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int) -> Samples:
+    """The candidate's samples beside the baseline's, round by round."""
+    return Samples(
+        baseline_s=tuple(r.seconds[BASELINE] for r in rounds),
+        candidate_s=tuple(r.seconds[candidate] for r in rounds),
+        baseline_position=tuple(r.order.index(BASELINE) for r in rounds),
+        candidate_position=tuple(r.order.index(candidate) for r in rounds),
+        baseline_minor_faults=tuple(r.minor_faults[BASELINE] for r in rounds),
+        candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
+        iterations_per_sample=iterations,
+        baseline_prefill_s=tuple(r.prefill_s[BASELINE] for r in rounds if r.prefill_s),
+        candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
+    )
+
+
+def pairs_of(states: Mapping[str, CandidateState]) -> dict[str, tuple[list[float], list[float]]]:
+    """For each candidate its (baseline seconds, candidate seconds), round by round."""
+    return {
+        candidate: (
+            [r.seconds[BASELINE] for r in state.rounds],
+            [r.seconds[candidate] for r in state.rounds],
+        )
+        for candidate, state in states.items()
+    }
