@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from harness.schema import CompilerOptions
 from harness.workload import Drive
 
 Forward = Callable[[tuple[Any, ...], Mapping[str, Any], Any], tuple[Any, Any]]
@@ -26,6 +27,7 @@ class Program:
     loss: Callable[[Any, Any], torch.Tensor] | None
     training: bool
     drive: Drive | None = None
+    options: CompilerOptions = field(default_factory=CompilerOptions)
 
     def forward(self) -> Forward:
         """The eager forward and loss, as a function with a code object of its own.
@@ -66,11 +68,14 @@ class Compiled:
     ``compiler_calls()`` counts the compiler's calls since this candidate's
     compilation began; it is read right after the candidate's own first calls.
     A control (``eager``) has no compiler to prove. ``region`` says what was
-    compiled: "forward+loss", "forward" or "none".
+    compiled: "forward+loss", "forward", "submodules" or "none". ``approximate``
+    ones (quantised weights) differ from eager by design: their error is
+    measured and shown, but not judged.
     """
 
     forward: Forward
     region: str
     compiler_calls: Callable[[], int]
     control: bool = False
+    approximate: bool = False
     notes: tuple[str, ...] = ()

@@ -145,6 +145,18 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerOptions:
+    """What is asked of the compilers beside their names. One that cannot take it says so in a note."""
+
+    inductor_config: tuple[str, ...] = ()  # "key=value", as torch._inductor.config has them
+    dynamic_shapes: bool = False  # every size may change: nothing is specialised on it
+    dynamic_batch: bool = False  # the batch may, and it alone
+    freezing: bool = False  # inductor takes the weights for constants (inference)
+    fuser: str | None = None  # TorchScript's: "nnc" or "nvfuser"
+    nopython: bool = False  # a graph break is an error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One case on one device at one precision, with all its candidates: one worker's work."""
 
@@ -153,6 +165,18 @@ class Job:
     dtype: str
     candidates: tuple[str, ...]
     protocol: Protocol = field(default_factory=Protocol)
+    options: CompilerOptions = field(default_factory=CompilerOptions)
+    baseline_dtype: str | None = None  # eager's precision where it is not the candidates'
+
+    @property
+    def option_words(self) -> tuple[str, ...]:
+        """What differs from the plain job of this case, as words: () where nothing does."""
+        options = self.options
+        words = [f"vs_{self.baseline_dtype}"] if self.baseline_dtype is not None else []
+        flags = ("dynamic_shapes", "dynamic_batch", "freezing", "nopython")
+        words += [name for name in flags if getattr(options, name)]
+        words += [options.fuser] if options.fuser is not None else []
+        return (*words, *options.inductor_config)
 
     @property
     def key(self) -> str:
@@ -167,6 +191,7 @@ class Job:
             "bsown" if case.batch_size is None else f"bs{case.batch_size}",
             case.scale,
             *case.changes,
+            *self.option_words,
         )
         plain = "-".join(parts)
         safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")

@@ -121,7 +121,12 @@ class Session:
     def _replica(self, *, exact: bool = False) -> Program:
         assert self._workload is not None
         return replica(
-            self._workload, self._device, self._precision.cast, training=self._training, exact=exact
+            self._workload,
+            self._device,
+            self._precision.cast,
+            training=self._training,
+            exact=exact,
+            options=self._job.options,
         )
 
     def _variant(self) -> Variant:

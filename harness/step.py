@@ -12,6 +12,7 @@ import torch
 
 from harness.precision import Precision
 from harness.program import Forward, Program
+from harness.schema import CompilerOptions
 from harness.tensors import cast_module, fresh_copy, named_tensors
 from harness.workload import Workload
 
@@ -34,7 +35,13 @@ def seed_everything(seed: int) -> None:
 
 
 def replica(
-    workload: Workload, device: torch.device, cast: torch.dtype | None, *, training: bool, exact: bool = False
+    workload: Workload,
+    device: torch.device,
+    cast: torch.dtype | None,
+    *,
+    training: bool,
+    exact: bool = False,
+    options: CompilerOptions | None = None,
 ) -> Program:
     """A fresh copy of the workload on the device. ``exact`` widens it to fp64 *after* the cast,
     so that the reference has the very weights and inputs that are timed."""
@@ -55,6 +62,7 @@ def replica(
         loss=workload.loss,
         training=training,
         drive=workload.drive,
+        options=options or CompilerOptions(),
     )
 
 

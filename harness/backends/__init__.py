@@ -1,8 +1,17 @@
 """Compilers, one module each, found by file name.
 
-A module offers ``compile(program: Program) -> Compiled`` and may raise
-whatever its compiler raises. Configuration is patched in a context, never
-assigned. The module is imported only in the worker that uses it.
+A module offers
+
+    compile(program: Program) -> Compiled     may raise whatever its compiler raises
+
+and, where that is not "everywhere, for every step",
+
+    why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
+    MODES: tuple[str, ...]                              the modes that it can compile ("inference",)
+
+``program.options`` are the person's options. Configuration is patched in a
+context, never assigned. The module's docstring begins with the line that
+``--list-compilers`` shows. Modules are imported only in a worker's interpreter.
 """
 
 from __future__ import annotations
