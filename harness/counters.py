@@ -6,7 +6,8 @@ harness reads, and its keys used here have not changed from torch 2.0 to 2.15.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.schema import Scalar
 
@@ -21,6 +22,30 @@ def frames_given_up() -> int:
     return _read("frames", "total") - _read("frames", "ok")
 
 
+def counting_graphs() -> Callable[[], int]:
+    """A count, from now on, of the graphs that Dynamo hands to a compiler.
+
+    It stays 0 while no operation at all was captured: a graph of nothing is no work.
+    """
+    graphs, operations = graphs_compiled(), _read("stats", "calls_captured")
+
+    def count() -> int:
+        captured = _read("stats", "calls_captured") > operations
+        return graphs_compiled() - graphs if captured else 0
+
+    return count
+
+
+def cudagraph_skips() -> int:
+    """Graphs that could not become CUDA graphs so far."""
+    return _read("inductor", "cudagraph_skips")
+
+
+def autograd_compiles() -> int:
+    """Backward passes that compiled autograd has handed to a compiler so far."""
+    return _read("compiled_autograd", "compiles")
+
+
 def snapshot() -> dict[str, int]:
     """The counters of the field's result columns, and the compile caches' hits and misses."""
     breaks = _counter("graph_break")
@@ -30,8 +55,8 @@ def snapshot() -> dict[str, int]:
         "graph_breaks": sum(breaks.values()),
         "unique_graph_breaks": len(breaks),
         "autograd_captures": _read("compiled_autograd", "captures"),
-        "autograd_compiles": _read("compiled_autograd", "compiles"),
-        "cudagraph_skips": _read("inductor", "cudagraph_skips"),
+        "autograd_compiles": autograd_compiles(),
+        "cudagraph_skips": cudagraph_skips(),
         "compile_cache_hits": _read("inductor", "fxgraph_cache_hit")
         + _read("aot_autograd", "autograd_cache_hit"),
         "compile_cache_misses": _read("inductor", "fxgraph_cache_miss")
@@ -53,3 +78,27 @@ def _counter(group: str) -> Mapping[str, int]:
 
 def _read(group: str, name: str) -> int:
     return int(_counter(group).get(name, 0))
+
+
+def compilations() -> list[Any]:
+    """What torch notes of each graph that it compiled, oldest first; it keeps the last 64 alone."""
+    try:
+        from torch._dynamo.utils import get_compilation_metrics
+    except ImportError:  # before torch 2.2
+        return []
+    return list(get_compilation_metrics())
+
+
+def new_compilations(before: Sequence[Any]) -> list[Any]:
+    """Those that ``before``, an earlier answer of ``compilations``, does not have."""
+    known = {id(one) for one in before}
+    return [one for one in compilations() if id(one) not in known]
+
+
+def break_reasons() -> list[Any]:
+    """Why graphs ended before the function did, each with ``reason`` and ``user_stack``."""
+    try:
+        from torch._dynamo.utils import graph_break_reasons
+    except ImportError:
+        return []
+    return list(graph_break_reasons)

@@ -1,4 +1,4 @@
-"""What each ``--dtypes`` word means: a cast of module and inputs, or autocast round the forward.
+"""What each ``--dtypes`` word means: a cast of module and inputs, autocast round the forward, TF32 or not.
 
 ``unit`` is the spacing of the lowest precision in use relative to 1 (machine
 epsilon): the error that one rounding may make, and so the yardstick of parity.
@@ -7,11 +7,18 @@ epsilon): the error that one rounding may make, and so the yardstick of parity.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+TF32_UNIT = 2.0**-10
+"""Products in TF32 keep ten bits of each factor's fraction."""
+
+CASTS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+AUTOCASTS = {"amp_bfloat16": torch.bfloat16, "amp_float16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +26,7 @@ class Precision:
     name: str
     cast: torch.dtype | None
     autocast: torch.dtype | None
+    tf32: bool = False
 
     @property
     def lowest(self) -> torch.dtype:
@@ -27,11 +35,12 @@ class Precision:
 
     @property
     def unit(self) -> float:
-        return float(torch.finfo(self.lowest).eps)
+        unit = float(torch.finfo(self.lowest).eps)
+        return max(unit, TF32_UNIT) if self.tf32 else unit
 
     @property
     def reduced(self) -> bool:
-        return self.lowest in (torch.float16, torch.bfloat16)
+        return self.tf32 or self.lowest in (torch.float16, torch.bfloat16)
 
     def context(self, device_type: str) -> AbstractContextManager[Any]:
         """The autocast context of one forward and loss (a null context without autocast)."""
@@ -39,14 +48,40 @@ class Precision:
             return contextlib.nullcontext()
         return torch.autocast(device_type=device_type, dtype=self.autocast)
 
+    def surroundings(self) -> AbstractContextManager[None]:
+        """The settings of a whole step, backward included: whether float32 products may be made in TF32."""
+        return _tf32_products() if self.tf32 else contextlib.nullcontext()
+
 
 def precision(name: str, device_type: str) -> Precision:
     """The precision called ``name`` on that kind of device. ``ValueError`` if there is none."""
-    if name == "amp":
-        # autocast's own choice: float16 on CUDA, bfloat16 on a CPU
-        usual = torch.float16 if device_type == "cuda" else torch.bfloat16
-        return Precision(name=name, cast=None, autocast=usual)
-    casts = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in casts:
+    word, _, more = name.partition("+")
+    tf32 = word == "tf32" or more == "tf32"
+    if more not in ("", "tf32") or (word == "tf32" and more):
         raise ValueError(f"there is no precision called {name!r}")
-    return Precision(name=name, cast=casts[name], autocast=None)
+    if word == "amp":
+        # autocast's own choice: float16 on CUDA, bfloat16 on a CPU
+        word = "amp_float16" if device_type == "cuda" else "amp_bfloat16"
+    if word in AUTOCASTS:
+        return Precision(name=name, cast=None, autocast=AUTOCASTS[word], tf32=tf32)
+    word = "float32" if word == "tf32" else word
+    if word not in CASTS:
+        raise ValueError(f"there is no precision called {name!r}")
+    return Precision(name=name, cast=CASTS[word], autocast=None, tf32=tf32)
+
+
+def forbid_tf32() -> None:
+    """Makes float32 mean float32: cuDNN's convolutions use TF32 by default."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
+@contextlib.contextmanager
+def _tf32_products() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -24,7 +24,10 @@ BASELINE = "baseline"
 """Name of the eager variant that every candidate is paired with."""
 
 
-DTYPES = ("float32", "bfloat16", "float16", "amp")
+DTYPES = (
+    *("float32", "tf32", "bfloat16", "float16"),
+    *("amp", "amp_bfloat16", "amp_float16", "amp_bfloat16+tf32"),
+)
 """The precisions of ``--dtypes``; ``harness.precision`` says what each means."""
 
 
@@ -141,6 +144,7 @@ class Protocol:
     phase_timeouts_s: dict[str, float] = field(default_factory=dict)  # of one call: build, compile, measure
     max_memory_bytes: int | None = None  # of the worker and all it starts, on the host
     isolate: bool = False
+    use_eval_mode: bool = False  # training in eval mode: no dropout, no running statistics
     fixed_batch: bool = False  # out of memory is then a failure; else the batch is halved for all alike
 
 
@@ -157,6 +161,17 @@ class CompilerOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What is asked for beside parity and times; nothing of it happens during timed samples."""
+
+    explain: bool = False  # graph breaks and recompilations with their reasons and source lines
+    profiler_trace: bool = False  # a Chrome trace of each variant, and the kernels that changed most
+    cold_start: bool = False  # every worker begins with empty compile caches
+    warm_start: bool = False  # every worker begins with the caches that an earlier one filled
+    allocator: str = "default"  # the worker's malloc: "default", "jemalloc" or "tcmalloc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One case on one device at one precision, with all its candidates: one worker's work."""
 
@@ -167,6 +182,8 @@ class Job:
     protocol: Protocol = field(default_factory=Protocol)
     options: CompilerOptions = field(default_factory=CompilerOptions)
     baseline_dtype: str | None = None  # eager's precision where it is not the candidates'
+    unavailable: dict[str, str] = field(default_factory=dict)  # candidates that are not run here, and why
+    extras: Extras = field(default_factory=Extras)
 
     @property
     def option_words(self) -> tuple[str, ...]:
@@ -197,7 +214,9 @@ class Job:
         safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")
         if safe == plain and "/" not in case.suite:
             return safe
-        digest = hashlib.sha256("\0".join((case.suite, *parts)).encode()).hexdigest()[:8]
+        # a name may hold anything that Python takes for text: half a surrogate pair, too
+        whole = "\0".join((case.suite, *parts)).encode(errors="surrogatepass")
+        digest = hashlib.sha256(whole).hexdigest()[:8]
         return f"{safe}-{digest}"
 
 

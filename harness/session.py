@@ -19,6 +19,7 @@ from harness import parity
 from harness.backends import load_backend
 from harness.counters import frames_given_up, graphs_compiled
 from harness.environment import describe
+from harness.facts import facts_of
 from harness.failures import describe_failure, is_out_of_memory
 from harness.losses import REDUCTIONS
 from harness.measure import (
@@ -31,14 +32,13 @@ from harness.measure import (
     round_order,
 )
 from harness.metrics import observing
-from harness.precision import precision
+from harness.precision import Precision, forbid_tf32, precision
 from harness.program import Compiled, Program
 from harness.reference import Reference, family_of, make_reference, rule_for
 from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
 from harness.status_page import Activity
 from harness.step import Variant, replica, seed_everything
 from harness.suite_files import load_suite
-from harness.tensors import named_tensors
 from harness.workload import Workload
 
 FIRST_CALLS = 3  # calls that count as compilation: TorchScript specialises until its third
@@ -70,6 +70,7 @@ class Session:
         self._announce = announce
         self._device = torch.device(job.device)
         self._precision = precision(job.dtype, self._device.type)
+        self._baseline_precision = precision(job.baseline_dtype or job.dtype, self._device.type)
         self._training = job.case.mode is Mode.TRAINING
         self._variants: dict[str, Variant] = {}
         self._workload: Workload | None = None
@@ -86,6 +87,7 @@ class Session:
     def open(self) -> tuple[ModelFacts, dict[str, Scalar]]:
         """Builds the model and runs eager: twice and in fp64 when parity is to be checked."""
         self._say("build")
+        forbid_tf32()
         if self._job.protocol.threads is not None:
             torch.set_num_threads(self._job.protocol.threads)
         workload = self._attempt(self._build, Status.MODEL_FAIL_TO_LOAD, Status.OOM, "open")
@@ -102,7 +104,8 @@ class Session:
             oom = Status.EAGER_1ST_RUN_OOM
             self._reference = self._attempt(lambda: self._refer(first, second), fail, oom, "eager")
         self._attempt(self._time_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
-        return self._facts(), describe(self._device)
+        facts = facts_of(self._variants[BASELINE].program, self._job.case.batch_size)
+        return facts, describe(self._device)
 
     def _build(self) -> Workload:
         seed_everything(self._job.protocol.seed)
@@ -118,19 +121,21 @@ class Session:
             raise ValueError("this case has no loss, so it cannot be trained")
         return workload
 
-    def _replica(self, *, exact: bool = False) -> Program:
+    def _replica(self, kind: Precision, *, exact: bool = False) -> Program:
         assert self._workload is not None
         return replica(
             self._workload,
             self._device,
-            self._precision.cast,
+            kind.cast,
             training=self._training,
+            eval_mode=self._job.protocol.use_eval_mode,
             exact=exact,
             options=self._job.options,
         )
 
-    def _variant(self) -> Variant:
-        return Variant(self._replica(), self._precision, self._device)
+    def _variant(self, kind: Precision | None = None) -> Variant:
+        kind = kind or self._precision
+        return Variant(self._replica(kind), kind, self._device)
 
     def _run(self, variant: Variant) -> dict[str, torch.Tensor]:
         """One step from the seed and the initial buffers, and everything it produced.
@@ -153,8 +158,10 @@ class Session:
         return results
 
     def _open_baseline(self) -> dict[str, torch.Tensor]:
-        self._variants[BASELINE] = self._variant()
-        results = self._run(self._variants[BASELINE])
+        baseline = self._variants[BASELINE] = self._variant(self._baseline_precision)
+        # candidates are compared with eager in their own precision, whatever they are timed against
+        apart = self._baseline_precision != self._precision
+        results = self._run(self._variant() if apart else baseline)
         self._tokens = results.get(TOKENS) if self._job.case.mode is Mode.GENERATE else None
         return self._comparable(results)
 
@@ -174,7 +181,7 @@ class Session:
     def _exact_results(self) -> dict[str, torch.Tensor] | None:
         full = precision("float32", self._device.type)  # no autocast: fp64 throughout
         try:
-            exact = self._run(Variant(self._replica(exact=True), full, self._device))
+            exact = self._run(Variant(self._replica(self._precision, exact=True), full, self._device))
         except Exception as error:  # anything may refuse fp64; eager itself is then the reference
             print(f"no fp64 reference: {error}", flush=True)
             return None
@@ -214,7 +221,8 @@ class Session:
         with observing("compile", self._device) as numbers:
             self._synchronise()
             start = time.perf_counter()
-            compiled = backend(variant.program)
+            with self._precision.surroundings():
+                compiled = backend(variant.program)
             compiling = time.perf_counter() - start
             variant.use(compiled.forward)
             variant.restore()  # a compiler that traces has run the module
@@ -358,20 +366,6 @@ class Session:
             variant.step()
         self._synchronise()
         return time.perf_counter() - start
-
-    def _facts(self) -> ModelFacts:
-        program = self._variants[BASELINE].program
-        parameters = list(program.module.parameters())
-        shapes = [
-            f"{name}: {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-            for name, tensor in named_tensors((program.args, program.kwargs), "input")
-        ]
-        return ModelFacts(
-            parameters=sum(p.numel() for p in parameters),
-            parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
-            input_shapes=tuple(shapes),
-            batch_size=self._job.case.batch_size,
-        )
 
     def _synchronise(self) -> None:
         if self._device.type == "cuda":

@@ -41,6 +41,7 @@ def replica(
     *,
     training: bool,
     exact: bool = False,
+    eval_mode: bool = False,
     options: CompilerOptions | None = None,
 ) -> Program:
     """A fresh copy of the workload on the device. ``exact`` widens it to fp64 *after* the cast,
@@ -52,7 +53,7 @@ def replica(
     if exact:
         cast_module(module, torch.float64)
         values = [fresh_copy(value, device, torch.float64) for value in values]
-    module.train(training)
+    module.train(training and not eval_mode)
     args, kwargs, target = values
     return Program(
         module=module,
@@ -112,6 +113,7 @@ class Variant:
 
     def __init__(self, program: Program, precision: Precision, device: torch.device) -> None:
         self.program = program
+        self._precision = precision
         self._context = lambda: precision.context(device.type)
         self._forward = program.forward()
         self._lap: Lap = lambda: None
@@ -132,7 +134,15 @@ class Variant:
         self.step = self._make_step()
 
     def _make_step(self) -> Step:
-        return make_step(self.program, self._forward, self._context, self._lap, self._forced)
+        step = make_step(self.program, self._forward, self._context, self._lap, self._forced)
+        if not self._precision.tf32:
+            return step
+
+        def surrounded() -> tuple[Any, Any]:
+            with self._precision.surroundings():
+                return step()
+
+        return surrounded
 
     def remember(self) -> None:
         """Takes buffers and inputs as they are for those that ``restore`` puts back."""

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.codec import from_json, to_json
 from harness.limits import limit_memory
+from harness.orphan import end_with_parent
 from harness.schema import Case, Job
 from harness.status_page import Activity, StatusPage
 
@@ -38,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.pipes is None:
         parser.error("give --job FILE (the runner itself gives --pipes)")
     requests, replies, page = (int(number) for number in options.pipes.split(","))
+    end_with_parent(requests)
     with os.fdopen(requests, encoding="utf-8") as incoming, os.fdopen(replies, "w", encoding="utf-8") as out:
         serve(incoming, out, StatusPage(page).write)
     # threads and pools of libraries may keep an interpreter from ending; nothing is left to save

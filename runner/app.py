@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from harness.schema import Job, Record, Status
 from runner.commands import job_command
+from runner.compilers import with_availability
 from runner.config import Action, Request, RunConfig
 from runner.errors import UsageError
-from runner.labels import batch_text, suite_labels
+from runner.labels import batch_text, plain, suite_labels
+from runner.partition import nothing_in, part_facts, part_of
 from runner.plan import ON_REQUEST, plan, setting_for, suite_cases
+from runner.probe import usable_compilers
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.progress import View
+    from runner.executors import Executor
     from runner.run_folder import RunFolder
 
 OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -26,14 +29,11 @@ OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def perform(request: Request, argv: Sequence[str]) -> int:
     """Does what was asked; returns the exit code. Heavy imports wait until they are needed."""
-    if request.action is Action.LIST:
-        return _list(_planned(request))
-    if request.action is Action.PRINT_COMMANDS:
-        for job in plan(_planned(request)):
-            print(job_command(job))
-        return OK
+    if request.action in LISTINGS:
+        return LISTINGS[request.action](_planned(request))
     from rich.console import Console
 
+    from runner.executors import opened
     from runner.run_folder import RunFolder
 
     console = Console()
@@ -43,11 +43,11 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     if request.action is Action.RESUME:
         assert request.folder is not None
         folder = RunFolder.reopen("--resume", request.folder)
-        return _measure(folder, folder.jobs(), console)
-    config = _planned(request)
-    jobs = plan(config)
-    _check_devices(config.devices)
-    return _measure(RunFolder.create(config.output_dir, jobs, argv), jobs, console)
+        with opened(request.where, folder.jobs()) as executor:
+            return _measure(folder, folder.jobs(), console, executor)
+    if request.action is Action.MERGE:
+        return _merge(request, argv, console)
+    return _run(request, argv, console)
 
 
 def _planned(request: Request) -> RunConfig:
@@ -55,20 +55,79 @@ def _planned(request: Request) -> RunConfig:
     return request.config
 
 
+def _part(config: RunConfig, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """The jobs of the plan that are this machine's; where there are none, says so."""
+    part = part_of(jobs, config.partition)
+    if config.partition is not None and not part:
+        print(nothing_in(config.partition, len(jobs)), file=sys.stderr)
+    return part
+
+
+def _run(request: Request, argv: Sequence[str], console: Console) -> int:
+    from runner.executors import opened
+    from runner.run_folder import RunFolder
+
+    config = _planned(request)
+    whole = plan(config)
+    jobs = _part(config, whole)
+    if not jobs:
+        return OK
+    if request.where.executor == "local":
+        _check_devices(config.devices)
+        jobs = with_availability(jobs, usable_compilers, skip=config.skip_unavailable)
+    facts = part_facts(config.partition, whole)
+    with opened(request.where, jobs) as executor:
+        folder = RunFolder.create(config.output_dir, jobs, argv, facts)
+        return _measure(folder, jobs, console, executor)
+
+
+def _merge(request: Request, argv: Sequence[str], console: Console) -> int:
+    from runner.merge import merge
+
+    folder, notes = merge(request.folders, request.output_dir, argv)
+    code = report(folder, console)
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    return code
+
+
 def _list(config: RunConfig) -> int:
     """Every case that the flags select, and those that run only when named."""
-    jobs = plan(config)
+    jobs = _part(config, plan(config))
     for suite in config.suites:
         selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
         offered = suite_cases(suite, setting_for(config, config.devices[0]))
-        named = bool(config.selection.only or config.selection.filters)
+        named = bool(config.selection.only or config.selection.filters or config.partition)
         on_request = [c for c in offered if ON_REQUEST in c.tags and not named]
         for case in (*selected.values(), *on_request):
             notes = "" if case.name in selected else "  (only when named)"
             notes += f"  (skipped: {case.skip})" if case.skip else ""
             label = suite_labels([suite])[suite]
-            print(f"{label:12} {case.name:40} {case.scale:5}  batch {batch_text(case)}{notes}")
+            print(plain(f"{label:12} {case.name:40} {case.scale:5}  batch {batch_text(case)}{notes}"))
     return OK
+
+
+def _print_commands(config: RunConfig) -> int:
+    for job in _part(config, plan(config)):
+        print(job_command(job))
+    return OK
+
+
+def _list_compilers(config: RunConfig) -> int:
+    """Every compiler for each kind of device: what it is, or why it cannot be used here."""
+    for device_type in dict.fromkeys(device.split(":")[0] for device in config.devices):
+        for name, found in usable_compilers(device_type).items():
+            state = "no " if found.why_not else "yes"
+            modes = f" ({' and '.join(found.modes)} only)" if found.modes else ""
+            print(f"{device_type:5} {name:36} {state}  {found.why_not or found.what}{modes}")
+    return OK
+
+
+LISTINGS: Mapping[Action, Callable[[RunConfig], int]] = {
+    Action.LIST: _list,
+    Action.LIST_COMPILERS: _list_compilers,
+    Action.PRINT_COMMANDS: _print_commands,
+}
 
 
 def _check_devices(devices: Sequence[str]) -> None:
@@ -81,25 +140,48 @@ def _check_devices(devices: Sequence[str]) -> None:
             raise UsageError(f"--devices: {device} is not there ({why}); use --devices=cpu")
 
 
-def _measure(folder: RunFolder, jobs: Sequence[Job], console: Console) -> int:
+def _measure(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> int:
+    with _kept(folder):
+        return _measure_missing(folder, jobs, console, executor)
+
+
+@contextmanager
+def _kept(folder: RunFolder) -> Iterator[None]:
+    """The folder is ours alone; whatever ends the run early, a sentence says how to go on."""
+    try:
+        with folder.claimed() as torn:
+            if torn:
+                print(f"note: {torn}", file=sys.stderr)
+            yield
+    except BrokenPipeError:
+        raise  # whoever read what we print has gone
+    except OSError as error:
+        raise folder.unwritable(error) from None
+    except KeyboardInterrupt:
+        print(folder.how_to_go_on(), file=sys.stderr)
+        raise
+
+
+def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> int:
+    from runner.executors import Work
     from runner.progress import view
 
     done = {(r.job.key, r.candidate) for r in folder.read().records}
-    missing = [(job, rest) for job in jobs if (rest := _missing(job, done))]
+    missing = [Work(job=job, candidates=rest) for job in jobs if (rest := _missing(job, done))]
     console.print(f"{len(missing)} jobs -> {folder.path}", markup=False, highlight=False, soft_wrap=True)
     with _interrupts() as stop, view(console, len(missing)) as seen:
-        for job, candidates in missing:
-            if stop():
-                break
-            seen.job_started(job)
-            for record in _records(folder, job, candidates, seen, stop):
-                folder.append(record)
-                seen.record(record)
-            seen.job_ended()
+        # closing: whatever ends this loop ends the workers
+        with closing(executor.run(missing, folder, stop)) as events:
+            for event in events:
+                if isinstance(event, Record):
+                    folder.append(event)
+                seen.event(event)
         stopped = stop()
     code = report(folder, console)
     if stopped:
-        console.print(f"Stopped early; go on with: python runner.py --resume {folder.path}", markup=False)
+        console.print(
+            f"Stopped early; {folder.how_to_go_on()}", markup=False, highlight=False, soft_wrap=True
+        )
         return INTERRUPTED
     return code
 
@@ -108,35 +190,25 @@ def _missing(job: Job, done: set[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(candidate for candidate in job.candidates if (job.key, candidate) not in done)
 
 
-def _records(
-    folder: RunFolder, job: Job, candidates: tuple[str, ...], seen: View, stop: Callable[[], bool]
-) -> Iterator[Record]:
-    from runner.execute import JobRun
-    from runner.worker_process import WorkerProcess, worker_command, worker_environment
-
-    log = folder.open_case(job)
-
-    def launch(part: Job) -> WorkerProcess:
-        environment = worker_environment(part.protocol.threads, online=part.case.pretrained)
-        limit = part.protocol.max_memory_bytes
-        return WorkerProcess(worker_command(), environment, log, seen.activity, limit)
-
-    log_name = folder.relative(log)
-    return JobRun(job, launch, seen, candidates=candidates, log=log_name, stop=stop).run()
-
-
 def report(folder: RunFolder, console: Console) -> int:
     """Everything derived from ``records.jsonl``, to the folder and the console; the exit code."""
     from runner.derive import summarise
     from runner.reports import render_all
     from runner.reports.console import print_report
 
-    found = folder.read()
+    try:
+        found = folder.read()
+    except OSError as error:
+        raise UsageError(f"{folder.records_path} cannot be read ({error.strerror})") from None
     for sentence in found.damage:
         print(f"error: {sentence}", file=sys.stderr)
     if found.records:
         summary = summarise(found.records)
-        folder.write_derived(render_all(summary))
+        try:
+            folder.write_derived(render_all(summary))
+        except UsageError:  # a full disk does not hide the numbers
+            print_report(summary, console)
+            raise
         print_report(summary, console)
         console.print(f"Files: {folder.path}", markup=False, highlight=False, soft_wrap=True)
     else:

@@ -25,6 +25,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         "A training step is forward, loss and backward; no optimizer steps."
         if any(job.case.mode is Mode.TRAINING for job in jobs)
         else None,
+        _other_baseline(jobs),
         "Shapes are fixed: nothing here speaks about dynamic shapes.",
     )
     return tuple(sentence for sentence in sentences if sentence)
@@ -52,6 +53,14 @@ def _skipped(comparisons: Sequence[Comparison]) -> str | None:
         return None
     why = dict.fromkeys(f"{r.job.case.name}: {r.failure.message}" for r in skipped if r.failure is not None)
     return f"Not run, and in no count ({len(why)} models): {'; '.join(why)}."
+
+
+def _other_baseline(jobs: Sequence[Job]) -> str | None:
+    others = dict.fromkeys(job.baseline_dtype for job in jobs if job.baseline_dtype not in (None, job.dtype))
+    if not others:
+        return None
+    names = ", ".join(map(str, others))
+    return f"Every precision is timed against eager {names}; parity is checked with eager in its own."
 
 
 def _halved(comparisons: Sequence[Comparison]) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,14 +12,17 @@ from runner.app import BAD_INPUT, INTERRUPTED, perform
 from runner.config import parse_request
 from runner.errors import UsageError
 from runner.flags import build_parser
+from runner.labels import plain
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program. Bad input: one sentence on stderr, code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _print_anything()
     try:
         options = build_parser().parse_args(arguments)
-        return perform(parse_request(options), arguments)
+        code = perform(parse_request(options), arguments)
+        sys.stdout.flush()  # where it fails, it fails here and not while the interpreter ends
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -24,7 +30,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
+        _forget_output()
         return FAILED_PIPE
+    except OSError as error:
+        _forget_output()
+        what = plain(str(error.filename)) if error.filename else "this program's input or output"
+        print(f"error: {what} cannot be used ({error.strerror or error})", file=sys.stderr)
+        return BAD_INPUT
+    return code
+
+
+def _print_anything() -> None:
+    """Names and paths need not be text in the terminal's encoding: what it lacks becomes an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _forget_output() -> None:
+    """What could not be printed is not tried again when the interpreter ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 FAILED_PIPE = 141

@@ -26,9 +26,25 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
         f"--devices={job.device}",
         f"--compilers={','.join(candidates or job.candidates)}",
         *_case_flags(case),
+        *_option_flags(job),
         *_protocol_flags(job.protocol),
     ]
     return shlex.join(words)
+
+
+def _option_flags(job: Job) -> list[str]:
+    options = job.options
+    flags = [] if job.baseline_dtype is None else [f"--baseline-dtype={job.baseline_dtype}"]
+    flags += [f"--inductor-config={text}" for text in options.inductor_config]
+    for flag, given in (
+        ("--dynamic-shapes", options.dynamic_shapes),
+        ("--dynamic-batch-only", options.dynamic_batch),
+        ("--freezing", options.freezing),
+        ("--nopython", options.nopython),
+        (f"--{options.fuser}", options.fuser is not None),
+    ):
+        flags += [flag] if given else []
+    return flags
 
 
 def _case_flags(case: Case) -> list[str]:
@@ -49,7 +65,11 @@ def _case_flags(case: Case) -> list[str]:
 def _protocol_flags(protocol: Protocol) -> list[str]:
     default = Protocol()
     flags = [f"--seed={protocol.seed}"]
-    flags += [f"--{name.replace('_', '-')}" for name in ("isolate", "fixed_batch") if getattr(protocol, name)]
+    flags += [
+        f"--{name.replace('_', '-')}"
+        for name in ("isolate", "fixed_batch", "use_eval_mode")
+        if getattr(protocol, name)
+    ]
     if protocol.max_rounds == QUICK["max_rounds"]:
         flags.append("--quick")
         default = dataclasses.replace(default, **QUICK)

@@ -38,6 +38,7 @@ class Comparison:
     """
 
     record: Record
+    compiler: str  # the candidate; "eager bfloat16" where its baseline has another precision: no A/A control
     n: int
     baseline_ms: float | None
     candidate_ms: float | None

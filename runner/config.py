@@ -6,22 +6,23 @@ import argparse
 import dataclasses
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from harness.backends import backend_names
 from harness.own_model import is_own_model
-from harness.schema import DTYPES, LOSSES, SCALES, Mode, Protocol
+from harness.schema import DTYPES, LOSSES, SCALES, CompilerOptions, Mode, Protocol
 from harness.suite_files import suite_names
 from runner.batch_sizes import batch_sizes
+from runner.compilers import compilers_asked, options_asked
 from runner.errors import UsageError, unknown
 from runner.flag_types import seconds
+from runner.partition import Partition, partition_asked
 
 PHASES = ("build", "compile", "measure")
-DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
 PARITY_RULES = ("scaled", "field")
+EXECUTORS = ("local", "ray")
 DEVICE = re.compile(r"^(cpu|cuda(:\d+)?)$")
 
 # --quick: enough to see that everything works and roughly how fast, not to publish
@@ -31,9 +32,11 @@ QUICK: dict[str, Any] = {"min_rounds": 10, "max_rounds": 20, "max_measure_s": 3.
 class Action(Enum):
     RUN = "run"
     LIST = "list"
+    LIST_COMPILERS = "list compilers"
     PRINT_COMMANDS = "print commands"
     VISUALIZE = "visualize"
     RESUME = "resume"
+    MERGE = "merge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +74,21 @@ class RunConfig:
     dtypes: tuple[str, ...]
     compilers: tuple[str, ...]
     selection: Selection
+    options: CompilerOptions = field(default_factory=CompilerOptions)
+    baseline_dtype: str | None = None
+    skip_unavailable: bool = False
     changes: Changes
     protocol: Protocol
     output_dir: Path | None
+    partition: Partition | None = None  # None: the whole plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """What runs the jobs: this machine, or a Ray cluster (None: RAY_ADDRESS, or one started here)."""
+
+    executor: str = "local"
+    ray_address: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +98,9 @@ class Request:
     action: Action
     config: RunConfig | None = None
     folder: Path | None = None
+    where: Where = field(default_factory=Where)
+    folders: tuple[Path, ...] = ()  # to merge, into output_dir
+    output_dir: Path | None = None
 
 
 def parse_request(options: argparse.Namespace) -> Request:
@@ -90,7 +108,9 @@ def parse_request(options: argparse.Namespace) -> Request:
     asked = [
         (Action.VISUALIZE, "--visualize-logs", options.visualize_logs),
         (Action.RESUME, "--resume", options.resume),
+        (Action.MERGE, "--merge", options.merge),
         (Action.LIST, "--list", options.list),
+        (Action.LIST_COMPILERS, "--list-compilers", options.list_compilers),
         (Action.PRINT_COMMANDS, "--print-run-commands", options.print_run_commands),
     ]
     chosen = [(action, flag) for action, flag, given in asked if given]
@@ -100,8 +120,12 @@ def parse_request(options: argparse.Namespace) -> Request:
     if action is Action.VISUALIZE:
         return Request(action=action, folder=Path(options.visualize_logs))
     if action is Action.RESUME:
-        return Request(action=action, folder=Path(options.resume))
-    return Request(action=action, config=_config(options, mode_required=action is not Action.LIST))
+        return Request(action=action, folder=Path(options.resume), where=_where(options))
+    if action is Action.MERGE:
+        output_dir = Path(options.output_dir) if options.output_dir else None
+        return Request(action=action, folders=tuple(map(Path, options.merge)), output_dir=output_dir)
+    config = _config(options, mode_required=action not in (Action.LIST, Action.LIST_COMPILERS))
+    return Request(action=action, config=config, where=_where(options))
 
 
 def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
@@ -116,11 +140,15 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
         mode=_mode(options, mode_required),
         devices=_devices(options.devices),
         dtypes=_dtypes(options),
-        compilers=_compilers(options),
+        compilers=compilers_asked(options, _listed),
+        options=options_asked(options),
+        baseline_dtype=_baseline_dtype(options),
+        skip_unavailable=options.skip_unavailable,
         selection=selection,
         changes=_changes(options),
         protocol=_protocol(options),
         output_dir=Path(options.output_dir) if options.output_dir else None,
+        partition=partition_asked(options.total_partitions, options.partition_id, options.timings),
     )
 
 
@@ -196,7 +224,17 @@ def _devices(given: list[str] | None) -> tuple[str, ...]:
     for device in devices:
         if not DEVICE.match(device):
             raise unknown("--devices", device, "device", ("cpu", "cuda", "cuda:0"))
+    if {"cuda", "cuda:0"} <= set(devices):
+        raise UsageError("--devices: cuda and cuda:0 are the same device; name it once")
     return devices
+
+
+def _where(options: argparse.Namespace) -> Where:
+    if options.executor not in EXECUTORS:
+        raise unknown("--executor", options.executor, "executor", EXECUTORS)
+    if options.ray_address is not None and options.executor != "ray":
+        raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
+    return Where(executor=options.executor, ray_address=options.ray_address)
 
 
 def _has_nvidia_device() -> bool:
@@ -206,28 +244,33 @@ def _has_nvidia_device() -> bool:
 
 def _dtypes(options: argparse.Namespace) -> tuple[str, ...]:
     given = list(_listed("--dtypes", options.dtypes))
-    given += [name for name in DTYPES if getattr(options, name)]
+    given += [name for name in DTYPES if getattr(options, name, False)]
     for name in given:
         if name not in DTYPES:
             raise unknown("--dtypes", name, "precision", DTYPES)
+        _check_tf32("--dtypes", name, options)
     return tuple(dict.fromkeys(given)) or ("float32",)
 
 
-def _compilers(options: argparse.Namespace) -> tuple[str, ...]:
-    given = [("--compilers", name) for name in _listed("--compilers", options.compilers)]
-    given += [("--backend", name) for name in _listed("--backend", options.backend)]
-    shorthands = {"inductor": options.inductor, "torchscript": options.speedup_ts, "eager": options.nothing}
-    given += [("", name) for name, wanted in shorthands.items() if wanted]
-    for flag, name in given:
-        if name not in backend_names():
-            raise unknown(flag, name, "compiler", backend_names())
-    return tuple(dict.fromkeys(name for _, name in given)) or DEFAULT_COMPILERS
+def _baseline_dtype(options: argparse.Namespace) -> str | None:
+    name: str | None = options.baseline_dtype
+    if name is not None and name not in DTYPES:
+        raise unknown("--baseline-dtype", name, "precision", DTYPES)
+    if name is not None:
+        _check_tf32("--baseline-dtype", name, options)
+    return name
+
+
+def _check_tf32(flag: str, name: str, options: argparse.Namespace) -> None:
+    if "tf32" in name and "cpu" in _devices(options.devices):
+        raise UsageError(f"{flag}: {name} is how CUDA devices may multiply; leave it out for --devices=cpu")
 
 
 def _protocol(options: argparse.Namespace) -> Protocol:
     if options.parity is not None and options.parity not in PARITY_RULES:
         raise unknown("--parity", options.parity, "parity rule", PARITY_RULES)
-    if options.accuracy and options.performance:
+    accuracy = options.accuracy or options.accuracy_aot_ts_mincut
+    if accuracy and options.performance:
         raise UsageError("--accuracy and --performance exclude each other; leave both out to have both")
     given = {
         "repeat": options.repeat,
@@ -240,7 +283,8 @@ def _protocol(options: argparse.Namespace) -> Protocol:
     protocol = dataclasses.replace(
         Protocol(),
         accuracy=not options.performance,
-        performance=not options.accuracy,
+        performance=not accuracy,
+        use_eval_mode=options.use_eval_mode,
         isolate=options.isolate,
         fixed_batch=options.fixed_batch,
         max_memory_bytes=options.max_memory,

@@ -11,7 +11,7 @@ from harness.schema import Record, Status
 from runner.caveats import caveats
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.findings import findings
-from runner.labels import merged_facts
+from runner.labels import compiler_label, merged_facts
 from runner.statistics import PairedEstimate, false_discovery, geometric_mean, paired_speedup, verdict
 
 
@@ -56,6 +56,7 @@ def _comparison(record: Record, estimate: PairedEstimate | None, q_value: float 
     protocol = record.job.protocol
     return Comparison(
         record=record,
+        compiler=compiler_label(record),
         n=estimate.n if estimate else 0,
         baseline_ms=estimate.baseline_median_s * 1e3 if estimate else None,
         candidate_ms=estimate.candidate_median_s * 1e3 if estimate else None,
@@ -118,7 +119,7 @@ def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
     members: dict[GroupKey, list[Comparison]] = {}
     for comparison in comparisons:
         job = comparison.record.job
-        key = (comparison.record.candidate, job.case.suite, job.case.mode.value, job.device, job.dtype)
+        key = (comparison.compiler, job.case.suite, job.case.mode.value, job.device, job.dtype)
         members.setdefault(key, []).append(comparison)
     run = {key: [c for c in group if c.record.status is not Status.SKIP] for key, group in members.items()}
     return tuple(_group(key, group) for key, group in run.items() if group)

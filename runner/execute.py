@@ -72,11 +72,10 @@ class JobRun:
 
     def run(self) -> Iterator[Record]:
         """Exactly one record per candidate, unless the run is stopped before there is a number."""
-        if self._job.case.skip:
-            yield from (self._skipped(candidate) for candidate in self._candidates)
-            return
-        isolate = self._job.protocol.isolate
-        groups = deque([((c,), ISOLATED) for c in self._candidates] if isolate else [(self._candidates, ())])
+        yield from self._not_run()
+        able = tuple(c for c in self._candidates if self._why_not_run(c) is None)
+        alone = self._job.protocol.isolate
+        groups = deque([((c,), ISOLATED) for c in able] if alone else [(able, ())] if able else [])
         while groups and not self._stop():
             group, notes = groups.popleft()
             finished: list[Record] = []
@@ -287,10 +286,18 @@ class JobRun:
         )
         return record if state is None else replace(record, parity=state.parity, metrics=state.metrics)
 
-    def _skipped(self, candidate: str) -> Record:
-        failure = Failure(kind="skipped", message=self._job.case.skip, phase="plan")
-        record = self._record(candidate, Status.SKIP, ())
-        return replace(record, failure=failure, reproduce=f"{record.reproduce} --no-skip")
+    def _why_not_run(self, candidate: str) -> str | None:
+        return self._job.case.skip or self._job.unavailable.get(candidate)
+
+    def _not_run(self) -> Iterator[Record]:
+        """Records of the candidates that are skipped, each with its reason."""
+        unless = " --no-skip" if self._job.case.skip else ""
+        for candidate in self._candidates:
+            why = self._why_not_run(candidate)
+            if why is not None:
+                failure = Failure(kind="skipped", message=why, phase="plan")
+                record = self._record(candidate, Status.SKIP, ())
+                yield replace(record, failure=failure, reproduce=f"{record.reproduce}{unless}")
 
     def _lost(
         self,

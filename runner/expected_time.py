@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 
 from harness.schema import Job, Record
 
@@ -64,6 +63,8 @@ class Timings:
 
 def timings(records: Iterable[Record]) -> Timings | None:
     """What these records say about how long jobs take; None when no record says anything."""
+    from statistics import median
+
     jobs: dict[str, list[Record]] = {}
     for record in records:
         jobs.setdefault(name_without_path(record.job), []).append(record)

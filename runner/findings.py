@@ -124,7 +124,7 @@ def _unusable(comparison: Comparison) -> Found | None:
 
 
 def _moving_control(comparison: Comparison) -> Found | None:
-    if comparison.record.candidate != CONTROL or comparison.verdict not in (Verdict.FASTER, Verdict.SLOWER):
+    if comparison.compiler != CONTROL or comparison.verdict not in (Verdict.FASTER, Verdict.SLOWER):
         return None
     text = f"eager against itself came out {_speedup_text(comparison)}, {comparison.verdict.value}"
     advice = (
@@ -202,7 +202,7 @@ def _half_width(comparison: Comparison) -> float | None:
 
 
 def _counts(comparison: Comparison) -> bool:
-    return comparison.record.status.passed and comparison.record.candidate != CONTROL
+    return comparison.record.status.passed and comparison.compiler != CONTROL
 
 
 def _speedup_text(comparison: Comparison) -> str:

@@ -63,6 +63,9 @@ def _add_actions(parser: Parser) -> None:
     group.add_argument("-h", "--help", action="help", help="show this and end")
     group.add_argument("--list", action="store_true", help="list the models that the other flags select")
     group.add_argument(
+        "--list-compilers", action="store_true", help="list the compilers, and why one cannot be used here"
+    )
+    group.add_argument(
         "--print-run-commands",
         "--print_run_commands",
         action="store_true",
@@ -75,6 +78,12 @@ def _add_actions(parser: Parser) -> None:
         help="rebuild tables, files and plots of a run from its records",
     )
     group.add_argument("--resume", metavar="DIR", help="finish what is missing in an interrupted run")
+    group.add_argument(
+        "--merge",
+        nargs="+",
+        metavar="DIR",
+        help="join runs that belong together, such as the parts of a plan, in a new folder (--output-dir)",
+    )
 
 
 def _add_selection(parser: Parser) -> None:
@@ -113,6 +122,23 @@ def _add_selection(parser: Parser) -> None:
     group.add_argument("--quick", action="store_true", help="a few models, few rounds: under a minute")
     group.add_argument(
         "--no-skip", action="store_true", help="also the models that their suite skips with a reason"
+    )
+    group.add_argument(
+        "--total-partitions",
+        type=count("--total-partitions"),
+        metavar="N",
+        help="split the plan into N parts of about equal time, for as many machines",
+    )
+    group.add_argument(
+        "--partition-id",
+        type=whole("--partition-id"),
+        metavar="I",
+        help="the part to run, from 0 to N-1; join the runs afterwards with --merge",
+    )
+    group.add_argument(
+        "--timings",
+        metavar="DIR",
+        help="an earlier run whose times say how long each job takes: the same one for every part",
     )
 
 
@@ -175,6 +201,46 @@ def _add_compilers(parser: Parser) -> None:
     group.add_argument("--backend", action="append", metavar="NAME", help="the same as --compilers=NAME")
     group.add_argument("--speedup-ts", action="store_true", help="the same as --compilers=torchscript")
     group.add_argument("--nothing", action="store_true", help="the same as --compilers=eager")
+    group.add_argument(
+        "--speedup-dynamo-ts", action="store_true", help="the same as --compilers=dynamo_ts"
+    )
+    group.add_argument(
+        "--accuracy-aot-ts-mincut",
+        action="store_true",
+        help="the same as --compilers=aot_ts_mincut --accuracy",
+    )
+    group.add_argument(
+        "--export-aot-inductor", action="store_true", help="the same as --compilers=aot_inductor"
+    )
+    group.add_argument(
+        "--skip-unavailable",
+        action="store_true",
+        help="a compiler that cannot be used here is skipped, with a record that says why, and no error",
+    )
+    _add_compiler_options(parser)
+
+
+def _add_compiler_options(parser: Parser) -> None:
+    group = parser.add_argument_group("options of the compilers")
+    group.add_argument(
+        "--inductor-config",
+        action="append",
+        metavar="KEY=VALUE",
+        help="a setting of torch._inductor.config for every inductor candidate (may be repeated)",
+    )
+    group.add_argument(
+        "--inductor-compile-mode",
+        metavar="MODE",
+        help="default, reduce-overhead, max-autotune or max-autotune-no-cudagraphs: which one inductor means",
+    )
+    group.add_argument("--freezing", action="store_true", help="inductor: weights are constants (inference)")
+    group.add_argument("--dynamic-shapes", action="store_true", help="compile for any size")
+    group.add_argument("--dynamic-batch-only", action="store_true", help="compile for any batch size")
+    group.add_argument("--nopython", action="store_true", help="a graph break is an error")
+    group.add_argument("--nnc", action="store_true", help="TorchScript's fuser: NNC")
+    group.add_argument(
+        "--nvfuser", action="store_true", help="TorchScript's fuser: NVFuser, where the build has it"
+    )
 
 
 def _add_conditions(parser: Parser) -> None:
@@ -185,13 +251,32 @@ def _add_conditions(parser: Parser) -> None:
         "--device",
         action="append",
         metavar="DEVICE",
-        help="cpu, cuda, cuda:1; repeated or comma-separated (default: cuda where there is one, else cpu)",
+        help="cpu, cuda, cuda:1; repeated or comma-separated (default: cuda where there is one, else cpu). "
+        "Several of one kind share the plan: each model runs on one of them, side by side, by expected time",
+    )
+    group.add_argument(
+        "--executor",
+        default="local",
+        metavar="WHERE",
+        help="local: this machine (default); ray: the nodes of a Ray cluster, one job at a time for each GPU "
+        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node",
+    )
+    group.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="the cluster, such as 10.0.0.1:6379 or auto (default: RAY_ADDRESS, else one started here)",
     )
     group.add_argument(
         "--dtypes",
         action="append",
         metavar="DTYPE",
-        help="float32, bfloat16, float16, amp; repeated or comma-separated (default: float32)",
+        help="float32, tf32, bfloat16, float16, amp (the device's usual), amp_bfloat16, amp_float16, "
+        "amp_bfloat16+tf32; repeated or comma-separated (default: float32)",
+    )
+    group.add_argument(
+        "--baseline-dtype",
+        metavar="DTYPE",
+        help="precision of the eager that everything is timed against (default: each candidate's own)",
     )
     for name in ("float32", "bfloat16", "float16", "amp"):
         group.add_argument(f"--{name}", action="store_true", help=f"the same as --dtypes={name}")
@@ -231,6 +316,11 @@ def _add_protocol(parser: Parser) -> None:
         "--parity",
         metavar="RULE",
         help="scaled: by each tensor's own size (default); field: the published harness's looser rule",
+    )
+    group.add_argument(
+        "--use-eval-mode",
+        action="store_true",
+        help="train in eval mode: no dropout, no running statistics",
     )
     group.add_argument("--isolate", action="store_true", help="a process of its own for each candidate")
     group.add_argument(

@@ -42,6 +42,14 @@ def where(record: Record, labels: dict[str, str]) -> str:
     return f"{labels[case.suite]} {case.name} ({conditions}), {record.candidate}"
 
 
+def compiler_label(record: Record) -> str:
+    """The candidate; eager with its precision where it is held against eager in another one."""
+    job = record.job
+    if record.candidate == "eager" and job.baseline_dtype not in (None, job.dtype):
+        return f"eager {job.dtype}"
+    return record.candidate
+
+
 def ran_batch(record: Record) -> int | None:
     """The batch that ran: the job's, or less for want of memory. None: only the model's code knows."""
     asked = record.job.case.batch_size
@@ -87,4 +95,4 @@ def _stem(suite: str) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from harness.codec import to_json
 from harness.schema import Job
 from runner.errors import UsageError
 from runner.expected_time import Expected, estimated_s, name_without_path, timings
@@ -50,6 +52,14 @@ def nothing_in(partition: Partition, planned: int) -> str:
     """The sentence for an empty part of a plan of ``planned`` jobs."""
     plan = f"{planned} job" + "s" * (planned != 1)
     return f"Nothing to do in part {partition.index} of {partition.total}: the plan has {plan} in all."
+
+
+def part_facts(partition: Partition | None, plan: Sequence[Job]) -> dict[str, Any]:
+    """What ``run.json`` keeps of the whole plan, so that runs joined later show which part is missing."""
+    if partition is None:
+        return {}
+    place = {"id": partition.index, "total": partition.total}
+    return {"partition": place, "plan": to_json(tuple(plan))}
 
 
 def balanced(

@@ -12,6 +12,7 @@ from harness.schema import Case, Job, Mode, Setting
 from harness.suite_files import Suite, load_suite
 from runner.config import Changes, RunConfig, Selection
 from runner.errors import UsageError, unknown
+from runner.partition import balanced
 from runner.probe import ask_suite
 
 ON_REQUEST = "on_request"  # a case too large to run unless it is named
@@ -75,7 +76,7 @@ def _suite(name: str) -> Suite:
 
 
 def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ...]:
-    """One job for each selected case, device and precision, in a stable order.
+    """One job for each selected case, kind of device and precision, in a stable order.
 
     Raises ``UsageError`` when the selection matches nothing or a name is unknown.
     """
@@ -83,7 +84,7 @@ def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ..
     named = _named(config, catalogue)
     jobs = []
     for suite in config.suites:
-        for device in config.devices:
+        for device in _kinds(config.devices):
             for case in _selected(suite, config, setting_for(config, device), named[suite], catalogue):
                 changed = changed_case(case, config.changes)
                 jobs += [
@@ -93,12 +94,35 @@ def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ..
                         dtype=dtype,
                         candidates=config.compilers,
                         protocol=config.protocol,
+                        options=config.options,
+                        baseline_dtype=config.baseline_dtype,
                     )
                     for dtype in config.dtypes
                 ]
     if not jobs:
         raise UsageError(_nothing_selected(config, catalogue))
-    return tuple(jobs)
+    return spread(jobs, config.devices)
+
+
+def spread(jobs: Sequence[Job], devices: Sequence[str]) -> tuple[Job, ...]:
+    """The jobs of each kind of device ("cuda") shared out over those asked for ("cuda:0", "cuda:1").
+
+    By expected time, and here in the plan: an interrupted run goes on with the same jobs.
+    """
+    device_of = {}
+    for first, indices in _kinds(devices).items():
+        parts = balanced([job for job in jobs if job.device == first], len(indices))
+        for device, part in zip(indices, parts, strict=True):
+            device_of.update({job.key: device for job in part})
+    return tuple(dataclasses.replace(job, device=device_of[job.key]) for job in jobs)
+
+
+def _kinds(devices: Sequence[str]) -> dict[str, list[str]]:
+    """The devices of each kind, under the first of them."""
+    kinds: dict[str, list[str]] = {}
+    for device in devices:
+        kinds.setdefault(device.split(":", maxsplit=1)[0], []).append(device)
+    return {indices[0]: indices for indices in kinds.values()}
 
 
 def changed_case(case: Case, changes: Changes) -> Case:

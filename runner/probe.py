@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from runner.compilers import Usable
 from runner.errors import UsageError
 from runner.worker_process import worker_command, worker_environment
 
@@ -37,6 +38,22 @@ def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] 
     return {
         str(pattern): str(found["error"]) if "error" in found else tuple(found["names"])
         for pattern, found in answer.items()
+    }
+
+
+def usable_compilers(device_type: str, names: Sequence[str] = ()) -> dict[str, Usable]:
+    """What a worker's interpreter says of these compilers, or of all.
+
+    ``UsageError`` when it cannot be asked.
+    """
+    answer = _ask("harness.probe_compilers", [device_type, *names])
+    if answer is None:
+        raise UsageError(
+            "--compilers: torch cannot be imported here; install it (make bench does), then try again"
+        )
+    return {
+        str(name): Usable(what=str(found["what"]), why_not=found["why"], modes=tuple(found["modes"]))
+        for name, found in answer.items()
     }
 
 

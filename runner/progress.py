@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -12,23 +12,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record, Status
-from harness.status_page import Activity
+from runner.executors import Doing, Ended, Event, Pairs, Started
+from runner.labels import plain
 
-Pairs = Mapping[str, tuple[list[float], list[float]]]
+SHOWN_TOGETHER = 3  # jobs under way that fit into a line
 
 
 class View(Protocol):
-    """Told about everything that happens in a run, as it happens."""
+    """Told about everything that happens in a run, as it happens. Several jobs may be under way."""
 
-    def job_started(self, job: Job) -> None: ...
-
-    def activity(self, activity: Activity) -> None: ...
-
-    def rounds(self, done: int, pairs: Pairs) -> None: ...
-
-    def record(self, record: Record) -> None: ...
-
-    def job_ended(self) -> None: ...
+    def event(self, event: Event) -> None: ...
 
 
 @contextmanager
@@ -58,37 +51,45 @@ class BarView:
         self._jobs = jobs
         self._ended = 0
         self._began = time.monotonic()
-        self._job = ""
-        self._estimate = ""
+        self._phases: dict[str, str] = {}  # of the jobs under way
+        self._estimates: dict[str, str] = {}
 
-    def job_started(self, job: Job) -> None:
-        self._job = f"{job.case.name} {job.dtype}"
-        self._estimate = ""
-        self._show("start")
+    def event(self, event: Event) -> None:
+        if isinstance(event, Record):
+            self._record(event)
+            return
+        key = event.job.key
+        if isinstance(event, Ended):
+            self._phases.pop(key, None)
+            self._estimates.pop(key, None)
+            self._ended += 1
+            left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
+            self._progress.update(self._task, advance=1, left=f"about {duration(left)} left")
+            return
+        if isinstance(event, Started):
+            phase = "start"
+        elif isinstance(event, Doing):
+            phase = f"{event.activity.phase} {event.activity.variant}".strip()
+            if event.activity.phase == "measure":
+                phase = f"round {event.activity.rounds}"
+        else:
+            phase = f"round {event.done}"
+            self._estimates[key] = estimates(event.pairs)
+        self._phases[key] = f"{event.job.case.name} {event.job.dtype}  {phase}"
+        self._progress.update(self._task, description=escape(plain(self._text())))
 
-    def activity(self, activity: Activity) -> None:
-        phase = f"{activity.phase} {activity.variant}".strip()
-        if activity.phase == "measure":
-            phase = f"round {activity.rounds}"
-        self._show(phase)
+    def _text(self) -> str:
+        """The one job under way with its estimates; of several the first few, without."""
+        if len(self._phases) == 1:
+            return "  ".join(part for part in (*self._phases.values(), *self._estimates.values()) if part)
+        shown = list(self._phases.values())[:SHOWN_TOGETHER]
+        more = len(self._phases) - len(shown)
+        return " | ".join([*shown, f"{more} more"] if more else shown)
 
-    def rounds(self, done: int, pairs: Pairs) -> None:
-        self._estimate = estimates(pairs)
-        self._show(f"round {done}")
-
-    def record(self, record: Record) -> None:
+    def _record(self, record: Record) -> None:
         if not record.status.passed and record.status is not Status.SKIP:
             line = f"{record.job.case.name}: {record.candidate} ended as {record.status.value}"
-            self._progress.console.print(escape(line), style="yellow")
-
-    def job_ended(self) -> None:
-        self._ended += 1
-        left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
-        self._progress.update(self._task, advance=1, left=f"about {duration(left)} left")
-
-    def _show(self, phase: str) -> None:
-        text = "  ".join(part for part in (self._job, phase, self._estimate) if part)
-        self._progress.update(self._task, description=escape(text))
+            self._progress.console.print(escape(plain(line)), style="yellow")
 
 
 class PlainView:
@@ -98,26 +99,27 @@ class PlainView:
         self._console = console
         self._jobs = jobs
         self._started = 0
+        self._under_way: set[str] = set()
 
-    def job_started(self, job: Job) -> None:
-        self._started += 1
-        self._print(f"[{self._started}/{self._jobs}] {job.case.name} {job.dtype} {job.device}")
-
-    def activity(self, activity: Activity) -> None:
-        pass
-
-    def rounds(self, done: int, pairs: Pairs) -> None:
-        pass
-
-    def record(self, record: Record) -> None:
-        rounds = f", {len(record.samples)} rounds" if record.samples else ""
-        self._print(f"    {record.candidate}: {record.status.value}{rounds}")
-
-    def job_ended(self) -> None:
-        pass
+    def event(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._started += 1
+            self._under_way.add(event.job.key)
+            self._print(f"[{self._started}/{self._jobs}] {_title(event.job)}")
+        elif isinstance(event, Ended):
+            self._under_way.discard(event.job.key)
+        elif isinstance(event, Record):
+            # of several jobs under way, which one is it?
+            whose = f"{_title(event.job)}  " if len(self._under_way) > 1 else ""
+            rounds = f", {len(event.samples)} rounds" if event.samples else ""
+            self._print(f"    {whose}{event.candidate}: {event.status.value}{rounds}")
 
     def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def _title(job: Job) -> str:
+    return f"{job.case.name} {job.dtype} {job.device}"
 
 
 def estimates(pairs: Pairs) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 from dataclasses import dataclass
@@ -9,6 +11,12 @@ from pathlib import Path
 
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, Record
+from runner.labels import plain
+
+CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
+"""Ends what a killed run left of a line. No record can end so: it is not JSON."""
+
+LONGEST_REASON = 200  # characters: a damaged line may be as long as it likes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,32 +28,52 @@ class Records:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Adds one line and waits until it is on the disk. ``OSError`` when it cannot be."""
-    line = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False) + "\n"
-    with path.open("ab") as file:
-        if file.tell() and not _ends_in_newline(path):
-            file.write(b"\n")  # a run that was killed left a torn line; keep it apart from ours
-        file.write(line.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    """Adds one line and waits until it is on the disk.
+
+    ``OSError`` when it cannot be; the file then ends where it ended before.
+    """
+    text = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False) + "\n"
+    # half a surrogate pair, as in a file name that is not UTF-8, becomes JSON's own escape
+    line = text.encode(errors="backslashreplace")
+    # a run that was killed may have left a torn line; keep it apart from ours
+    _append(path, line if _ends_in_newline(path) else b"\n" + line)
+
+
+def mend_last_line(path: Path) -> str | None:
+    """Ends a last line that has no end. A sentence when it was cut short, and so is no record.
+
+    Nothing that stands in the file is changed: what is left of the torn line is marked as such,
+    and readers pass over it from then on. ``OSError`` when the file cannot be written.
+    """
+    if _ends_in_newline(path):
+        return None
+    lines = path.read_bytes().split(b"\n")
+    try:
+        _parse(lines[-1])
+    except ValueError:
+        _append(path, CUT_SHORT + b"\n")
+        where = f"{plain(str(path))}: line {len(lines)}"
+        return f"{where} was cut short when the run was killed; its record is measured again"
+    _append(path, b"\n")
+    return None
 
 
 def read_records(path: Path) -> Records:
     """Every record that can be read; the first of two for the same (job, candidate) counts."""
     found: dict[tuple[str, str], Record] = {}
     damage = []
+    shown = plain(str(path))
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if not line.strip():
+        if not line.strip() or line.endswith(CUT_SHORT):
             continue
         try:
             record = _parse(line)
         except ValueError as error:
-            damage.append(f"{path}: line {number} is damaged ({error}); the other records are used")
+            damage.append(f"{shown}: line {number} is damaged ({_cut(error)}); the other records are used")
             continue
         if found.setdefault((record.job.key, record.candidate), record) is not record:
-            damage.append(
-                f"{path}: line {number} repeats {record.candidate} of {record.job.key}; the first counts"
-            )
+            candidate = _cut(record.candidate)
+            damage.append(f"{shown}: line {number} repeats {candidate} of {record.job.key}; the first counts")
     return Records(records=tuple(found.values()), damage=tuple(damage))
 
 
@@ -64,7 +92,39 @@ def _parse(line: bytes) -> Record:
     return from_json(Record, value)
 
 
+def _append(path: Path, data: bytes) -> None:
+    """All of ``data`` at the end of the file and on the disk, or ``OSError`` and the file as it was."""
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            write_all(file, data)
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(end)
+            raise
+
+
+def write_all(file: io.FileIO, data: bytes) -> None:
+    """All of it: one write may take only a part, for example of the room that is left on a disk."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) or 0 :]
+
+
 def _ends_in_newline(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+    """Also true of a file that is empty or not there."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return True
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except FileNotFoundError:
+        return True
+
+
+def _cut(text: object) -> str:
+    """One printable line of bearable length."""
+    line = plain(str(text))
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."

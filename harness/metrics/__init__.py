@@ -1,29 +1,59 @@
 """Metrics, one module each, found by file name.
 
-A module says ``WHEN`` it observes and offers a context manager
+A module says ``WHEN`` it observes. Most offer a context manager
 ``observe(device, numbers)`` that adds named numbers, units in their names:
 
 - ``"compile"``: round a candidate's compilation and first calls;
+- ``"rounds"``: round a batch of timed rounds, before the first and after the
+  last: nothing runs between; ``numbers`` holds what earlier batches gave;
 - ``"step"``: round one extra, untimed step of every variant after the timed
   rounds; its numbers get the variant's side (``baseline_``/``candidate_``) in front.
 
-Metrics are never on during timed samples.
+With ``WHEN = "end"`` a module offers ``measure(ended)`` instead, called once
+after everything else. It returns numbers by variant, those of the whole job
+under ``WHOLE``, and may run steps as it likes.
+
+A module with ``WANTED = "explain"`` is used only where that field of
+``harness.schema.Extras`` is set. Metrics are never on during timed samples. One
+that fails says so in the log and leaves its numbers out: no result is lost.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from harness.schema import Scalar
+from harness.schema import Extras, Job, Scalar
 
 if TYPE_CHECKING:
     import torch
 
+    from harness.step import Variant
+
+WHOLE = ""
+"""Stands for the whole job where numbers are given by variant."""
+
+ByVariant = dict[str, dict[str, Scalar]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What is there when the timed rounds are over. ``variants`` has eager under ``BASELINE``."""
+
+    job: Job
+    device: torch.device
+    variants: Mapping[str, Variant]
+    synchronise: Callable[[], None]
+
+
 Observe = Callable[["torch.device", dict[str, Scalar]], AbstractContextManager[None]]
+Measure = Callable[[Ended], ByVariant]
 
 
 def metric_names() -> tuple[str, ...]:
@@ -31,12 +61,67 @@ def metric_names() -> tuple[str, ...]:
 
 
 @contextmanager
-def observing(when: str, device: torch.device) -> Iterator[dict[str, Scalar]]:
-    """Every metric of that kind at once; the dict yielded is full when the context ends."""
-    numbers: dict[str, Scalar] = {}
+def observing(
+    when: str,
+    device: torch.device,
+    extras: Extras | None = None,
+    numbers: dict[str, Scalar] | None = None,
+) -> Iterator[dict[str, Scalar]]:
+    """Every metric of that kind at once; the dict yielded (``numbers``, if given) is full in the end."""
+    found: dict[str, Scalar] = {} if numbers is None else numbers
     with ExitStack() as stack:
-        for name in metric_names():
-            module = importlib.import_module(f"{__name__}.{name}")
-            if when == module.WHEN:
-                stack.enter_context(cast("Observe", module.observe)(device, numbers))
-        yield numbers
+        for name, module in _modules(when, extras or Extras()):
+            context = _of_no_consequence(name, cast("Observe", module.observe), device, found)
+            stack.enter_context(context)
+        yield found
+
+
+def at_the_end(ended: Ended) -> ByVariant:
+    """Every metric of the kind ``"end"``, one after the other."""
+    found: ByVariant = {}
+    for name, module in _modules("end", ended.job.extras):
+        try:
+            for variant, numbers in cast("Measure", module.measure)(ended).items():
+                found.setdefault(variant, {}).update(numbers)
+        except Exception as error:  # a metric must never cost a measured result
+            _say_failed(name, error)
+    return found
+
+
+def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
+    for name in metric_names():
+        module = importlib.import_module(f"{__name__}.{name}")
+        wanted = getattr(module, "WANTED", None)
+        if when == module.WHEN and (wanted is None or getattr(extras, wanted)):
+            yield name, module
+
+
+@contextmanager
+def _of_no_consequence(
+    name: str, observe: Observe, device: torch.device, numbers: dict[str, Scalar]
+) -> Iterator[None]:
+    """The metric's context, whose own errors stay inside. Those of what it observes come out as they are."""
+    context = observe(device, numbers)
+    try:
+        context.__enter__()
+    except Exception as error:
+        _say_failed(name, error)
+        yield
+        return
+    try:
+        yield
+    except BaseException:
+        try:
+            context.__exit__(*sys.exc_info())
+        except BaseException as error:  # usually the observed error itself on its way out
+            if not isinstance(error, Exception):
+                raise
+        raise
+    try:
+        context.__exit__(None, None, None)
+    except Exception as error:
+        _say_failed(name, error)
+
+
+def _say_failed(name: str, error: Exception) -> None:
+    print(f"no metric {name}: {type(error).__name__}: {error}", flush=True)

@@ -28,7 +28,7 @@ class Section:
 
     @property
     def compilers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(c.record.candidate for c in self.comparisons))
+        return tuple(dict.fromkeys(c.compiler for c in self.comparisons))
 
     @property
     def environment(self) -> dict[str, Scalar]:

@@ -106,7 +106,7 @@ COLUMNS = (
         number=True,
         of_model=True,
     ),
-    Column(key="candidate", header="candidate", cell=lambda c: compiler_name(c.record.candidate)),
+    Column(key="candidate", header="candidate", cell=lambda c: compiler_name(c.compiler)),
     Column(key="ms", header="ms", cell=number_cell(lambda c: c.candidate_ms, ms_text), number=True),
     Column(key="speedup", header="speedup\n[95 % interval]", cell=speedup_cell),
     Column(key="p", header="p", cell=number_cell(lambda c: c.p_value, p_text), number=True),

@@ -22,7 +22,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {}
     for section in sections(summary):
         for compiler in section.compilers:
-            mine = [c for c in section.comparisons if c.record.candidate == compiler]
+            mine = [c for c in section.comparisons if c.compiler == compiler]
             timed = [c for c in mine if c.record.job.protocol.performance]
             checked = [c for c in mine if c.record.job.protocol.accuracy]
             if timed:

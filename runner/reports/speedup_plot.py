@@ -127,9 +127,9 @@ def _mark(comparison: Comparison) -> Mark:
     record = comparison.record
     if not record.status.passed or comparison.speedup is None:
         words = record.status.value if not record.status.passed else "not timed"
-        return Mark(compiler=record.candidate, words=words)
+        return Mark(compiler=comparison.compiler, words=words)
     return Mark(
-        compiler=record.candidate,
+        compiler=comparison.compiler,
         words=speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high),
         value=comparison.speedup,
         low=comparison.ci_low,

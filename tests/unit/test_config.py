@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Mode
-from runner.config import DEFAULT_COMPILERS, QUICK, Action, Request, RunConfig, parse_request
+from runner.compilers import DEFAULT_COMPILERS
+from runner.config import QUICK, Action, Request, RunConfig, parse_request
 from runner.errors import UsageError
 from runner.flags import build_parser
 
@@ -100,7 +101,6 @@ BAD = [
     (["--training", "--dtypes=bf16"], "--dtypes"),
     (["--training", "--dtypes=bfloat61"], "did you mean bfloat16"),
     (["--training", "--compilers=inducter"], "did you mean inductor"),
-    (["--training", "--backend=inducter"], "--backend"),
     (["--training", "--devices=cupid"], "did you mean"),
     (["--training", "--devices=cuda:x"], "--devices"),
     (["--training", "-n", "0"], "-n/--repeat"),

@@ -68,7 +68,7 @@ def test_q_values_are_over_the_whole_run_with_its_controls() -> None:
 def test_without_samples_every_number_is_none(status: Status) -> None:
     found = one(make_record(make_job(), status=status))
     assert found.n == 0
-    numbers = [getattr(found, f) for f in found.__dataclass_fields__ if f not in ("record", "n")]
+    numbers = [getattr(found, f) for f in found.__dataclass_fields__ if f not in ("record", "compiler", "n")]
     assert numbers == [None] * len(numbers)
 
 
@@ -341,3 +341,10 @@ def test_unchecked_parity_is_said() -> None:
     found = summarise([make_record(job, status=Status.PASS_DUE_TO_SKIP)]).caveats
     assert "Parity was not checked" in found[0]
     assert not any("optimizer" in caveat for caveat in found)
+
+
+def test_eager_in_another_precision_than_its_baseline_is_no_control() -> None:
+    job = replace(make_job(dtype="bfloat16"), baseline_dtype="float32")
+    assert one(make_record(job, candidate="eager")).compiler == "eager bfloat16"
+    same = replace(make_job(dtype="float32"), baseline_dtype="float32")
+    assert one(make_record(same, candidate="eager")).compiler == "eager"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,40 @@ def test_two_compilers_in_one_session_compile_the_model_each() -> None:
     ready = opened(job("deep", Mode.INFERENCE))
     graphs = [ready.prepare(name)[2]["unique_graphs"] for name in ("aot_eager", "inductor", "aot_eager")]
     assert graphs == [1, 1, 1]
+
+
+def test_a_baseline_of_its_own_precision_is_timed_and_parity_is_checked_in_the_candidates() -> None:
+    of = replace(job(dtype="bfloat16"), baseline_dtype="float32")
+    going = opened(of)
+    assert going._variants[BASELINE].program.args[0].dtype is torch.float32
+    status, parity, _, _ = going.prepare("eager")
+    assert going._variants["eager"].program.args[0].dtype is torch.bfloat16
+    assert status is Status.PASS
+    assert parity is not None
+    assert parity.eager_bit_equal
+    going.warm_up()
+    rounds, _ = going.measure(2)
+    assert all(set(one.seconds) == {BASELINE, "eager"} for one in rounds)
+
+
+def test_use_eval_mode_trains_in_eval_mode() -> None:
+    going = opened(job("norm", use_eval_mode=True))
+    program = going._variants[BASELINE].program
+    assert program.training
+    assert not program.module.training
+
+
+def test_loss_of_the_output_replaces_the_suites() -> None:
+    of = job()
+    plain, changed = (opened(replace(of, case=replace(of.case, loss=loss))) for loss in ("own", "sum"))
+    losses = [float(going._variants[BASELINE].step()[0]) for going in (plain, changed)]
+    assert losses[0] != losses[1]
+    output = changed._variants[BASELINE].step()[1]
+    assert losses[1] == pytest.approx(float(output.sum()), rel=1e-5)
+
+
+def test_a_tolerance_of_the_case_is_the_rules() -> None:
+    of = job()
+    going = opened(replace(of, case=replace(of.case, tolerance=0.25)))
+    assert going._reference is not None
+    assert going._reference.rule.tolerance == 0.25

@@ -1,0 +1,40 @@
+"""inductor, with the backward captured whole when it runs (compiled autograd). Training only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from harness.backends._around import around
+from harness.backends._inductor import all_settings, compile_with_inductor, why_no_inductor
+from harness.counters import autograd_compiles
+from harness.program import Compiled, Program
+
+MODES = ("training",)
+
+
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+    before = autograd_compiles()
+    settings = all_settings(program)
+    options: dict[str, Any] = {"options": settings} if settings else {}
+    dynamic = program.options.dynamic_shapes
+
+    def compile_backward(graph: Any) -> Any:
+        return torch.compile(graph, backend="inductor", dynamic=dynamic or None, fullgraph=True, **options)
+
+    def context() -> Any:
+        return torch._dynamo.compiled_autograd._enable(compile_backward, dynamic=dynamic)
+
+    compiled = compile_with_inductor(program, "inductor_compiled_autograd")
+    return replace(
+        compiled,
+        forward=around(compiled.forward, context),
+        # the forward alone would be plain inductor
+        compiler_calls=lambda: min(compiled.compiler_calls(), autograd_compiles() - before),
+    )
+
+
+def why_unavailable(device_type: str) -> str | None:
+    return why_no_inductor(device_type)

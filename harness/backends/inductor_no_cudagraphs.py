@@ -1,0 +1,14 @@
+"""inductor with CUDA graphs switched off, whatever the configuration's default is."""
+
+from __future__ import annotations
+
+from harness.backends._inductor import compile_with_inductor, why_no_inductor
+from harness.program import Compiled, Program
+
+
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+    return compile_with_inductor(program, "inductor_no_cudagraphs", settings={"triton.cudagraphs": False})
+
+
+def why_unavailable(device_type: str) -> str | None:
+    return why_no_inductor(device_type)

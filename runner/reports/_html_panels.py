@@ -1,0 +1,261 @@
+"""What report.html shows of one case when it is opened: every fact of its record, and the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from harness.schema import Parity, Record, Samples
+from runner.comparison import Comparison, Summary
+from runner.digits import (
+    MISSING,
+    memory_text,
+    ms_text,
+    p_text,
+    ratio_text,
+    seconds_text,
+    share_text,
+    significant,
+    steps_text,
+)
+from runner.labels import batch_text, plain, ran_case
+from runner.reports._table import speedup_cell, verdict_text
+
+DIGITS = 5  # of a sample, counted at the largest: finer than any clock noise on a step
+PLACES = "0123456789abcdefghijklmnopqrstuvwxyz"  # one character a place in a round's order
+
+Facts = list[tuple[str, str]]
+Group = tuple[str, Facts]
+
+
+def panel_data(summary: Summary) -> dict[str, Any]:
+    """All panels. What many cases share (environments, the samples of eager) stands once."""
+    shared: dict[str, list[Any]] = {"environments": [], "baselines": []}
+    places: dict[Any, int] = {}
+
+    def place(kind: str, key: object, value: object) -> int:
+        if (kind, key) not in places:
+            places[kind, key] = len(shared[kind])
+            shared[kind].append(value)
+        return places[kind, key]
+
+    panels = []
+    for comparison in summary.comparisons:
+        record = comparison.record
+        facts = _mapping(record.environment)
+        panel: dict[str, Any] = {
+            "groups": [group for group in _groups(comparison) if group[1]],
+            "environment": place("environments", tuple(facts), facts),
+            "reproduce": plain(record.reproduce),
+            "notes": [plain(note) for note in record.notes],
+            "failure": _failure(record),
+        }
+        if record.samples is not None and comparison.speedup is not None:
+            scale = _scale(record.samples)
+            counts = _counts(record.samples.baseline_s, scale)
+            panel["samples"] = {
+                "unit_ms": scale * 1e3,
+                "baseline": place("baselines", (scale, tuple(counts)), counts),
+                **_own_samples(record.samples, scale),
+            }
+        panels.append(panel)
+    return {**shared, "panels": panels}
+
+
+# -- samples ---------------------------------------------------------------------
+
+
+def _scale(samples: Samples) -> float:
+    """Seconds a count, so that the largest sample has ``DIGITS`` digits."""
+    largest = max((*samples.baseline_s, *samples.candidate_s))
+    return float(f"1e{math.floor(math.log10(largest)) + 1 - DIGITS}")
+
+
+def _counts(seconds: Iterable[float], scale: float) -> list[int]:
+    return [round(value / scale) for value in seconds]
+
+
+def _own_samples(samples: Samples, scale: float) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        "candidate": _counts(samples.candidate_s, scale),
+        "baseline_place": _order(samples.baseline_position),
+        "candidate_place": _order(samples.candidate_position),
+        "iterations": samples.iterations_per_sample,
+    }
+    faults = (samples.baseline_minor_faults, samples.candidate_minor_faults)
+    if any(any(column) for column in faults):
+        own["faults"] = [[round(value) for value in column] for column in faults]
+    prefill = (samples.baseline_prefill_s, samples.candidate_prefill_s)
+    if any(prefill):
+        own["prefill"] = [_counts(column, scale) for column in prefill]
+    return own
+
+
+def _order(places: Sequence[int]) -> str:
+    """One character a round; ``-`` for a place beyond what one character can say."""
+    return "".join(PLACES[place] if 0 <= place < len(PLACES) else "-" for place in places)
+
+
+# -- facts -----------------------------------------------------------------------
+
+
+def _groups(comparison: Comparison) -> Iterator[Group]:
+    record = comparison.record
+    yield "Result", _result(comparison)
+    if record.parity is not None:
+        yield "Parity", _parity(record.parity)
+    memory = {name: value for name, value in record.metrics.items() if name.endswith("_bytes")}
+    others = {name: value for name, value in record.metrics.items() if name not in memory}
+    yield "Compilation and other metrics", _mapping(others)
+    yield "Memory", _memory(comparison, memory)
+    yield "What ran", _what_ran(record)
+    yield "How it was measured", [*_fields(record.job.protocol), *_times(record)]
+
+
+def _result(comparison: Comparison) -> Facts:
+    number = comparison
+    return _present(
+        ("speedup [95 % interval]", speedup_cell(number), number.speedup),
+        ("verdict", verdict_text(number), number.verdict),
+        ("status", number.record.status.value, number.record.status),
+        ("p, q (over the whole run)", _both(number.p_value, number.q_value), number.p_value),
+        ("eager", f"{_text(number.baseline_ms, ms_text)} ms, median", number.baseline_ms),
+        ("candidate", f"{_text(number.candidate_ms, ms_text)} ms, median", number.candidate_ms),
+        ("ratio of medians", _text(number.speedup_of_medians, ratio_text), number.speedup_of_medians),
+        ("rounds", f"{number.n:,}", number.n or None),
+        (
+            "compilation",
+            f"{_text(number.compilation_latency_s, seconds_text)} s",
+            number.compilation_latency_s,
+        ),
+        ("break-even", _text(number.break_even_steps, _steps), number.break_even_steps),
+    )
+
+
+def _steps(value: float) -> str:
+    return steps_text(value) if math.isinf(value) else f"{steps_text(value)} steps"
+
+
+def _both(p_value: float | None, q_value: float | None) -> str:
+    return f"{_text(p_value, p_text)}, {_text(q_value, p_text)}"
+
+
+def _parity(parity: Parity) -> Facts:
+    worst = parity.worst
+    facts: Facts = [
+        ("tensors compared", f"{parity.tensors:,}"),
+        ("tensors off", f"{parity.failed:,}"),
+        ("rule, reference", plain(f"{parity.rule}, {parity.reference}")),
+        ("tolerance, multiplier", f"{parity.tolerance:g}, {parity.multiplier:g}"),
+    ]
+    if worst is not None:
+        facts += [
+            ("tensor nearest its limit", plain(worst.name)),
+            ("its elements, RMS size", f"{worst.numel:,}, {worst.scale:.3g}"),
+            (
+                "RMS error: candidate, eager, limit",
+                f"{worst.candidate_rmse:.3g}, {worst.eager_rmse:.3g}, {worst.allowed:.3g}",
+            ),
+            ("largest error: candidate, limit", f"{worst.candidate_max:.3g}, {worst.allowed_max:.3g}"),
+            *([("why it failed", plain(worst.failure))] if worst.failure else []),
+        ]
+    facts += [
+        ("eager twice gives the same bits", _scalar(parity.eager_bit_equal)),
+        ("eager differs from itself by", share_text(parity.eager_spread)),
+    ]
+    if parity.noise_tensors:
+        facts.append(("no correct digit even in eager", plain(", ".join(parity.noise_tensors))))
+    return facts
+
+
+def _memory(comparison: Comparison, metrics: Mapping[str, object]) -> Facts:
+    facts = _present(
+        ("eager's peak / candidate's", _text(comparison.memory_ratio, ratio_text), comparison.memory_ratio)
+    )
+    for name, value in metrics.items():
+        usable = isinstance(value, (int, float)) and value > 0
+        text = memory_text(float(value) / 1e9) if usable else _scalar(value)  # type: ignore[arg-type]
+        facts.append((_words(name.removesuffix("_bytes")), text))
+    return facts
+
+
+def _what_ran(record: Record) -> Facts:
+    case, job, model = record.job.case, record.job, record.model
+    facts: Facts = [("batch", batch_text(ran_case(record)))]
+    if model is not None:
+        facts += [
+            ("parameters", f"{model.parameters:,}"),
+            ("their size", memory_text(model.parameter_bytes / 1e9) if model.parameter_bytes else MISSING),
+            ("inputs", "\n".join(plain(shape) for shape in model.input_shapes)),
+        ]
+    facts += [fact for fact in _fields(case) if fact[0] != "batch size"]
+    facts += [fact for fact in _fields(job) if fact[0] != "candidates"]
+    return [*facts, ("measured together", plain(", ".join(job.candidates)))]
+
+
+def _times(record: Record) -> Facts:
+    times = (("started", record.started), ("ended", record.ended))
+    version = ("record format", str(record.schema_version))
+    return [*((name, plain(text)) for name, text in times if text), version]
+
+
+def _failure(record: Record) -> dict[str, str] | None:
+    if record.failure is None:
+        return None
+    found = {field.name: getattr(record.failure, field.name) for field in fields(record.failure)}
+    return {name: _lines(str(value)) for name, value in found.items() if value}
+
+
+# -- text ------------------------------------------------------------------------
+
+
+def _fields(value: Any) -> Facts:
+    """The plain fields of a dataclass, and those of dataclasses in it that are no part of their own here."""
+    facts: Facts = []
+    for field in fields(value):
+        found = getattr(value, field.name)
+        if is_dataclass(found):
+            facts += _fields(found) if field.name == "options" else []
+        elif found not in (None, "", ()):
+            facts.append((_words(field.name), _scalar(found)))
+    return facts
+
+
+def _mapping(values: Mapping[str, Any]) -> Facts:
+    return [(_words(name), _scalar(value)) for name, value in values.items() if value not in (None, "")]
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Enum):
+        return plain(str(value.value))
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**15 else str(value)
+    if isinstance(value, float):
+        return significant(value, 4) if abs(value) >= 1e-3 or not value else f"{value:.3g}"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_scalar(item) for item in value)
+    return _lines(str(value))
+
+
+def _lines(text: str) -> str:
+    """Text that may have several lines; whatever else cannot be printed becomes visible escapes."""
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
+def _words(name: str) -> str:
+    """``compile_cache_hits`` as words; names of environment variables stay."""
+    return plain(name) if name.startswith("env.") else plain(name.replace("_", " "))
+
+
+def _text(value: float | None, text: Any) -> str:
+    return MISSING if value is None else text(value)
+
+
+def _present(*facts: tuple[str, str, object]) -> Facts:
+    """Those whose value exists."""
+    return [(name, text) for name, text, value in facts if value is not None]

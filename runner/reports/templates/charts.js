@@ -1,0 +1,197 @@
+"use strict";
+// Figures for plotly.js. Each function takes plain values and an element; nothing here knows the page's state.
+const charts = (() => {
+  const SHAPES = {
+    faster: "triangle-up", slower: "triangle-down", same: "circle",
+    inconclusive: "diamond-open", "not counted": "x-thin-open", mean: "diamond-tall",
+  };
+  const VERDICTS = ["faster", "same", "inconclusive", "slower", "not counted"];
+  const BEYOND = 1.3; // how far intervals may stretch the axis beyond the outermost points
+  const LINES = [10, 100, 1000, 10000, 100000, 1000000]; // steps of the break-even lines
+
+  const colour = (name) =>
+    getComputedStyle(document.documentElement).getPropertyValue(`--${name.replace(" ", "-")}`).trim();
+
+  // plotly reads a little HTML in its texts: names must not be taken for it
+  const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  const shorten = (text, room) => {
+    const letters = Array.from(text);
+    if (letters.length <= room) return text;
+    const tail = Math.floor((room - 2) / 2);
+    return `${letters.slice(0, room - 2 - tail).join("")}..${letters.slice(letters.length - tail).join("")}`;
+  };
+
+  const narrow = () => window.innerWidth < 720;
+
+  function layout(more) {
+    const axis = {
+      gridcolor: colour("line"), linecolor: colour("line"), zeroline: false, automargin: true,
+      tickfont: { color: colour("ink") }, title: { font: { color: colour("muted"), size: 12 } },
+    };
+    const merged = {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", size: 12, color: colour("ink") },
+      margin: { l: 8, r: 8, t: 8, b: 40 }, hovermode: "closest", dragmode: narrow() ? false : "zoom",
+      hoverlabel: { align: "left", bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") } },
+      legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom" },
+      ...more,
+    };
+    for (const key of Object.keys(merged).filter((k) => /^[xy]axis/.test(k))) {
+      const own = merged[key];
+      merged[key] = { ...axis, ...own, title: { ...axis.title, ...own.title } };
+    }
+    return merged;
+  }
+
+  const config = () => ({
+    responsive: true, displaylogo: false, displayModeBar: narrow() ? false : "hover",
+    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+  });
+
+  function draw(element, traces, figure) {
+    return window.Plotly.react(element, traces, layout(figure), config());
+  }
+
+  const ratioAxis = (title) => ({
+    type: "log", ticksuffix: "x", tickformat: ".4~g", nticks: narrow() ? 5 : 10, tickangle: 0, title: { text: title },
+  });
+
+  const marker = (name) => ({
+    color: colour(name === "mean" ? "ink" : name), symbol: SHAPES[name], size: name === "mean" ? 13 : 9,
+    line: { width: /open/.test(SHAPES[name]) ? 2 : 0, color: colour(name === "mean" ? "ink" : name) },
+  });
+
+  const vertical = (x, style) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", layer: "below", line: style });
+  const oblique = (x0, y0, x1, y1, style) => ({ type: "line", x0, y0, x1, y1, layer: "below", line: style });
+
+  // items: {kind, label, text, hover, plot: [value, low, high], id}, top to bottom; kind "mean" for averages
+  function forest(element, items, threshold) {
+    const room = narrow() ? 26 : 58;
+    const values = items.map((item) => item.plot[0]);
+    const bounds = [Math.min(...values, 1) / BEYOND, Math.max(...values, 1) * BEYOND];
+    const lows = items.map((item) => item.plot[1] ?? item.plot[0]);
+    const highs = items.map((item) => item.plot[2] ?? item.plot[0]);
+    const ends = [Math.max(bounds[0], Math.min(...lows, 1)) / 1.02, Math.min(bounds[1], Math.max(...highs, 1)) * 1.02];
+    const traces = [...VERDICTS, "mean"].flatMap((name) => {
+      const places = items.map((item, place) => place).filter((place) => items[place].kind === name);
+      if (!places.length) return [];
+      const of = places.map((place) => items[place]);
+      return [{
+        type: "scatter", mode: "markers", name: name === "mean" ? "geometric mean" : name, marker: marker(name),
+        x: of.map((item) => item.plot[0]), y: places, customdata: of.map((item) => item.id ?? ""),
+        text: of.map((item) => item.hover), hoverinfo: "text",
+        error_x: {
+          type: "data", symmetric: false, thickness: name === "mean" ? 2.2 : 1.6, width: 3, color: colour(name === "mean" ? "ink" : name),
+          array: of.map((item) => (item.plot[2] ?? item.plot[0]) - item.plot[0]),
+          arrayminus: of.map((item) => item.plot[0] - (item.plot[1] ?? item.plot[0])),
+        },
+      }];
+    });
+    const ticks = items.map((item, place) => place);
+    const rows = { tickmode: "array", tickvals: ticks, range: [items.length - 0.4, -0.6], showgrid: false, fixedrange: true, ticks: "" };
+    const shapes = [vertical(1, { color: colour("muted"), width: 1.2 })];
+    if (threshold) {
+      shapes.unshift({
+        type: "rect", x0: 1 / (1 + threshold), x1: 1 + threshold, y0: 0, y1: 1, yref: "paper", layer: "below",
+        fillcolor: colour("band"), line: { width: 0 },
+      });
+    }
+    const means = items.findIndex((item) => item.kind === "mean");
+    if (means > 0) {
+      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: means - 0.5, y1: means - 0.5, line: { color: colour("line"), width: 1 } });
+    }
+    const figure = {
+      height: 110 + items.length * 22, shapes, showlegend: !narrow(), // the tiles have the same marks
+      xaxis: { ...ratioAxis(narrow() ? "speedup over eager" : "speedup over eager (right of 1 is faster)"), range: ends.map(Math.log10) },
+      yaxis: { ...rows, ticktext: items.map((item) => safe(shorten(item.label, room))) },
+    };
+    if (!narrow()) {
+      // an empty trace: an axis without one is not drawn
+      traces.push({ type: "scatter", x: [1], y: [0], yaxis: "y2", mode: "markers", marker: { opacity: 0 }, hoverinfo: "skip", showlegend: false });
+      figure.yaxis2 = { ...rows, overlaying: "y", side: "right", ticktext: items.map((item) => safe(item.text)), tickfont: { color: colour("muted") } };
+    }
+    return draw(element, traces, figure);
+  }
+
+  // items: {kind, hover, steps, speedup, id}
+  function breakEven(element, items) {
+    const steps = items.map((item) => item.steps);
+    const speedups = items.map((item) => item.speedup);
+    const left = Math.min(...steps) / 1.6, right = Math.max(...steps) * 1.6;
+    const bottom = Math.min(...speedups, 1) / 1.08, top = Math.max(...speedups, 1.1) * 1.12;
+    const traces = LINES.filter((count) => count > left).map((count) => {
+      // paid after `count` steps: count * (1 - 1 / speedup) = compilation in steps
+      const end = Math.min(count * (1 - 1 / top), right);
+      const at = Array.from({ length: 80 }, (_, i) => left * (end / left) ** (i / 79)).filter((x) => x < count && end > left);
+      return {
+        type: "scatter", mode: "lines+text", x: at, y: at.map((x) => 1 / (1 - x / count)), showlegend: false, hoverinfo: "skip",
+        line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: "bottom right", textfont: { color: colour("muted"), size: 11 },
+        text: at.map((_, i) => (i === at.length - 1 ? `${count.toLocaleString("en")} steps` : "")),
+      };
+    }).filter((trace) => trace.x.length > 1);
+    for (const name of VERDICTS) {
+      const of = items.filter((item) => item.kind === name);
+      if (!of.length) continue;
+      traces.push({
+        type: "scatter", mode: "markers", name, marker: marker(name), x: of.map((item) => item.steps), y: of.map((item) => item.speedup),
+        customdata: of.map((item) => item.id), text: of.map((item) => item.hover), hoverinfo: "text",
+      });
+    }
+    return draw(element, traces, {
+      height: narrow() ? 340 : 420,
+      shapes: [oblique(left, 1, right, 1, { color: colour("muted"), width: 1.2 })],
+      xaxis: { type: "log", range: [Math.log10(left), Math.log10(right)], title: { text: "compile time, in eager steps" }, tickformat: ",~r", dtick: 1 },
+      yaxis: { ...ratioAxis("speedup"), range: [Math.log10(bottom), Math.log10(top)] },
+    });
+  }
+
+  const pair = [["eager", "eager", "circle"], ["candidate", "candidate", "triangle-up"]];
+
+  // samples: {eager, candidate: ms; hovers: [texts of eager, of candidate]; prefill: [ms, ms] or undefined}
+  function inOrder(element, samples) {
+    const traces = pair.map(([key, tint, symbol], side) => ({
+      type: "scatter", mode: "lines+markers", name: key === "eager" ? "eager" : samples.name, y: samples[key], x: samples[key].map((_, i) => i + 1),
+      line: { color: colour(tint), width: 1 }, marker: { color: colour(tint), symbol, size: 6 },
+      text: samples.hovers[side], hoverinfo: "text",
+    }));
+    (samples.prefill ?? []).forEach((values, side) => traces.push({
+      type: "scatter", mode: "lines", name: `${traces[side].name}, prefill`, y: values, x: values.map((_, i) => i + 1), visible: "legendonly",
+      line: { color: colour(pair[side][1]), width: 1, dash: "dot" },
+    }));
+    return draw(element, traces, { height: 280, xaxis: { title: { text: "round, as measured" }, range: [0.3, samples.eager.length + 0.7] }, yaxis: { title: { text: "ms a step" } } });
+  }
+
+  function distribution(element, samples) {
+    const traces = pair.map(([key, tint, symbol]) => ({
+      type: "box", name: key === "eager" ? "eager" : samples.name, x: samples[key], boxpoints: "all", jitter: 0.7, pointpos: 0,
+      line: { color: colour(tint), width: 1.4 }, fillcolor: "rgba(0,0,0,0)", marker: { color: colour(tint), symbol, size: 5, opacity: 0.55 },
+      hoverinfo: "x", showlegend: false, orientation: "h",
+    }));
+    return draw(element, traces, {
+      height: 300, xaxis: { title: { text: "ms a step" } }, yaxis: { autorange: "reversed", ticks: "" },
+    });
+  }
+
+  function pairs(element, samples, speedup) {
+    const both = [...samples.eager, ...samples.candidate];
+    const ends = [Math.min(...samples.eager) * 0.97, Math.max(...samples.eager) * 1.03];
+    const line = (ratio, name, style) => ({
+      type: "scatter", mode: "lines", name, x: ends, y: ends.map((x) => x / ratio), hoverinfo: "skip", line: style,
+    });
+    const points = {
+      type: "scatter", mode: "markers", name: "a round", x: samples.eager, y: samples.candidate, hoverinfo: "text",
+      text: samples.eager.map((value, i) => `round ${i + 1}: ${(value / samples.candidate[i]).toFixed(3)}x`),
+      marker: { color: colour("candidate"), symbol: "triangle-up", size: 7, opacity: 0.75 },
+    };
+    return draw(element, [
+      line(1, "as fast as eager", { color: colour("muted"), width: 1.2 }),
+      line(speedup, "the speedup", { color: colour("candidate"), width: 1.2, dash: "dash" }), points,
+    ], {
+      height: 300, xaxis: { title: { text: "eager, ms" } },
+      yaxis: { title: { text: "candidate, ms" }, range: [Math.min(...both) * 0.95, Math.max(...both) * 1.05] },
+    });
+  }
+
+  return { forest, breakEven, inOrder, distribution, pairs, safe };
+})();

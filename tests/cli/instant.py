@@ -1,0 +1,173 @@
+"""The real command line with workers that answer at once and need no torch.
+
+    python tests/cli/instant.py [runner's flags]      one run
+    python tests/cli/instant.py --serve               runs asked for on standard input, each a fork of this
+                                                      process, which has the slow libraries imported already
+
+A run can be made to kill itself as ``SIGKILL`` would: at its n-th use of a file of the run folder, or in
+the middle of writing its n-th record.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # this file is started as a script, by the tests and by the runner
+
+from harness.schema import BASELINE, Job, ModelFacts, Round, Status  # noqa: E402
+
+STEP_S = 0.001
+FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.truncate", "subprocess.Popen")
+
+
+# -- the worker -----------------------------------------------------------------
+
+
+def work() -> None:
+    """The real worker's ``main`` and conversation, with answers that are made up."""
+    import harness.worker
+
+    harness.worker.answers = lambda job, announce, build=None: Pretender(job, announce)
+    harness.worker.guarded = lambda answer, request: {"ok": harness.worker.to_json(answer(request))}
+    harness.worker.main()
+
+
+class Pretender:
+    """Answers as ``harness.session`` would, for a model that always passes."""
+
+    def __init__(self, job: Job, announce: Callable[[Any], None]) -> None:
+        self._job = job
+
+    def __call__(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        name = self._job.case.name
+        call = request["call"]
+        if call == "open":
+            facts = ModelFacts(parameters=1, parameter_bytes=4, input_shapes=("x: float32[4]",), batch_size=4)
+            return {"model": facts, "environment": {"torch": "none"}}
+        if call == "prepare":
+            if name == "hangs":
+                time.sleep(600)
+            return {"status": Status.PASS, "parity": None, "metrics": {}, "notes": []}
+        if call == "measure":
+            if name == "slow":
+                time.sleep(1)
+            return {"rounds": [self._round(i) for i in range(request["rounds"])], "recompiled": {}}
+        return {"metrics": {"iterations_per_sample": 1} if call == "warm_up" else {}}
+
+    def _round(self, number: int) -> Round:
+        variants = (BASELINE, *self._job.candidates)
+        seconds = dict.fromkeys(variants, STEP_S * (1 + 0.01 * (number * 7 % 5)))
+        return Round(order=variants, seconds=seconds, minor_faults=dict.fromkeys(variants, 0.0))
+
+
+# -- the runner -----------------------------------------------------------------
+
+
+def run(argv: list[str], die_at: int = 0, tear: int = 0) -> int:
+    """``runner.py`` with these workers. Its return value is the exit code."""
+    import runner.executors.local
+    import runner.worker_process
+    from runner.cli import main
+
+    command = [sys.executable, "-S", str(Path(__file__).resolve())]
+    runner.worker_process.worker_command = lambda python="": command  # type: ignore[assignment]
+    runner.executors.local.worker_command = lambda python="": command  # type: ignore[assignment]
+    if die_at:
+        _die_at(die_at, argv[-1].removeprefix("--output-dir=").removeprefix("--resume="))
+    if tear:
+        _tear(tear)
+    return main(argv)
+
+
+def _die_at(number: int, folder: str) -> None:
+    """Kills this process just before it does something in the folder, or starts a worker, the n-th time."""
+    seen = 0
+    owner = os.getpid()
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        if event not in FILE_EVENTS or os.getpid() != owner:
+            return
+        if event == "subprocess.Popen" or folder in str(arguments[:2]):
+            seen += 1
+            if seen == number:
+                os.kill(owner, signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def _tear(number: int) -> None:
+    """Kills this process when half of the n-th record is written."""
+    import runner.record_file
+
+    whole = runner.record_file.write_all
+    written = 0
+
+    def half(file: io.FileIO, data: bytes) -> None:
+        nonlocal written
+        written += str(file.name).endswith("records.jsonl")
+        if written == number:
+            whole(file, data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        whole(file, data)
+
+    runner.record_file.write_all = half
+
+
+# -- many runs ------------------------------------------------------------------
+
+
+def serve() -> None:
+    """One request a line: argv, output, kill_after (seconds), die_at, tear. Answers with the exit code."""
+    for name in ("matplotlib.backends.backend_agg", "rich.progress", "rich.table", "runner.derive"):
+        importlib.import_module(name)
+    for name in ("runner.reports.console", "runner.merge", "runner.executors.local"):
+        importlib.import_module(name)
+    importlib.import_module("runner.reports").discover()
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _forked(request)
+        if request["kill_after"] is not None:
+            time.sleep(request["kill_after"])
+            os.kill(pid, signal.SIGKILL)  # it may have ended; the number is its own until we have waited
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _forked(request: Mapping[str, Any]) -> None:
+    code = 70
+    try:
+        with open(os.devnull) as nothing, open(request["output"], "w") as output:  # noqa: PTH123
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        code = run(request["argv"], request["die_at"], request["tear"])
+        sys.stdout.flush()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    if "--pipes" in sys.argv:
+        work()
+    elif sys.argv[1:] == ["--serve"]:
+        serve()
+    else:
+        sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,338 @@
+"""The runner may die at any moment, and Ctrl-C may come at any moment: no result is lost, none comes twice.
+
+The runs are those of the real command line, in a process that is really killed; only the workers
+pretend (``tests/cli/instant.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runner.record_file import CUT_SHORT, read_records
+from tests.cli.command import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+INSTANT = str(ROOT / "tests" / "cli" / "instant.py")
+SUITE = str(ROOT / "tests" / "suites" / "instant.py")
+FLAGS = ("--training", f"--suites={SUITE}", "--compilers=eager,inductor", "-n6", "--devices=cpu")
+EXPECTED = {(name, candidate) for name in ("one", "two", "three") for candidate in ("eager", "inductor")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run ended: its exit code (negative: the signal) and what it printed."""
+
+    code: int
+    printed: str
+
+
+class Server:
+    """Runs, each in a fork of one process that has imported everything already."""
+
+    def __init__(self, outputs: Path) -> None:
+        self._output = outputs / "printed"
+        self._process = subprocess.Popen(
+            [sys.executable, INSTANT, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def run(self, *words: str, kill_after: float | None = None, die_at: int = 0, tear: int = 0) -> Ended:
+        """One run; with ``kill_after`` it is killed after so many seconds, unless it has ended by then."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = {
+            "argv": words,
+            "output": str(self._output),
+            "kill_after": kill_after,
+            "die_at": die_at,
+            "tear": tear,
+        }
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        code = int(self._process.stdout.readline())
+        return Ended(code=code, printed=self._output.read_text())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(tmp_path_factory.mktemp("server"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def duration(server: Server, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """Seconds that a run takes when nobody kills it (the second of two: the first warms caches)."""
+    for _ in range(2):
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        began = time.monotonic()
+        ended = server.run(*FLAGS, f"--output-dir={folder}")
+        assert ended.code == 0, ended.printed
+        check_whole(folder, folder.parent / "none")
+    return time.monotonic() - began
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes that work in a folder below this one: the workers of its run."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                where = (process / "cwd").readlink()
+            except OSError:
+                continue
+            if where.is_relative_to(folder):
+                found.append(int(process.name))
+    return found
+
+
+def left_after(folder: Path, seconds: float) -> list[int]:
+    """The workers that are still there after so many seconds; comes back as soon as none is."""
+    deadline = time.monotonic() + seconds
+    while (left := processes_in(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def state_of(folder: Path) -> str:
+    """How far the run had come when it was killed."""
+    if not (folder / "run.json").exists():
+        return "no plan"
+    path = folder / "records.jsonl"
+    text = path.read_bytes() if path.exists() else b""
+    whole = text.count(b"\n")
+    torn = "" if text.endswith(b"\n") or not text else ", torn line"
+    ended = "" if not (folder / "report.md").exists() else ", reports"
+    return f"{whole} records{torn}{ended}"
+
+
+def check_whole(folder: Path, before: Path) -> None:
+    """Every record once; the file begins with what it was ``before``; every report is there, and whole."""
+    path = folder / "records.jsonl"
+    written = path.read_bytes()
+    if before.exists():
+        assert written.startswith(before.read_bytes())
+    found = read_records(path)
+    assert found.damage == ()
+    assert {(r.job.case.name, r.candidate) for r in found.records} == EXPECTED
+    lines = [line for line in written.splitlines() if not line.endswith(CUT_SHORT)]
+    assert len(lines) == len(EXPECTED)
+    names = {file.name for file in folder.iterdir()}
+    assert {"run.json", "report.md", "passrate.csv", "instant_float32.png"} <= names
+    assert not [name for name in names if name.endswith(".partial")]
+
+
+def finish(server: Server, folder: Path) -> None:
+    """What a person does after a crash, and what must have become of the run then."""
+    assert left_after(folder, 5) == []
+    path = folder / "records.jsonl"
+    before = folder.parent / f"{folder.name}-before.jsonl"
+    if path.exists():
+        before.write_bytes(path.read_bytes())
+    torn = state_of(folder)
+    if (folder / "run.json").exists():
+        ended = server.run("--resume", str(folder))
+    else:  # nothing was begun: the same command again
+        ended = server.run(*FLAGS, f"--output-dir={folder}")
+    assert ended.code == 0, f"{torn}\n{ended.printed}"
+    assert "Traceback" not in ended.printed
+    assert ended.printed.count("cut short when the run was killed") == ("torn" in torn)
+    check_whole(folder, before)
+
+
+def kill_many(server: Server, folder: Path, duration: float, kills: int) -> Counter[str]:
+    """Kills so many runs at times spread evenly over their duration, and finishes each."""
+    rng = random.Random(7)
+    seen: Counter[str] = Counter()
+    for number in range(kills):
+        run = folder / f"run{number}"
+        after = duration * (number + rng.random()) / kills
+        ended = server.run(*FLAGS, f"--output-dir={run}", kill_after=after)
+        seen[state_of(run) if ended.code == -signal.SIGKILL else "had ended"] += 1
+        finish(server, run)
+    return seen
+
+
+def test_killed_at_any_time_and_resumed(server: Server, duration: float, tmp_path: Path) -> None:
+    seen = kill_many(server, tmp_path, duration, 15)
+    assert len(seen) >= 3, seen  # it was killed in different states
+
+
+@pytest.mark.slow
+def test_killed_at_two_hundred_times_and_resumed(server: Server, duration: float, tmp_path: Path) -> None:
+    seen = kill_many(server, tmp_path, duration, 200)
+    print(f"killed and finished: {dict(sorted(seen.items()))}")
+    assert len(seen) >= 6, seen
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 6])
+def test_killed_in_the_middle_of_writing_a_record(server: Server, tmp_path: Path, number: int) -> None:
+    run = tmp_path / "run"
+    ended = server.run(*FLAGS, f"--output-dir={run}", tear=number)
+    assert ended.code == -signal.SIGKILL
+    assert state_of(run) == f"{number - 1} records, torn line"
+    finish(server, run)
+    again = server.run("--visualize-logs", str(run))
+    assert again.code == 0
+    assert "cut short" not in again.printed  # it was said once
+
+
+def test_killed_again_while_resuming_in_the_middle_of_a_record(server: Server, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    server.run(*FLAGS, f"--output-dir={run}", tear=2)
+    for number in (1, 2, 3):  # the mark on the torn line is the first thing that is written
+        before = (run / "records.jsonl").read_bytes()
+        assert server.run("--resume", str(run), tear=number).code == -signal.SIGKILL
+        assert (run / "records.jsonl").read_bytes().startswith(before)
+    finish(server, run)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_killed_at_its_first_steps(server: Server, tmp_path: Path, number: int) -> None:
+    """Just before it makes the folder, the plan, the file for records, the first case, the first worker."""
+    run = tmp_path / "run"
+    assert server.run(*FLAGS, f"--output-dir={run}", die_at=number).code == -signal.SIGKILL
+    finish(server, run)
+
+
+@pytest.mark.slow
+def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
+    """Just before each thing that a run does in its folder, until it does nothing more."""
+    seen: Counter[str] = Counter()
+    for number in range(1, 1000):
+        run = tmp_path / f"run{number}"
+        ended = server.run(*FLAGS, f"--output-dir={run}", die_at=number)
+        if ended.code == 0:
+            break
+        assert ended.code == -signal.SIGKILL, ended.printed
+        seen[state_of(run)] += 1
+        finish(server, run)
+    print(f"killed and finished: {dict(sorted(seen.items()))}")
+    assert sum(seen.values()) > 50
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A run in a process of its own, as from a terminal."""
+    command = [sys.executable, INSTANT, *FLAGS, *words, f"--output-dir={folder}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def wait_for_worker(folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not processes_in(folder):
+        assert time.monotonic() < deadline, "no worker began"
+        time.sleep(0.05)
+    time.sleep(0.5)  # it has been called by then
+
+
+def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) -> None:
+    run = start(tmp_path / "run", "--only=hangs")
+    wait_for_worker(tmp_path)
+    run.kill()
+    run.communicate(timeout=60)
+    assert left_after(tmp_path, 5) == []
+
+
+def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
+    run = start(tmp_path / "run", "--only=one", "--only=hangs")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "cases").exists() or "hangs" not in str(processes_names(tmp_path)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert run.poll() is None  # it waits for the call under way
+    began = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    output, errors = run.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    assert run.returncode == 130
+    assert "press Ctrl-C again to stop at once" in errors
+    assert f"--resume {tmp_path / 'run'}" in errors
+    assert "Traceback" not in output + errors
+    assert left_after(tmp_path, 1) == []
+    assert len(read_records(tmp_path / "run" / "records.jsonl").records) == 2
+
+
+def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
+    run = start(tmp_path / "run", "--only=slow", "--only=one", "-n100")
+    wait_for_worker(tmp_path)
+    time.sleep(1)
+    run.send_signal(signal.SIGINT)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in output + errors
+    assert "Geometric mean speedup" in output
+    assert f"Stopped early; go on with: python runner.py --resume {tmp_path / 'run'}" in output
+    found = read_records(tmp_path / "run" / "records.jsonl").records
+    assert {r.candidate for r in found} == {"eager", "inductor"}
+    assert all(r.samples is not None and 0 < len(r.samples) < 100 for r in found)
+    assert left_after(tmp_path, 1) == []
+
+
+def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
+    run = start(tmp_path / "run", "--only=hangs", "--timeout=4")
+    wait_for_worker(tmp_path)
+    run.send_signal(signal.SIGINT)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in output + errors
+    assert "--resume" in output + errors
+
+
+def processes_names(folder: Path) -> list[str]:
+    """The folders in which the workers of a run work."""
+    names = []
+    for pid in processes_in(folder):
+        try:
+            names.append(Path(f"/proc/{pid}/cwd").readlink().name)
+        except OSError:
+            continue
+    return names
+
+
+def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = start(folder, "--only=hangs")
+    wait_for_worker(tmp_path)
+    for words in ([*FLAGS, f"--output-dir={folder}"], ["--resume", str(folder)]):
+        done = subprocess.run(
+            [sys.executable, INSTANT, *words], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "another" in done.stderr
+    first.kill()
+    first.communicate(timeout=60)
+    assert left_after(tmp_path, 5) == []
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
+    command = [sys.executable, INSTANT, *FLAGS, "--only=one"]
+    runs = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for run in runs:
+        output, errors = run.communicate(timeout=120)
+        assert run.returncode == 0, output + errors
+    folders = list((tmp_path / "logs").iterdir())
+    assert len(folders) == 3
+    assert all(len(read_records(folder / "records.jsonl").records) == 2 for folder in folders)

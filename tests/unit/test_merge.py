@@ -1,0 +1,307 @@
+"""Joining runs: what belongs together becomes one run, what does not is refused with the reason."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.codec import to_json
+from harness.schema import SCHEMA_VERSION, Job, Record, Samples, Status
+from runner.cli import main
+from runner.errors import UsageError
+from runner.merge import merge
+from runner.partition import Partition, part_facts
+from runner.run_folder import RunFolder
+from tests.factories import make_job, make_record
+
+PAIR = ("eager", "inductor")
+ONE, TWO = (make_job(name, candidates=PAIR) for name in ("one", "two"))
+
+
+def write_run(
+    path: Path,
+    jobs: Sequence[Job],
+    records: Sequence[Record],
+    facts: dict[str, Any] | None = None,
+) -> Path:
+    folder = RunFolder.create(path, jobs, ["--training"], facts)
+    for record in records:
+        log = folder.open_case(record.job)
+        with log.open("a") as file:
+            file.write(f"words of {record.candidate} of {record.job.case.name}\n")
+        folder.append(record)
+    return path
+
+
+def whole(job: Job) -> list[Record]:
+    return [make_record(job, candidate) for candidate in job.candidates]
+
+
+def everything_in(*folders: Path) -> dict[Path, str]:
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    before = everything_in(a, b)
+    folder, notes = merge([a, b], tmp_path / "new", ["--merge"])
+    assert everything_in(a, b) == before
+    assert notes == ()
+    assert folder.jobs() == (ONE, TWO)
+    assert folder.read().records == (*whole(ONE), *whole(TWO))
+    run = json.loads((folder.path / "run.json").read_text())
+    assert [origin["folder"] for origin in run["merged_from"]] == [str(a), str(b)]
+    assert [origin["results"] for origin in run["merged_from"]] == [
+        {ONE.key: list(PAIR)},
+        {TWO.key: list(PAIR)},
+    ]
+    assert run["merged_from"][0]["command"] == ["--training"]
+
+
+def test_records_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    plan = {"plan": to_json((ONE, TWO))}
+    b = write_run(tmp_path / "b", [TWO], whole(TWO), plan)
+    a = write_run(tmp_path / "a", [ONE], whole(ONE), plan)
+    folder, _ = merge([b, a], tmp_path / "new", [])
+    assert [record.job.case.name for record in folder.read().records] == ["one", "one", "two", "two"]
+
+
+def test_a_job_may_have_its_candidates_from_two_runs(tmp_path: Path) -> None:
+    halves = [replace(ONE, candidates=(name,)) for name in PAIR]
+    a, b = (write_run(tmp_path / name, [half], whole(half)) for name, half in zip("ab", halves, strict=True))
+    folder, notes = merge([a, b], tmp_path / "new", [])
+    assert (folder.jobs(), notes) == ((ONE,), ())
+    log = (folder.path / "cases" / ONE.key / "output.log").read_text()
+    assert log.startswith("# by hand: ")
+    assert f"--job {folder.path}" in log.splitlines()[0]
+    assert log.index("words of eager") < log.index(f"# from {b}") < log.index("words of inductor")
+
+
+def test_files_beside_a_log_are_kept_all(tmp_path: Path) -> None:
+    a, b = (
+        write_run(tmp_path / name, [ONE], [make_record(ONE, candidate)])
+        for name, candidate in zip("ab", PAIR, strict=True)
+    )
+    for name, path in (("first", a), ("second", b)):
+        (path / "cases" / ONE.key / "deep").mkdir()
+        (path / "cases" / ONE.key / "deep" / "trace.json").write_text(name)
+        (path / "cases" / ONE.key / "same.txt").write_text("equal")
+        (path / "cases" / ONE.key / "link").symlink_to("/etc/hostname")
+    folder, _ = merge([a, b], tmp_path / "new", [])
+    case = folder.path / "cases" / ONE.key
+    kept = {str(path.relative_to(case)) for path in case.rglob("*") if path.is_file()}
+    assert kept == {"job.json", "output.log", "deep/trace.json", "deep/trace-2.json", "same.txt"}
+    assert (case / "deep" / "trace-2.json").read_text() == "second"
+
+
+def test_identical_results_are_kept_once(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    joined, _ = merge([a, b], tmp_path / "ab", [])
+    again, _ = merge([joined.path, a], tmp_path / "aba", [])
+    assert again.read() == replace(again.read(), records=(*whole(ONE), *whole(TWO)), damage=())
+    log = (again.path / "cases" / ONE.key / "output.log").read_text()
+    assert log.count("words of eager of one") == 1
+
+
+def test_a_number_that_is_none_is_the_same_in_two_copies(tmp_path: Path) -> None:
+    record = make_record(ONE, "eager", metrics={"odd": float("nan")})
+    a, b = (write_run(tmp_path / name, [ONE], [record]) for name in "ab")
+    folder, _ = merge([a, b], tmp_path / "new", [])
+    assert len(folder.read().records) == 1
+
+
+def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> None:
+    three = make_job("three", candidates=PAIR)
+    facts = part_facts(Partition(index=0, total=3), (ONE, TWO, three))
+    a = write_run(tmp_path / "a", [ONE], whole(ONE), facts)
+    facts = part_facts(Partition(index=1, total=3), (ONE, TWO, three))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1], facts)
+    folder, notes = merge([a, b], tmp_path / "new", [])
+    assert folder.jobs() == (ONE, TWO, three)
+    (note,) = notes
+    assert note.startswith(f"Planned but in none of these runs: inductor of {TWO.key} and 2 more ")
+    assert note.endswith(f"(3 of 6 results); go on with: python runner.py --resume {folder.path}")
+
+
+def test_a_torn_line_is_passed_over_and_said(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    lines = (b / "records.jsonl").read_text().splitlines(keepends=True)
+    (b / "records.jsonl").write_text(lines[0] + lines[1][:80])
+    folder, notes = merge([a, b], tmp_path / "new", [])
+    assert len(folder.read().records) == 3
+    assert not folder.read().damage
+    assert "line 2 is damaged" in notes[0]
+    assert f"inductor of {TWO.key} (1 of 4 results)" in notes[1]
+
+
+def test_records_alone_are_a_run_too(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    (b / "run.json").unlink()
+    folder, _ = merge([a, b], tmp_path / "new", [])
+    assert folder.jobs() == (ONE, TWO)
+
+
+# -- refusals -----------------------------------------------------------------
+
+
+def in_environment(job: Job, **facts: Any) -> list[Record]:
+    return [replace(r, environment={**r.environment, **facts}) for r in whole(job)]
+
+
+def apart(**changes: Any) -> Job:
+    """A job that differs from TWO in its protocol."""
+    return replace(TWO, protocol=replace(TWO.protocol, **changes))
+
+
+def other_samples() -> Record:
+    record = make_record(ONE, "eager")
+    assert isinstance(record.samples, Samples)
+    samples = replace(record.samples, baseline_s=record.samples.baseline_s[::-1])
+    return replace(record, samples=samples)
+
+
+ENDED = "2026-01-01T00:01:00.000+00:00"  # of all records of the factory
+
+REFUSED = {
+    "torch": (
+        in_environment(TWO, torch="9.9"),
+        "torch is 0.0.0+synthetic in the first and 9.9 in the second",
+    ),
+    "CUDA": (in_environment(TWO, cuda="12.8"), "cuda is None in the first and 12.8 in the second"),
+    "Python": (in_environment(TWO, python="3.1.0"), "python is 3.0 in the first and 3.1 in the second"),
+    "machine": (
+        in_environment(TWO, cpu="Other"),
+        "cpu is Synthetic CPU in the first and Other in the second",
+    ),
+    "cores": (in_environment(TWO, cpu_count=64), "cpu_count is 8 in the first and 64 in the second"),
+    "device": (
+        in_environment(TWO, device_name="Other"),
+        "device_name of cpu is Synthetic CPU in the first and Other in the second",
+    ),
+    "threads": (in_environment(TWO, threads=1), "threads is 4 in the first and 1 in the second"),
+    "protocol": (
+        whole(apart(seed=7)),
+        "seed in the protocol of suite toys is 1337 in the first and 7 in the second",
+    ),
+    "case": (
+        whole(replace(ONE, case=replace(ONE.case, tolerance=0.5))),
+        f"tolerance of {ONE.key} is None in the first and 0.5 in the second",
+    ),
+    "result": (
+        [make_record(ONE, "eager", status=Status.CRASH)],
+        f"both measured eager of {ONE.key}, with other status, parity, samples, metrics, failure: pass with 20",
+    ),
+    "samples": ([other_samples()], f"both measured eager of {ONE.key}, with other samples: pass with 20"),
+    "format": (
+        [replace(r, schema_version=1) for r in whole(TWO)],
+        f"the record format is {SCHEMA_VERSION} in the first and 1 in the second",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_belong_together(what: str, tmp_path: Path) -> None:
+    records, says = REFUSED[what]
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", list({r.job.key: r.job for r in records}.values()), records)
+    before = everything_in(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        merge([a, b], tmp_path / "new", [])
+    sentence = str(refused.value)
+    assert sentence.startswith(f"--merge: {a} and {b} do not belong together: {says}")
+    assert sentence.endswith("; compare the two runs instead of joining them")
+    assert everything_in(tmp_path) == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_third_run_is_held_against_both_others(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    nothing_known = [replace(record, environment={}) for record in whole(TWO)]
+    b = write_run(tmp_path / "b", [TWO], nothing_known)
+    third = make_job("three", candidates=PAIR)
+    c = write_run(tmp_path / "c", [third], in_environment(third, torch="9.9"))
+    with pytest.raises(UsageError, match=f"{a} and {c} do not belong together: torch is"):
+        merge([a, b, c], tmp_path / "new", [])
+
+
+def test_other_suites_devices_and_threads_of_their_own_are_welcome(tmp_path: Path) -> None:
+    suite = replace(TWO, case=replace(TWO.case, suite="other"), protocol=replace(TWO.protocol, threads=1))
+    cuda = make_job("three", candidates=PAIR, device="cuda:0")
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [suite], in_environment(suite, threads=1))
+    c = write_run(tmp_path / "c", [cuda], in_environment(cuda, device_name="GPU", cudnn=9))
+    folder, _ = merge([a, b, c], tmp_path / "new", [])
+    assert len(folder.read().records) == 6
+
+
+def test_a_newer_format_is_not_passed_over(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], [replace(r, schema_version=99) for r in whole(TWO)])
+    with pytest.raises(UsageError, match=f"--merge: {b} has records in format 99, newer than this program's"):
+        merge([a, b], tmp_path / "new", [])
+
+
+def test_a_suites_file_at_two_places(tmp_path: Path) -> None:
+    here, there = (make_job(name, suite=f"/{name}/mine.py", candidates=PAIR) for name in ("x", "y"))
+    a = write_run(tmp_path / "a", [here], whole(here))
+    b = write_run(tmp_path / "b", [there], whole(there))
+    with pytest.raises(
+        UsageError, match=r"suite mine.py is /x/mine.py in .*a and /y/mine.py in .*b; run both"
+    ):
+        merge([a, b], tmp_path / "new", [])
+
+
+def test_paths_that_will_not_do(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    (tmp_path / "empty").mkdir()
+    for paths, target, says in (
+        ([a], "new", "--merge: one run has nothing to be joined with; name at least two folders"),
+        ([a, tmp_path / "b" / ".." / "a"], "new", "is named twice"),
+        ([a, tmp_path / "none"], "new", "--merge: there is no folder"),
+        ([a, tmp_path / "empty"], "new", "--merge: there is no records.jsonl in"),
+        ([a, b], "a/new", "--output-dir: .*/a/new lies in .*/a, which stays as it is"),
+        ([a, b], "b", "--output-dir: .*/b lies in"),
+        ([a, b], ".", "--output-dir: .* holds files already; name a new folder"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            merge(paths, tmp_path / target, [])
+
+
+def test_nothing_measured_yet(tmp_path: Path) -> None:
+    a, b = (write_run(tmp_path / name, [ONE], []) for name in "ab")
+    with pytest.raises(UsageError, match="--merge: none of these runs has a record"):
+        merge([a, b], tmp_path / "new", [])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"jobs": 3}', '{"jobs": [{}]}', '{"jobs": [3]}', "\xff"])
+def test_a_damaged_plan(text: str, tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    (b / "run.json").write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move it away"):
+        merge([a, b], tmp_path / "new", [])
+
+
+def test_the_command_line_builds_the_reports_and_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1])
+    assert main(["--merge", str(a), str(b), f"--output-dir={tmp_path / 'new'}"]) == 0
+    note = f"Planned but in none of these runs: inductor of {TWO.key} (1 of 4 results)"
+    assert note in capsys.readouterr().out
+    assert (tmp_path / "new" / "report.md").is_file()
+    assert main(["--merge", str(a), str(b), "--list"]) == 2
+    assert "--merge and --list exclude each other" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""What the words of ``--dtypes`` mean."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.precision import TF32_UNIT, forbid_tf32, precision
+from harness.schema import DTYPES
+
+BF16, F16 = torch.bfloat16, torch.float16
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "cast", "autocast", "tf32"),
+    [
+        ("float32", "cpu", None, None, False),
+        ("tf32", "cuda", None, None, True),
+        ("bfloat16", "cpu", BF16, None, False),
+        ("float16", "cuda", F16, None, False),
+        ("amp", "cpu", None, BF16, False),
+        ("amp", "cuda", None, F16, False),
+        ("amp_bfloat16", "cuda", None, BF16, False),
+        ("amp_float16", "cpu", None, F16, False),
+        ("amp_bfloat16+tf32", "cuda", None, BF16, True),
+    ],
+)
+def test_each_word(
+    name: str, device: str, cast: torch.dtype | None, autocast: torch.dtype | None, tf32: bool
+) -> None:
+    found = precision(name, device)
+    assert (found.name, found.cast, found.autocast, found.tf32) == (name, cast, autocast, tf32)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_word_of_the_flag_is_one(name: str) -> None:
+    assert precision(name, "cuda").name == name
+
+
+@pytest.mark.parametrize("name", ["", "fp32", "tf32+tf32", "bfloat16+amp", "amp_tf32", "+tf32"])
+def test_others_are_not(name: str) -> None:
+    with pytest.raises(ValueError, match="there is no precision"):
+        precision(name, "cpu")
+
+
+def test_the_unit_is_that_of_the_coarsest_rounding() -> None:
+    assert precision("float32", "cuda").unit == 2.0**-23
+    assert precision("tf32", "cuda").unit == TF32_UNIT
+    assert precision("tf32", "cuda").reduced
+    assert precision("amp_bfloat16+tf32", "cuda").unit == 2.0**-7
+
+
+def test_tf32_is_allowed_inside_its_steps_only() -> None:
+    def allowed() -> tuple[bool, bool]:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+    before = allowed()
+    try:
+        forbid_tf32()
+        assert allowed() == (False, False)
+        with precision("tf32", "cuda").surroundings():
+            assert allowed() == (True, True)
+        with precision("float32", "cuda").surroundings():
+            assert allowed() == (False, False)
+        assert allowed() == (False, False)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -1,0 +1,222 @@
+"""What misbehaving models do, as functions without torch: each is one way to hurt the process it is in."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+Act = Callable[[], Any]
+
+MEGABYTE = 1 << 20
+
+
+class Countdown:
+    """Acts on the n-th call only."""
+
+    def __init__(self, calls: int, act: Act) -> None:
+        self.left = calls
+        self.act = act
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+
+
+# -- exceptions --------------------------------------------------------------------
+
+
+def bite() -> NoReturn:
+    raise RuntimeError("the animal bites")
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("there are no words for this")
+
+    __repr__ = __str__
+
+
+def bite_without_words() -> NoReturn:
+    raise UnprintableError
+
+
+def bite_at_length() -> NoReturn:
+    raise RuntimeError("\x1b[31m[bold]<script>alert(1)</script>\ud800\0|`\n\r" * 100_000)
+
+
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+# -- ways to end ---------------------------------------------------------------------
+
+
+def segfault() -> None:
+    ctypes.string_at(0)
+
+
+def die_of(number: signal.Signals) -> Act:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def exit_at_once(code: int) -> Act:
+    return lambda: os._exit(code)
+
+
+def exit_politely() -> NoReturn:
+    sys.exit(7)
+
+
+# -- ways to stay --------------------------------------------------------------------
+
+
+def hang() -> None:
+    time.sleep(3600)
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def hang_in_c() -> None:
+    ctypes.PyDLL(None).sleep(3600)  # PyDLL keeps the GIL
+
+
+def ignore_signals_and_hang() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    hang()
+
+
+def hang_at_exit() -> None:
+    import atexit
+
+    atexit.register(hang)
+    threading.Thread(target=hang, daemon=False).start()
+
+
+# -- other processes -----------------------------------------------------------------
+
+
+def leave_a_child() -> None:
+    subprocess.Popen(["sleep", "3600"])  # noqa: S607
+
+
+def leave_a_daemon() -> None:
+    """A child in a session of its own, whose parent is gone: no signal to our group reaches it."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "3600"])  # noqa: S606, S607
+        os._exit(0)
+    os.wait()
+
+
+def fork_and_go_on() -> None:
+    """Both processes return from here, and both believe that they are the worker."""
+    os.fork()
+
+
+# -- memory --------------------------------------------------------------------------
+
+
+def eat_memory() -> None:
+    eaten = []
+    while True:
+        eaten.append(bytearray(b"x" * (64 * MEGABYTE)))
+
+
+def feed_children() -> None:
+    """Three children with 700 MB each: none is beyond a limit of 2 GB, all together are."""
+    program = "import time; eaten = b'x' * (700 << 20); time.sleep(3600)"
+    for _ in range(3):
+        subprocess.Popen([sys.executable, "-c", program])
+    hang()
+
+
+# -- output --------------------------------------------------------------------------
+
+
+def print_garbage() -> None:
+    """Eight megabytes of replies that are none, random bytes and escape sequences."""
+    for _ in range(32):
+        sys.stdout.write('{"ok": {"rounds": []}}\n{"failed": 1}\n' * 4000)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(random.randbytes(1 << 16))
+        sys.stderr.buffer.write(b"\x00\xff\x1b[31m\x1b]0;title\x07" * 2000)
+    sys.stdout.flush()
+    print("records.jsonl\n" * 100_000, end="\r", file=sys.stderr)
+
+
+class Broken:
+    """A stream that fails whatever is done with it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("this stream is broken")
+
+
+def break_streams() -> None:
+    sys.stdout = sys.stderr = Broken()  # type: ignore[assignment]
+
+
+def break_streams_and_bite() -> NoReturn:
+    break_streams()
+    bite()
+
+
+def close_standard_streams() -> None:
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+
+
+def close_standard_streams_and_bite() -> NoReturn:
+    close_standard_streams()
+    bite()
+
+
+def close_everything() -> None:
+    os.closerange(0, 4096)
+
+
+def write_everywhere() -> None:
+    """Something that looks like a reply, and is none, into every descriptor that takes it."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b'["measure", "baseline", 7]\n{"ok"\n')
+
+
+# -- what belongs to everybody -------------------------------------------------------
+
+
+def change_the_process() -> None:
+    os.chdir(tempfile.gettempdir())
+    os.environ.clear()
+    os.umask(0o777)
+    sys.path.clear()
+    sys.argv[:] = ["--pipes"]
+    random.seed(random.random())
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def change_torch() -> None:
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(2 if torch.get_num_threads() == 1 else 1)
+    torch.manual_seed(random.randrange(1 << 30))
+    torch.set_printoptions(threshold=1)
+    torch.set_flush_denormal(True)
