@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.backends import backend_names
-from harness.own_model import is_own_model, loss_of_output
+from harness.own_model import is_own_model
 from harness.schema import DTYPES, Case, Job, Mode, Protocol, Record
 from runner.calls import Worker
 from runner.derive import summarise
@@ -185,6 +185,7 @@ def _local_launcher(workload: Workload) -> Callable[[Job], AbstractContextManage
 def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:
     import torch
 
+    from harness.own_model_build import loss_of_output
     from harness.workload import Workload
 
     if not isinstance(model, torch.nn.Module):
