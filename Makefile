@@ -19,7 +19,7 @@ install: $(STAMP)
 # Installs again only when what is to be installed has changed.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,benchmarks,dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,benchmarks,browser,dev]'
 	touch $(STAMP)
 
 bench: $(STAMP)

@@ -79,3 +79,4 @@ class Compiled:
     control: bool = False
     approximate: bool = False
     notes: tuple[str, ...] = ()
+    late_notes: Callable[[], tuple[str, ...]] = tuple  # those that its first calls bring

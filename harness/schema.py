@@ -23,6 +23,9 @@ SCHEMA_VERSION = 2
 BASELINE = "baseline"
 """Name of the eager variant that every candidate is paired with."""
 
+WHOLE = ""
+"""Stands for the whole job where metrics are given by variant."""
+
 
 DTYPES = (
     *("float32", "tf32", "bfloat16", "float16"),

@@ -20,7 +20,8 @@ from harness.backends import load_backend
 from harness.counters import frames_given_up, graphs_compiled
 from harness.environment import describe
 from harness.facts import facts_of
-from harness.failures import describe_failure, is_out_of_memory
+from harness.failures import describe_failure, is_out_of_memory, log_traceback
+from harness.finish import last_metrics, step_metrics
 from harness.losses import REDUCTIONS
 from harness.measure import (
     Instruments,
@@ -31,7 +32,7 @@ from harness.measure import (
     quiet_collector,
     round_order,
 )
-from harness.metrics import observing
+from harness.metrics import ByVariant, Ended, observing
 from harness.precision import Precision, forbid_tf32, precision
 from harness.program import Compiled, Program
 from harness.reference import Reference, family_of, make_reference, rule_for
@@ -81,6 +82,7 @@ class Session:
         self._rounds_done = 0
         self._recompiled: dict[str, int] = {}
         self._given_up: dict[str, int] = {}
+        self._of_rounds: dict[str, Scalar] = {}
 
     # -- open ---------------------------------------------------------------
 
@@ -88,10 +90,10 @@ class Session:
         """Builds the model and runs eager: twice and in fp64 when parity is to be checked."""
         self._say("build")
         forbid_tf32()
-        if self._job.protocol.threads is not None:
-            torch.set_num_threads(self._job.protocol.threads)
         workload = self._attempt(self._build, Status.MODEL_FAIL_TO_LOAD, Status.OOM, "open")
         self._workload = workload
+        if self._job.protocol.threads is not None:
+            torch.set_num_threads(self._job.protocol.threads)  # the model's code may have set others
         self._say("eager")
         checked = self._job.protocol.accuracy
         fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
@@ -166,7 +168,11 @@ class Session:
         return self._comparable(results)
 
     def _run_apart(self) -> dict[str, torch.Tensor]:
-        return self._run(self._variant())
+        """Eager again, on a copy that is as settled as a candidate is at its last check."""
+        variant = self._variant()
+        for _ in range(FIRST_CALLS):
+            variant.step()
+        return self._run(variant)
 
     def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
         if not any(family_of(name) == "value" for name in first):
@@ -218,7 +224,7 @@ class Session:
     ) -> tuple[Variant, Compiled, dict[str, torch.Tensor], dict[str, Scalar]]:
         variant = self._variant()
         backend = load_backend(candidate)
-        with observing("compile", self._device) as numbers:
+        with observing("compile", self._device, self._job.extras) as numbers:
             self._synchronise()
             start = time.perf_counter()
             with self._precision.surroundings():
@@ -287,7 +293,10 @@ class Session:
         recompilations) runs eager from then on: it counts as compiling for good.
         """
         self._recompiled.clear()
-        with closing(self._rounds(self._iterations, "measure")) as endless:
+        with (
+            observing("rounds", self._device, self._job.extras, self._of_rounds),
+            closing(self._rounds(self._iterations, "measure")) as endless,
+        ):
             start = time.perf_counter()
             done = [next(endless)]
             while len(done) < rounds and time.perf_counter() - start < within_s:
@@ -336,26 +345,19 @@ class Session:
 
     # -- finish -------------------------------------------------------------
 
-    def finish(self) -> dict[str, dict[str, Scalar]]:
+    def finish(self) -> ByVariant:
         """Metrics of one extra step of every variant, by variant. A variant that fails has none."""
-        found: dict[str, dict[str, Scalar]] = {}
-        for name, variant in self._variants.items():
-            self._say("finish", name)
-            try:
-                variant.release()
-                with observing("step", self._device) as numbers:
-                    variant.step()
-                    self._synchronise()
-                variant.release()
-            except Exception as error:  # a metric must never cost a measured result
-                print(f"no step metrics for {name}: {error}", flush=True)
-                continue
-            step_peak = numbers.pop("step_peak_bytes", None)
-            persistent = variant.persistent_bytes()
-            numbers["persistent_bytes"] = persistent
-            numbers["peak_memory_bytes"] = persistent + step_peak if isinstance(step_peak, int) else None
-            found[name] = numbers
-        return found
+        return step_metrics(self._ended(), lambda name: self._say("finish", name))
+
+    def conclude(self) -> ByVariant:
+        """What is measured last of all, by variant; what concerns the whole job is under ``WHOLE``."""
+        self._say("finish", BASELINE)
+        return last_metrics(self._ended(), self._of_rounds)
+
+    def _ended(self) -> Ended:
+        return Ended(
+            job=self._job, device=self._device, variants=self._variants, synchronise=self._synchronise
+        )
 
     # -- helpers ------------------------------------------------------------
 
@@ -379,9 +381,9 @@ class Session:
             return work()
         except JobFailed:
             raise
-        except (Exception, SystemExit) as error:
-            import traceback
-
-            traceback.print_exc()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit, a cancelled task: a model may raise anything
+            log_traceback()
             failure = describe_failure(error, phase)
             raise JobFailed(oom if is_out_of_memory(error) else status, failure) from error

@@ -28,7 +28,7 @@ class StatusPage:
 
     def __init__(self, descriptor: int) -> None:
         if os.fstat(descriptor).st_size < SIZE:
-            os.ftruncate(descriptor, SIZE)
+            os.pwrite(descriptor, bytes(SIZE), 0)  # a page that a full disk has no room for fails here
         self._map = mmap.mmap(descriptor, SIZE)
         self._last = Activity()
 

@@ -10,6 +10,7 @@ the case's log. ``python -m harness.worker --job FILE`` runs one job by hand.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -21,6 +22,7 @@ from harness.codec import from_json, to_json
 from harness.limits import limit_memory
 from harness.orphan import end_with_parent
 from harness.schema import Case, Job
+from harness.standard_streams import StandardStreams
 from harness.status_page import Activity, StatusPage
 
 if TYPE_CHECKING:
@@ -40,18 +42,32 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("give --job FILE (the runner itself gives --pipes)")
     requests, replies, page = (int(number) for number in options.pipes.split(","))
     end_with_parent(requests)
-    with os.fdopen(requests, encoding="utf-8") as incoming, os.fdopen(replies, "w", encoding="utf-8") as out:
-        serve(incoming, out, StatusPage(page).write)
+    incoming = os.fdopen(requests, encoding="utf-8")
+    outgoing = os.fdopen(replies, "w", encoding="utf-8")
+    code = 1
+    try:
+        serve(incoming, outgoing, StatusPage(page).write, StandardStreams().mend)
+        code = 0
+    except BaseException:  # a pipe that the model's code has closed, for instance
+        _log_traceback()
     # threads and pools of libraries may keep an interpreter from ending; nothing is left to save
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
-def serve(incoming: IO[str], outgoing: IO[str], announce: Callable[[Activity], None]) -> None:
+def serve(
+    incoming: IO[str],
+    outgoing: IO[str],
+    announce: Callable[[Activity], None],
+    before_each: Callable[[], None] = lambda: None,
+) -> None:
     """Answers calls until the parent closes the pipe or says ``end``."""
     answer: Callable[[dict[str, Any]], Any] | None = None
+    worker = os.getpid()
     for line in incoming:
+        before_each()
         request = json.loads(line)
         if request["call"] == "end":
             return
@@ -60,8 +76,13 @@ def serve(incoming: IO[str], outgoing: IO[str], announce: Callable[[Activity], N
             job = from_json(Job, request["job"])
             limit_memory(job)
             answer = answers(job, announce)
-        reply = json.dumps(guarded(answer, request), allow_nan=False)
-        outgoing.write(reply + "\n")
+        try:
+            reply = guarded(answer, request)
+        except KeyboardInterrupt as error:  # a worker is out of Ctrl-C's reach: the model raised it
+            reply = _failed(error, request)
+        if os.getpid() != worker:
+            os._exit(0)  # the model's code has forked and come back twice: one of us may answer
+        outgoing.write(json.dumps(reply, allow_nan=False) + "\n")
         outgoing.flush()
 
 
@@ -90,6 +111,8 @@ def answers(
             return {"rounds": rounds, "recompiled": recompiled}
         if call == "finish":
             return {"metrics": session.finish()}
+        if call == "conclude":
+            return {"metrics": session.conclude()}
         raise ValueError(f"there is no call {call!r}")
 
     return answer
@@ -97,21 +120,32 @@ def answers(
 
 def guarded(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
     """The reply to one call: ``ok`` with the answer, or ``failed`` with status and failure."""
-    import traceback
-
-    from harness.failures import describe_failure, is_out_of_memory
-    from harness.schema import Status
     from harness.session import JobFailed
 
     try:
         return {"ok": to_json(answer(request))}
     except JobFailed as failed:
         return {"failed": to_json({"status": failed.status, "failure": failed.failure})}
-    except (Exception, SystemExit) as error:
-        traceback.print_exc()
-        status = Status.OOM if is_out_of_memory(error) else Status.FAIL_TO_RUN
-        failure = describe_failure(error, request["call"].replace("_", " "))
-        return {"failed": to_json({"status": status, "failure": failure})}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return _failed(error, request)
+
+
+def _failed(error: BaseException, request: dict[str, Any]) -> dict[str, Any]:
+    from harness.failures import describe_failure, is_out_of_memory
+    from harness.schema import Status
+
+    _log_traceback()
+    status = Status.OOM if is_out_of_memory(error) else Status.FAIL_TO_RUN
+    failure = describe_failure(error, request["call"].replace("_", " "))
+    return {"failed": to_json({"status": status, "failure": failure})}
+
+
+def _log_traceback() -> None:
+    from harness.failures import log_traceback  # imports torch
+
+    log_traceback()
 
 
 if __name__ == "__main__":

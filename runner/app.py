@@ -45,6 +45,10 @@ def perform(request: Request, argv: Sequence[str]) -> int:
         folder = RunFolder.reopen("--resume", request.folder)
         with opened(request.where, folder.jobs()) as executor:
             return _measure(folder, folder.jobs(), console, executor)
+    if request.action is Action.DOCTOR:
+        from runner.doctor import examine
+
+        return examine(console)
     if request.action is Action.MERGE:
         return _merge(request, argv, console)
     return _run(request, argv, console)

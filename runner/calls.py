@@ -16,6 +16,7 @@ PHASE_OF = {
     "warm_up": "measure",
     "measure": "measure",
     "finish": "measure",
+    "conclude": "measure",
 }
 """Which of the phases of ``--phase-timeout`` a call belongs to."""
 

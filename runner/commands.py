@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from harness.own_model import is_own_model
 from harness.schema import Case, Job, Protocol
 from runner.config import QUICK
+from runner.extras import extras_flags
 
 
 def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
@@ -28,6 +29,7 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
         *_case_flags(case),
         *_option_flags(job),
         *_protocol_flags(job.protocol),
+        *extras_flags(job.extras),
     ]
     return shlex.join(words)
 

@@ -24,6 +24,65 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the steps achieve. Rates come from the median step; a share of a peak is 1 at the peak (MFU).
+
+    ``item`` is what ``*_items_per_s`` count: "tokens", "images", "samples". Energy
+    is of one step. Eager has no share where it runs in another precision.
+    """
+
+    flops_per_step: float | None
+    baseline_tflop_per_s: float | None
+    candidate_tflop_per_s: float | None
+    baseline_share_of_data_sheet: float | None
+    candidate_share_of_data_sheet: float | None
+    baseline_share_of_measured: float | None
+    candidate_share_of_measured: float | None
+    item: str | None
+    baseline_items_per_s: float | None
+    candidate_items_per_s: float | None
+    energy_ratio: float | None  # baseline / candidate, above 1 is less energy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How steady the samples were, and what disturbed them. A number that does not exist is None."""
+
+    baseline_cv: float | None  # coefficient of variation: standard deviation / mean
+    candidate_cv: float | None
+    lag_1: float | None  # autocorrelation of the paired log ratios; near 0 if rounds are independent
+    baseline_minor_faults: float | None  # median of a step
+    candidate_minor_faults: float | None
+    stolen_share: float | None  # of the time of all CPUs during the rounds
+    involuntary_switches_per_s: float | None
+    throttled_share: float | None  # of the rounds, stopped by a CPU quota
+    gpu_clock_min_mhz: float | None
+    gpu_clock_max_mhz: float | None
+    gpu_throttle_reasons: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the step, compared on its own as the whole step is."""
+
+    baseline_ms: float
+    candidate_ms: float
+    speedup: float
+    ci_low: float | None
+    ci_high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Text generation: prefill is up to the first new token, decode the rest. Tokens/s are of decode."""
+
+    prefill: Part
+    decode: Part | None  # None when one token was generated
+    baseline_tokens_per_s: float | None
+    candidate_tokens_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """One record with everything derived from it. A number that does not exist is None.
 
@@ -54,6 +113,9 @@ class Comparison:
     candidate_peak_gb: float | None
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
     break_even_steps: float | None
+    work: Work | None = None
+    noise: Noise | None = None
+    generation: Generation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

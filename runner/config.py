@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.own_model import is_own_model
-from harness.schema import DTYPES, LOSSES, SCALES, CompilerOptions, Mode, Protocol
+from harness.schema import DTYPES, LOSSES, SCALES, CompilerOptions, Extras, Mode, Protocol
 from harness.suite_files import suite_names
 from runner.batch_sizes import batch_sizes
 from runner.compilers import compilers_asked, options_asked
 from runner.errors import UsageError, unknown
+from runner.extras import extras_asked
 from runner.flag_types import seconds
 from runner.partition import Partition, partition_asked
 
@@ -37,6 +38,7 @@ class Action(Enum):
     VISUALIZE = "visualize"
     RESUME = "resume"
     MERGE = "merge"
+    DOCTOR = "doctor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class RunConfig:
     protocol: Protocol
     output_dir: Path | None
     partition: Partition | None = None  # None: the whole plan
+    extras: Extras = field(default_factory=Extras)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,7 @@ def parse_request(options: argparse.Namespace) -> Request:
         (Action.LIST, "--list", options.list),
         (Action.LIST_COMPILERS, "--list-compilers", options.list_compilers),
         (Action.PRINT_COMMANDS, "--print-run-commands", options.print_run_commands),
+        (Action.DOCTOR, "--doctor", options.doctor),
     ]
     chosen = [(action, flag) for action, flag, given in asked if given]
     if len(chosen) > 1:
@@ -121,6 +125,8 @@ def parse_request(options: argparse.Namespace) -> Request:
         return Request(action=action, folder=Path(options.visualize_logs))
     if action is Action.RESUME:
         return Request(action=action, folder=Path(options.resume), where=_where(options))
+    if action is Action.DOCTOR:
+        return Request(action=action)
     if action is Action.MERGE:
         output_dir = Path(options.output_dir) if options.output_dir else None
         return Request(action=action, folders=tuple(map(Path, options.merge)), output_dir=output_dir)
@@ -141,6 +147,7 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
         devices=_devices(options.devices),
         dtypes=_dtypes(options),
         compilers=compilers_asked(options, _listed),
+        extras=extras_asked(options),
         options=options_asked(options),
         baseline_dtype=_baseline_dtype(options),
         skip_unavailable=options.skip_unavailable,

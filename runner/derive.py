@@ -11,8 +11,11 @@ from harness.schema import Record, Status
 from runner.caveats import caveats
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.findings import findings
+from runner.generation import generation_of
 from runner.labels import compiler_label, merged_facts
+from runner.noise import noise_of
 from runner.statistics import PairedEstimate, false_discovery, geometric_mean, paired_speedup, verdict
+from runner.work import work_of
 
 
 def summarise(records: Sequence[Record]) -> Summary:
@@ -74,6 +77,9 @@ def _comparison(record: Record, estimate: PairedEstimate | None, q_value: float 
         candidate_peak_gb=_ratio(candidate_peak, 1e9),
         memory_ratio=_ratio(baseline_peak, candidate_peak) if baseline_peak else None,
         break_even_steps=_break_even(compilation_s, estimate),
+        work=work_of(record, estimate),
+        noise=noise_of(record),
+        generation=generation_of(record),
     )
 
 

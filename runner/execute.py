@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Protocol
 
 from harness.codec import from_json
-from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Round, Scalar, Status
+from harness.schema import BASELINE, WHOLE, Failure, Job, ModelFacts, Parity, Record, Round, Scalar, Status
 from runner.calls import Calls, CandidateFailed, Launch
 from runner.commands import job_command
 from runner.pairs import CandidateState, paired_samples, pairs_of
@@ -221,17 +221,20 @@ class JobRun:
 
     def _finish(self, calls: Calls, states: dict[str, CandidateState], warmed: dict[str, Scalar]) -> None:
         """Metrics of a step of each side. Losing the worker here loses metrics, not samples."""
+        found: dict[str, dict[str, Scalar]] = {}
         try:
-            found = calls("finish")["metrics"]
+            for call in ("finish", "conclude"):
+                for name, numbers in calls(call)["metrics"].items():
+                    found.setdefault(name, {}).update(numbers)
         except (CandidateFailed, WorkerLost) as error:
-            found = {}
+            what = "some metrics are missing" if found else "no step metrics"
             for state in states.values():
-                state.notes += (f"no step metrics: {error}",)
+                state.notes += (f"{what}: {error}",)
         for candidate, state in states.items():
             state.metrics.update(warmed)
-            for side, name in (("baseline", BASELINE), ("candidate", candidate)):
+            for side, name in (("baseline_", BASELINE), ("candidate_", candidate), ("", WHOLE)):
                 for metric, value in found.get(name, {}).items():
-                    state.metrics[f"{side}_{metric}"] = value
+                    state.metrics[f"{side}{metric}"] = value
 
     @staticmethod
     def _blame(running: str, states: Mapping[str, CandidateState], what: str) -> str:

@@ -18,6 +18,7 @@ from runner.digits import (
     steps_text,
 )
 from runner.labels import suite_labels, where
+from runner.noise_findings import NOISE_RULES
 
 # The field's limits for what deserves a warning.
 MIN_SPEEDUP = 0.95
@@ -221,4 +222,5 @@ RULES: tuple[Callable[[Comparison], Found | None], ...] = (
     _slow_compilation,
     _memory,
     _wide,
+    *NOISE_RULES,
 )

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from harness.schema import Protocol
 from runner.errors import UsageError
+from runner.extras import add_extras
 from runner.flag_types import count, gigabytes, seconds, share, whole
 
 EXAMPLES = """\
@@ -54,6 +55,7 @@ def build_parser(prog: str = "runner.py") -> Parser:
     _add_compilers(parser)
     _add_conditions(parser)
     _add_protocol(parser)
+    add_extras(parser)
     _add_output(parser)
     return parser
 
@@ -76,6 +78,9 @@ def _add_actions(parser: Parser) -> None:
         "--visualize_logs",
         metavar="DIR",
         help="rebuild tables, files and plots of a run from its records",
+    )
+    group.add_argument(
+        "--doctor", action="store_true", help="look at this machine: how noisy it is, and what to change"
     )
     group.add_argument("--resume", metavar="DIR", help="finish what is missing in an interrupted run")
     group.add_argument(

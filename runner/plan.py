@@ -96,6 +96,7 @@ def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ..
                         protocol=config.protocol,
                         options=config.options,
                         baseline_dtype=config.baseline_dtype,
+                        extras=config.extras,
                     )
                     for dtype in config.dtypes
                 ]

@@ -109,6 +109,8 @@ class RunFolder:
         with self.records_path.open("ab") as file:
             if not _locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 raise UsageError(f"--resume: another process measures into {self.path}; wait until it ends")
+            for left in self.path.glob(f".{RUN}.*.partial"):
+                left.unlink()  # of a run that was killed before it had a plan
             yield mend_last_line(self.records_path)
 
     def how_to_go_on(self) -> str:

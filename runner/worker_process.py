@@ -23,6 +23,7 @@ from harness.schema import Failure, Status
 from harness.status_page import Activity, StatusPage
 from harness.suite_files import ROOT
 from runner.memory_watch import bytes_text, resident_bytes
+from runner.starts import cache_settings
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
@@ -58,11 +59,17 @@ def worker_command(python: str = sys.executable) -> list[str]:
 
 
 def worker_environment(
-    threads: int | None, base: Mapping[str, str] = os.environ, *, online: bool = False
+    threads: int | None,
+    base: Mapping[str, str] = os.environ,
+    *,
+    online: bool = False,
+    preload: str | None = None,
+    caches: Path | None = None,
 ) -> dict[str, str]:
     """The worker's environment: the parent's, project and current folder on its path, settled allocation.
 
-    Unless it is to be ``online``, model libraries are told not to look anything up.
+    Unless it is to be ``online``, model libraries are told not to look anything up. ``preload``
+    is a library that comes before all others (an allocator), ``caches`` the folder of the compile caches.
     """
     environment = dict(base)
     environment["PYTHONPATH"] = os.pathsep.join(
@@ -74,6 +81,9 @@ def worker_environment(
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
         environment["MKL_NUM_THREADS"] = str(threads)
+    environment.update(cache_settings(caches))
+    if preload is not None:
+        environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
     return environment
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from harness.program import Compiled, Program
@@ -31,8 +31,33 @@ def backend_names() -> tuple[str, ...]:
 
 
 def load_backend(name: str) -> Callable[[Program], Compiled]:
-    """The ``compile`` function of the backend called ``name``; ``LookupError`` if there is none."""
-    if name not in backend_names():
-        raise LookupError(f"there is no compiler called {name!r}")
-    module = importlib.import_module(f"{__name__}.{name}")
-    return cast("Callable[[Program], Compiled]", module.compile)
+    """The ``compile`` function of the backend called ``name``.
+
+    A name without a file may be one that is registered with ``torch.compile``.
+    ``LookupError`` if it is neither.
+    """
+    return cast("Callable[[Program], Compiled]", _module(name).compile)
+
+
+def modes_of(name: str) -> tuple[str, ...]:
+    """The modes that it compiles; () for all. ``LookupError`` as above."""
+    return tuple(getattr(_module(name), "MODES", ()))
+
+
+def why_unavailable(name: str, device_type: str) -> str | None:
+    """The reason why it cannot be used here, or None when it can. ``LookupError`` as above."""
+    why = getattr(_module(name), "why_unavailable", None)
+    return None if why is None else cast("Callable[[str], str | None]", why)(device_type)
+
+
+def describe(name: str) -> str:
+    """The first line of its docstring. ``LookupError`` as above."""
+    return (_module(name).__doc__ or name).strip().splitlines()[0]
+
+
+def _module(name: str) -> Any:
+    if name in backend_names():
+        return importlib.import_module(f"{__name__}.{name}")
+    from harness.backends._registered import Registered
+
+    return Registered.called(name)

@@ -10,8 +10,13 @@ from harness.program import Compiled, Program
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     graphs, skips = counting_graphs(), cudagraph_skips()
-    # one graph that is skipped runs eager kernels as they were: only the others prove anything
-    return compile_with_dynamo(program, "cudagraphs", calls=lambda: graphs() - (cudagraph_skips() - skips))
+    each = 2 if program.training else 1  # forward and backward may be skipped, each on its own
+
+    def calls() -> int:
+        """What is skipped runs eager's kernels one by one: only the others prove anything."""
+        return max(0, each * graphs() - (cudagraph_skips() - skips))
+
+    return compile_with_dynamo(program, "cudagraphs", calls=calls)
 
 
 def why_unavailable(device_type: str) -> str | None:

@@ -8,25 +8,25 @@ compilation.
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any, cast
 
 import torch
 
+from harness.backends._options import notes_on
+from harness.backends._torchscript import first_line, quiet, with_fuser
 from harness.program import Compiled, Program, forward_of
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    with warnings.catch_warnings():
-        # deprecated in favour of torch.export; measuring it is the point here
-        warnings.simplefilter("ignore")
+    with quiet():
         scripted, note = _script_or_trace(program)
     nodes = sum(1 for _ in scripted.graph.nodes())
+    forward = forward_of(scripted, program.loss if program.training else None)
     return Compiled(
-        forward=forward_of(scripted, program.loss if program.training else None),
+        forward=with_fuser(forward, program),
         region="forward",
         compiler_calls=lambda: int(nodes > 0),
-        notes=(note,),
+        notes=(note, *notes_on("torchscript", program.options, ("fuser",))),
     )
 
 
@@ -34,8 +34,8 @@ def _script_or_trace(program: Program) -> tuple[torch.jit.ScriptModule, str]:
     try:
         return torch.jit.script(program.module), "torchscript: scripted"
     except Exception as error:  # scripting refuses in many ways: tracing is the answer to all
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _trace(program), f"torchscript: traced, because scripting said: {reason[:200]}"
+        reason = first_line(error)
+    return _trace(program), f"torchscript: traced, because scripting said: {reason}"
 
 
 def _trace(program: Program) -> torch.jit.ScriptModule:

@@ -29,15 +29,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from harness.schema import Extras, Job, Scalar
+from harness.schema import WHOLE, Extras, Job, Scalar
 
 if TYPE_CHECKING:
     import torch
 
     from harness.step import Variant
 
-WHOLE = ""
-"""Stands for the whole job where numbers are given by variant."""
+__all__ = ["WHOLE", "ByVariant", "Ended", "at_the_end", "metric_names", "observing"]
 
 ByVariant = dict[str, dict[str, Scalar]]
 

@@ -36,7 +36,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     before = read()
     yield
     for name, now in read().items():
-        earlier, so_far = before[name], numbers.get(name, 0.0)
+        earlier, so_far = before[name], numbers.get(name, 0)
         known = now is not None and earlier is not None and isinstance(so_far, (int, float))
         numbers[name] = so_far + (now - earlier) if known else None  # type: ignore[operator]
 

@@ -100,11 +100,19 @@ def slots(nodes: Sequence[Node], kind: str, threads: int | None) -> tuple[Slot, 
     return tuple(found)
 
 
+def check_devices(jobs: Sequence[Job]) -> None:
+    """``UsageError`` where a job names one certain GPU."""
+    for job in jobs:
+        if ":" in job.device:
+            kind, _, _ = job.device.partition(":")
+            raise UsageError(
+                f"--devices: with --executor=ray the cluster chooses the GPU; write {kind}, not {job.device}"
+            )
+
+
 def check_room(nodes: Sequence[Node], jobs: Sequence[Job]) -> None:
     """``UsageError`` where some job fits on no node."""
     for job in jobs:
-        if ":" in job.device:
-            raise UsageError(f"--devices: with --executor=ray the cluster chooses; cuda, not {job.device}")
         if slots(nodes, job.device, job.protocol.threads):
             continue
         if job.device == "cpu" and job.protocol.threads:

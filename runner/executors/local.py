@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.schema import Job, Record
 from harness.status_page import Activity
+from runner.allocators import library_of
 from runner.execute import JobRun
 from runner.executors import (
     Cases,
@@ -26,6 +27,7 @@ from runner.executors import (
     Work,
     by_kind,
 )
+from runner.starts import Caches, with_starts
 from runner.worker_process import WorkerProcess, worker_command, worker_environment
 
 CHECK_S = 0.5  # how often a lane that waits for its record to be written looks whether it is still wanted
@@ -61,12 +63,21 @@ def worker_records(
     ``log_name`` is what records call the log; ``base`` is the environment that the worker's is made from.
     """
 
-    def launch(part: Job) -> WorkerProcess:
-        environment = worker_environment(part.protocol.threads, base, online=part.case.pretrained)
-        limit = part.protocol.max_memory_bytes
-        return WorkerProcess(worker_command(), environment, log, watch.activity, limit)
+    def run(job: Job, caches: Caches) -> Iterator[Record]:
+        def launch(part: Job) -> WorkerProcess:
+            environment = worker_environment(
+                part.protocol.threads,
+                base,
+                online=part.case.pretrained,
+                preload=library_of(part.extras.allocator),
+                caches=caches(),
+            )
+            limit = part.protocol.max_memory_bytes
+            return WorkerProcess(worker_command(), environment, log, watch.activity, limit)
 
-    return JobRun(work.job, launch, watch, candidates=work.candidates, log=log_name, stop=stop).run()
+        return JobRun(job, launch, watch, candidates=work.candidates, log=log_name, stop=stop).run()
+
+    return with_starts(work.job, run, log.parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

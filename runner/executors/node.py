@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class NodeJob:
             with closing(lanes.run([[self._work]])) as events:
                 for event in events:
                     if isinstance(event, Record):
-                        yield {"record": to_json(event), "output": output.news()}
+                        yield {"record": to_json(_pinned(event)), "output": output.news()}
                     elif isinstance(event, Timed):
                         self._last_news = self._clock()
                         yield {"rounds": event.done, "pairs": to_json(event.pairs), "output": output.news()}
@@ -90,6 +91,14 @@ class NodeJob:
             return worker_records(work, watch, stop, log=log, log_name=self._log_name, base=base)
 
         return measure
+
+
+def _pinned(record: Record) -> Record:
+    """With the GPU that the job was given, even where the worker died too early to say so itself."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return record
+    return replace(record, environment={"env.CUDA_VISIBLE_DEVICES": visible, **record.environment})
 
 
 def node_environment(current: Mapping[str, str], initial: Mapping[str, str], path: str) -> dict[str, str]:

@@ -6,20 +6,30 @@ import json
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from harness.schema import Job
 from harness.suite_files import ROOT
 from runner.errors import UsageError
-from runner.executors.dispatch import Dispatcher, Node, NodeSession, SessionLost, Slot, check_room
+from runner.executors.dispatch import (
+    Dispatcher,
+    Node,
+    NodeSession,
+    SessionLost,
+    Slot,
+    check_devices,
+    check_room,
+)
 
 OBJECT_STORE_BYTES = 100 << 20  # messages are small: this is for a cluster that is started here
 CODE = ("harness", "runner", "suites")
+ANSWER_S = 5.0
 GOODBYE_S = 5.0  # for a job that is ended at once to end its worker
 
 
@@ -38,6 +48,8 @@ def connected(address: str | None, jobs: Sequence[Job]) -> Iterator[Dispatcher]:
             "--executor=ray: the package ray is not installed; pip install 'torchduet[ray]'"
         ) from None
     address = address or os.environ.get("RAY_ADDRESS") or "local"
+    check_devices(jobs)
+    _check_answers(address)
     local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
         _copy_code(Path(folder))
@@ -50,17 +62,33 @@ def connected(address: str | None, jobs: Sequence[Job]) -> Iterator[Dispatcher]:
                 **(local if address == "local" else {}),
             )
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise UsageError(
-                f"--ray-address: {address} cannot be used ({reason}); "
-                "start a cluster with: ray start --head, or leave the flag out"
-            ) from None
+            raise _unusable(address, " ".join(str(error).split())[:200]) from None
         try:
             cluster = RayCluster()
             check_room(cluster.nodes(), jobs)
             yield Dispatcher(cluster)
         finally:
             ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """``UsageError`` where nobody listens at host:port. Ray itself would try for minutes."""
+    if address.startswith("ray://"):
+        raise UsageError("--ray-address: give the cluster's own address, such as 10.0.0.1:6379, not ray://")
+    host, separator, port = address.rpartition(":")
+    if separator and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise _unusable(address, reason) from None
+
+
+def _unusable(address: str, reason: str) -> UsageError:
+    return UsageError(
+        f"--ray-address: {address} cannot be used ({reason}); "
+        "start a cluster with: ray start --head, or leave the flag out"
+    )
 
 
 def _copy_code(folder: Path) -> None:
@@ -98,7 +126,7 @@ class RaySession:
 
         # Ray's own retries would begin the job anew; ours leave out the candidates that have a record.
         # Concurrency: stop and abandon are heard while messages are being made.
-        remote = cast("Any", ray.remote(Actor)).options(
+        remote = ray.remote(Actor).options(
             num_cpus=slot.cpus,
             num_gpus=slot.gpus,
             max_restarts=0,
@@ -158,7 +186,7 @@ class RayCluster:
                 cpus=float(one["Resources"].get("CPU", 0)),
                 gpus=int(one["Resources"].get("GPU", 0)),
             )
-            for one in cast("Any", ray).nodes()
+            for one in ray.nodes()
             if one["Alive"]
         ]
 

@@ -18,6 +18,7 @@ DROPPED_FIRST = (
     "q",
     "n",
     "compile",
+    "prefill",
     "parity",  # the verdict's column then shows the status of what did not pass
     "batch",
     "ms",

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from harness.schema import Parity, Record, Samples
+from harness.schema import Parity, Record, Samples, Scalar
 from runner.comparison import Comparison, Summary
 from runner.digits import (
     MISSING,
@@ -112,7 +112,7 @@ def _groups(comparison: Comparison) -> Iterator[Group]:
     yield "Compilation and other metrics", _mapping(others)
     yield "Memory", _memory(comparison, memory)
     yield "What ran", _what_ran(record)
-    yield "How it was measured", [*_fields(record.job.protocol), *_times(record)]
+    yield "How it was measured", [*_settings(record.job.protocol, all_of_them=True), *_times(record)]
 
 
 def _result(comparison: Comparison) -> Facts:
@@ -171,15 +171,18 @@ def _parity(parity: Parity) -> Facts:
     return facts
 
 
-def _memory(comparison: Comparison, metrics: Mapping[str, object]) -> Facts:
+def _memory(comparison: Comparison, metrics: Mapping[str, Scalar]) -> Facts:
     facts = _present(
         ("eager's peak / candidate's", _text(comparison.memory_ratio, ratio_text), comparison.memory_ratio)
     )
     for name, value in metrics.items():
-        usable = isinstance(value, (int, float)) and value > 0
-        text = memory_text(float(value) / 1e9) if usable else _scalar(value)  # type: ignore[arg-type]
-        facts.append((_words(name.removesuffix("_bytes")), text))
+        number = isinstance(value, (int, float)) and value > 0
+        facts.append((_words(name.removesuffix("_bytes")), _bytes(value) if number else _scalar(value)))
     return facts
+
+
+def _bytes(value: Any) -> str:
+    return memory_text(value / 1e9)
 
 
 def _what_ran(record: Record) -> Facts:
@@ -188,11 +191,17 @@ def _what_ran(record: Record) -> Facts:
     if model is not None:
         facts += [
             ("parameters", f"{model.parameters:,}"),
-            ("their size", memory_text(model.parameter_bytes / 1e9) if model.parameter_bytes else MISSING),
+            ("their size", _bytes(model.parameter_bytes) if model.parameter_bytes else MISSING),
             ("inputs", "\n".join(plain(shape) for shape in model.input_shapes)),
         ]
-    facts += [fact for fact in _fields(case) if fact[0] != "batch size"]
-    facts += [fact for fact in _fields(job) if fact[0] != "candidates"]
+    facts += [fact for fact in _settings(case, all_of_them=False) if fact[0] != "batch size"]
+    facts += [("device", plain(job.device)), ("precision", plain(job.dtype))]
+    for field in fields(job):  # what was asked for beyond the case: every part that has one
+        found = getattr(job, field.name)
+        if is_dataclass(found) and found is not job.protocol and found is not case:
+            facts += _settings(found, all_of_them=False)
+        elif field.name == "baseline_dtype" and found is not None:
+            facts.append(("eager's precision", plain(found)))
     return [*facts, ("measured together", plain(", ".join(job.candidates)))]
 
 
@@ -212,20 +221,39 @@ def _failure(record: Record) -> dict[str, str] | None:
 # -- text ------------------------------------------------------------------------
 
 
-def _fields(value: Any) -> Facts:
-    """The plain fields of a dataclass, and those of dataclasses in it that are no part of their own here."""
+def _settings(asked: Any, *, all_of_them: bool) -> Facts:
+    """The fields of a dataclass that have a value: all of them, or those that differ from their defaults."""
     facts: Facts = []
-    for field in fields(value):
-        found = getattr(value, field.name)
-        if is_dataclass(found):
-            facts += _fields(found) if field.name == "options" else []
-        elif found not in (None, "", ()):
-            facts.append((_words(field.name), _scalar(found)))
+    for field in fields(asked):
+        value = getattr(asked, field.name)
+        if value in (None, "", (), {}) or (value == field.default and not all_of_them):
+            continue
+        seconds = isinstance(value, (int, float)) and field.name.endswith("_s")
+        name, unit = (field.name.removesuffix("_s"), " s") if seconds else (field.name, "")
+        facts.append((_words(name), f"{_setting(value)}{unit}"))
     return facts
 
 
+def _setting(value: object) -> str:
+    """As it was typed: no digit more, no thousands separated."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, dict):
+        return plain(", ".join(f"{name}={found}" for name, found in value.items()))
+    return _scalar(value)
+
+
 def _mapping(values: Mapping[str, Any]) -> Facts:
-    return [(_words(name), _scalar(value)) for name, value in values.items() if value not in (None, "")]
+    return [_named(name, value) for name, value in values.items() if value not in (None, "")]
+
+
+def _named(name: str, value: object) -> tuple[str, str]:
+    """A metric's name as words, its unit with its value."""
+    if isinstance(value, float) and math.isfinite(value) and name.endswith("_s"):
+        return _words(name.removesuffix("_s")), f"{seconds_text(value)} s"
+    return _words(name), _scalar(value)
 
 
 def _scalar(value: object) -> str:

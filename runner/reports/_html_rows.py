@@ -109,7 +109,10 @@ def columns(summary: Summary, used: Sequence[Facet]) -> tuple[Shown, ...]:
         )
         for column in COLUMNS
         if column.key not in LEFT_OUT
-        and (column.key in ON_A_PHONE or _says_something(column.key, {column.cell(c) for c in summary.comparisons}))
+        and (
+            column.key in ON_A_PHONE
+            or _says_something(column.key, {column.cell(c) for c in summary.comparisons})
+        )
     ]
     return (own[0], *conditions, *own[1:])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from harness.schema import ModelFacts
-from runner.comparison import Comparison
+from runner.comparison import Comparison, Part
 from runner.digits import (
     MISSING,
     ms_text,
@@ -80,6 +80,10 @@ def speedup_cell(comparison: Comparison) -> str:
     return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
 
 
+def _part_cell(part: Part | None) -> str:
+    return MISSING if part is None else speedup_text(part.speedup, part.ci_low, part.ci_high)
+
+
 def worst_cell(comparison: Comparison) -> str:
     """RMS error of the tensor nearest its limit, and that limit."""
     worst = comparison.record.parity.worst if comparison.record.parity is not None else None
@@ -109,6 +113,31 @@ COLUMNS = (
     Column(key="candidate", header="candidate", cell=lambda c: compiler_name(c.compiler)),
     Column(key="ms", header="ms", cell=number_cell(lambda c: c.candidate_ms, ms_text), number=True),
     Column(key="speedup", header="speedup\n[95 % interval]", cell=speedup_cell),
+    Column(
+        key="prefill",
+        header="prefill\nms",
+        cell=number_cell(lambda c: c.generation.prefill.candidate_ms if c.generation else None, ms_text),
+        number=True,
+    ),
+    Column(
+        key="prefill_speedup",
+        header="prefill speedup\n[95 % interval]",
+        cell=lambda c: _part_cell(c.generation.prefill if c.generation else None),
+    ),
+    Column(
+        key="decode",
+        header="decode\ntokens/s",
+        cell=number_cell(
+            lambda c: c.generation.candidate_tokens_per_s if c.generation else None,
+            lambda n: significant(n, 3),
+        ),
+        number=True,
+    ),
+    Column(
+        key="decode_speedup",
+        header="decode speedup\n[95 % interval]",
+        cell=lambda c: _part_cell(c.generation.decode if c.generation else None),
+    ),
     Column(key="p", header="p", cell=number_cell(lambda c: c.p_value, p_text), number=True),
     Column(key="q", header="q", cell=number_cell(lambda c: c.q_value, p_text), number=True),
     Column(key="verdict", header="verdict", cell=verdict_text),

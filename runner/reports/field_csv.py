@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from harness.schema import Parity, TensorError
-from runner.comparison import Comparison, Summary
+from runner.comparison import Comparison, Noise, Summary, Work
 from runner.labels import file_part, ran_batch
 from runner.reports._cells import Cell, csv_bytes
 from runner.reports._sections import Section, sections
@@ -54,6 +54,14 @@ def _worst(cell: Callable[[TensorError], Cell]) -> Callable[[Comparison], Cell]:
     return _parity(lambda parity: cell(parity.worst) if parity.worst is not None else None)
 
 
+def _work(cell: Callable[[Work], Cell]) -> Callable[[Comparison], Cell]:
+    return lambda c: cell(c.work) if c.work is not None else None
+
+
+def _noise(cell: Callable[[Noise], Cell]) -> Callable[[Comparison], Cell]:
+    return lambda c: cell(c.noise) if c.noise is not None else None
+
+
 def _failure(comparison: Comparison) -> Cell:
     failure = comparison.record.failure
     return f"{failure.phase}: {failure.kind}: {failure.message}" if failure is not None else None
@@ -90,6 +98,61 @@ PARITY: Columns = {
     "worst_tensor_candidate_error": _worst(lambda w: w.candidate_rmse),
     "worst_tensor_allowed_error": _worst(lambda w: w.allowed),
 }
+COMPILATION: Columns = {
+    name: _metric(name)
+    for name in (
+        "cold_compilation_latency_s",
+        "warm_compilation_latency_s",
+        "compile_dynamo_s",
+        "compile_aot_autograd_s",
+        "compile_inductor_s",
+        "compile_inductor_code_generation_s",
+        "compile_kernel_compiler_s",
+        "compile_backward_s",
+        "recompiles",
+        "compile_cache_hits",
+        "compile_cache_misses",
+    )
+}
+WORK: Columns = {
+    "flops_per_step": _metric("flops_per_step"),
+    "saved_activation_bytes": _metric("saved_activation_bytes"),
+    "baseline_tflop_per_s": _work(lambda w: w.baseline_tflop_per_s),
+    "candidate_tflop_per_s": _work(lambda w: w.candidate_tflop_per_s),
+    "baseline_mfu_data_sheet": _work(lambda w: w.baseline_share_of_data_sheet),
+    "candidate_mfu_data_sheet": _work(lambda w: w.candidate_share_of_data_sheet),
+    "baseline_mfu_measured": _work(lambda w: w.baseline_share_of_measured),
+    "candidate_mfu_measured": _work(lambda w: w.candidate_share_of_measured),
+    "data_sheet_peak_flop_per_s": _metric("data_sheet_peak_flop_per_s"),
+    "measured_peak_flop_per_s": _metric("measured_peak_flop_per_s"),
+    "item": _work(lambda w: w.item),
+    "baseline_items_per_s": _work(lambda w: w.baseline_items_per_s),
+    "candidate_items_per_s": _work(lambda w: w.candidate_items_per_s),
+    "baseline_energy_per_step_j": _metric("baseline_energy_per_step_j"),
+    "candidate_energy_per_step_j": _metric("candidate_energy_per_step_j"),
+}
+NOISE: Columns = {
+    "baseline_cv": _noise(lambda n: n.baseline_cv),
+    "candidate_cv": _noise(lambda n: n.candidate_cv),
+    "lag_1_autocorrelation": _noise(lambda n: n.lag_1),
+    "baseline_minor_faults_per_step": _noise(lambda n: n.baseline_minor_faults),
+    "candidate_minor_faults_per_step": _noise(lambda n: n.candidate_minor_faults),
+    "stolen_cpu_share": _noise(lambda n: n.stolen_share),
+    "involuntary_switches_per_s": _noise(lambda n: n.involuntary_switches_per_s),
+    "throttled_share": _noise(lambda n: n.throttled_share),
+    "gpu_clock_min_mhz": _noise(lambda n: n.gpu_clock_min_mhz),
+    "gpu_clock_max_mhz": _noise(lambda n: n.gpu_clock_max_mhz),
+    "gpu_throttle_reasons": _noise(lambda n: n.gpu_throttle_reasons),
+    "allocator": lambda c: c.record.job.extras.allocator if c.n else None,
+}
+GENERATION: Columns = {
+    "baseline_prefill_ms": lambda c: c.generation.prefill.baseline_ms if c.generation else None,
+    "candidate_prefill_ms": lambda c: c.generation.prefill.candidate_ms if c.generation else None,
+    "prefill_speedup": lambda c: c.generation.prefill.speedup if c.generation else None,
+    "decode_speedup": lambda c: c.generation.decode.speedup if c.generation and c.generation.decode else None,
+    "baseline_tokens_per_s": lambda c: c.generation.baseline_tokens_per_s if c.generation else None,
+    "candidate_tokens_per_s": lambda c: c.generation.candidate_tokens_per_s if c.generation else None,
+}
 LAST: Columns = {
     "failure": _failure,
     "notes": lambda c: "; ".join(c.record.notes) or None,
@@ -120,6 +183,10 @@ PERFORMANCE: Columns = {
     **SIZE,
     **PARITY,
     **LAST,
+    **COMPILATION,
+    **WORK,
+    **NOISE,
+    **GENERATION,
 }
 ACCURACY: Columns = {
     **FIRST,

@@ -17,6 +17,7 @@ from runner.reports._sections import (
     sections,
 )
 from runner.reports._table import filled_columns, lines
+from runner.reports._why import explanations
 
 FILE = "report.md"
 SHOWN_CASES = 20  # of one warning; the rest folds away
@@ -99,6 +100,8 @@ def _section(part: Section) -> Iterable[str]:
     )
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
     yield f"{rounds}A verdict in brackets: parity failed, the speedup counts for nothing."
+    for title, texts in explanations(part):
+        yield from _details(title, _list(texts))
     yield from _commands(part)
 
 

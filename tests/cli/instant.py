@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -24,6 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # this file is started as a script, by the tests and by the runner
 
+from harness.codec import to_json  # noqa: E402
 from harness.schema import BASELINE, Job, ModelFacts, Round, Status  # noqa: E402
 
 STEP_S = 0.001
@@ -38,7 +40,7 @@ def work() -> None:
     import harness.worker
 
     harness.worker.answers = lambda job, announce, build=None: Pretender(job, announce)
-    harness.worker.guarded = lambda answer, request: {"ok": harness.worker.to_json(answer(request))}
+    harness.worker.guarded = lambda answer, request: {"ok": to_json(answer(request))}
     harness.worker.main()
 
 
@@ -73,19 +75,23 @@ class Pretender:
 # -- the runner -----------------------------------------------------------------
 
 
-def run(argv: list[str], die_at: int = 0, tear: int = 0) -> int:
-    """``runner.py`` with these workers. Its return value is the exit code."""
+def run(argv: list[str], die_at: int = 0, tear: int = 0, *, light: bool = False) -> int:
+    """``runner.py`` with these workers, and its exit code; ``light``: without the reports that take long."""
+    from unittest import mock
+
     import runner.executors.local
     import runner.worker_process
     from runner.cli import main
 
     command = [sys.executable, "-S", str(Path(__file__).resolve())]
-    runner.worker_process.worker_command = lambda python="": command  # type: ignore[assignment]
-    runner.executors.local.worker_command = lambda python="": command  # type: ignore[assignment]
+    for module in (runner.worker_process, runner.executors.local):
+        mock.patch.object(module, "worker_command", return_value=command).start()
     if die_at:
         _die_at(die_at, argv[-1].removeprefix("--output-dir=").removeprefix("--resume="))
     if tear:
         _tear(tear)
+    if light:
+        _leave_out("html", "speedup_plot")
     return main(argv)
 
 
@@ -124,16 +130,27 @@ def _tear(number: int) -> None:
     runner.record_file.write_all = half
 
 
+def _leave_out(*reports: str) -> None:
+    import runner.reports
+
+    kept = tuple(m for m in runner.reports.discover() if m.__name__.rsplit(".", 1)[-1] not in reports)
+    runner.reports.discover = lambda: kept
+
+
 # -- many runs ------------------------------------------------------------------
 
 
 def serve() -> None:
-    """One request a line: argv, output, kill_after (seconds), die_at, tear. Answers with the exit code."""
+    """One request a line: argv, output, kill_after (seconds), die_at, tear, light, largest_file (bytes).
+
+    Answers with the exit code.
+    """
     for name in ("matplotlib.backends.backend_agg", "rich.progress", "rich.table", "runner.derive"):
         importlib.import_module(name)
     for name in ("runner.reports.console", "runner.merge", "runner.executors.local"):
         importlib.import_module(name)
     importlib.import_module("runner.reports").discover()
+    print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()
@@ -153,7 +170,9 @@ def _forked(request: Mapping[str, Any]) -> None:
             os.dup2(nothing.fileno(), 0)
             os.dup2(output.fileno(), 1)
             os.dup2(output.fileno(), 2)
-        code = run(request["argv"], request["die_at"], request["tear"])
+        if request["largest_file"] is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"], request["largest_file"]))
+        code = run(request["argv"], request["die_at"], request["tear"], light=request["light"])
         sys.stdout.flush()
     except BaseException:
         import traceback

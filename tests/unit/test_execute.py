@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.schema import BASELINE, Case, Failure, Job, Mode, Protocol, Record, Status
+from harness.schema import BASELINE, WHOLE, Case, Failure, Job, Mode, Protocol, Record, Status
 from harness.status_page import Activity
 from runner.execute import JobRun
 from runner.worker_process import WorkerLost
@@ -93,6 +93,9 @@ class Script:
     def _finish(self, request: Mapping[str, Any]) -> Reply:
         return {"metrics": {BASELINE: {"peak_memory_bytes": 10}, "a": {"peak_memory_bytes": 5}}}
 
+    def _conclude(self, request: Mapping[str, Any]) -> Reply:
+        return {"metrics": {WHOLE: {"flops_per_step": 8}}}
+
 
 class Quiet:
     def rounds(self, done: int, pairs: object) -> None:
@@ -155,6 +158,7 @@ def test_a_healthy_job() -> None:
         "warm_up",
         "measure",
         "finish",
+        "conclude",
     ]
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     first = records[0]

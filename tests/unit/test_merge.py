@@ -200,7 +200,7 @@ REFUSED = {
     ),
     "result": (
         [make_record(ONE, "eager", status=Status.CRASH)],
-        f"both measured eager of {ONE.key}, with other status, parity, samples, metrics, failure: pass with 20",
+        f"both measured eager of {ONE.key}, with other status, parity, samples, metrics, failure: pass",
     ),
     "samples": ([other_samples()], f"both measured eager of {ONE.key}, with other samples: pass with 20"),
     "format": (

@@ -168,7 +168,7 @@ class Broken:
 
 
 def break_streams() -> None:
-    sys.stdout = sys.stderr = Broken()  # type: ignore[assignment]
+    sys.stdout = sys.stderr = Broken()
 
 
 def break_streams_and_bite() -> NoReturn:
@@ -204,7 +204,6 @@ def change_the_process() -> None:
     os.chdir(tempfile.gettempdir())
     os.environ.clear()
     os.umask(0o777)
-    sys.path.clear()
     sys.argv[:] = ["--pipes"]
     random.seed(random.random())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -218,5 +217,5 @@ def change_torch() -> None:
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(2 if torch.get_num_threads() == 1 else 1)
     torch.manual_seed(random.randrange(1 << 30))
-    torch.set_printoptions(threshold=1)
+    torch.set_printoptions(threshold=1)  # type: ignore[no-untyped-call]
     torch.set_flush_denormal(True)

@@ -15,7 +15,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.schema import Case, Setting
 from tests.zoo import acts
-from tests.zoo.acts import Act, Countdown
+from tests.zoo.acts import Countdown
+from tests.zoo.kinds import (
+    LATE,
+    Make,
+    changed,
+    compiled,
+    in_build,
+    in_step,
+    late,
+    loss,
+    model,
+    on_own_eager_step,
+    once,
+    workload,
+    wrong_when_compiled,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +39,6 @@ if TYPE_CHECKING:
     from harness.workload import Workload
 
 HOSTILE_NAME = "../up and/down \"quoted\" 'too' <script>alert(1)</script> =1+1 🦓"
-LATE = 20  # a call that comes in the timed rounds
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
@@ -36,143 +50,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
 def build(case: Case) -> Workload:
     made: Any = ANIMALS[case.name](case)
-    return made if case.name == "returns_no_workload" else _workload(made)
-
-
-def _workload(made: Any) -> Any:
-    import torch
-
-    from harness.workload import Workload
-
-    if isinstance(made, Workload):
-        return made
-    return Workload(module=made, args=(torch.randn(4, 8),), target=torch.zeros(4, 8), loss=_loss)
-
-
-def _loss(output: Any, target: Any) -> Any:
-    return (output - target).square().mean()
-
-
-# -- kinds of animals --------------------------------------------------------------
-
-Make = Callable[[Case], Any]
-
-
-def _module(change: Callable[[nn.Module, torch.Tensor], Any], **parts: Any) -> nn.Module:
-    """A linear layer whose output goes through ``change(module, output)``."""
-    from torch import nn
-
-    class Animal(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(8, 8)
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-        def forward(self, x: torch.Tensor) -> Any:
-            return change(self, self.linear(x))
-
-    return Animal()
-
-
-def _changed(change: Callable[[torch.Tensor], Any]) -> Make:
-    return lambda case: _module(lambda module, x: change(x))
-
-
-def _in_build(act: Act) -> Make:
-    def make(case: Case) -> Any:
-        act()
-        return _module(lambda module, x: x)
-
-    return make
-
-
-def _in_step(act: Act) -> Make:
-    """Does ``act`` in every step, hidden from compilers, which break their graph there."""
-
-    def make(case: Case) -> Any:
-        import torch
-
-        hidden = torch.compiler.disable(act)  # type: ignore[no-untyped-call]
-
-        def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            hidden()
-            return x
-
-        return _module(change)
-
-    return make
-
-
-def _once(act: Act) -> Make:
-    """Does ``act`` in the first step of the process."""
-    return lambda case: _in_step(Countdown(1, act))(case)
-
-
-def _on_own_eager_step(calls: int, act: Act) -> Make:
-    """Does ``act`` on the n-th step of each copy of the model, in eager only."""
-
-    class Count:
-        seen = 0  # a copy of the model counts for itself
-
-    def make(case: Case) -> Any:
-        import torch
-
-        def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            if not torch.compiler.is_compiling():
-                count: Any = module.count
-                count.seen += 1
-                if count.seen == calls:
-                    act()
-            return x
-
-        return _module(change, count=Count())
-
-    return make
-
-
-def _nothing() -> None: ...
-
-
-def _compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _nothing) -> Make:
-    """Acts in the compiled step, when it runs or while it is traced, and never in eager."""
-
-    def make(case: Case) -> Any:
-        import torch
-
-        operators = {}
-        for name, act in (("forward", forward), ("backward", backward)):
-
-            @torch.library.custom_op(f"zoo::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")
-            def op(x: torch.Tensor, act: Act = act) -> torch.Tensor:
-                act()
-                return x.clone()
-
-            op.register_fake(lambda x, name=name: (name == "forward" and tracing(), torch.empty_like(x))[1])
-            operators[name] = op
-        operators["forward"].register_autograd(lambda ctx, gradient: operators["backward"](gradient))
-
-        def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = operators["forward"](x) if torch.compiler.is_compiling() else x
-            return result
-
-        return _module(change)
-
-    return make
-
-
-def _late(act: Act) -> Make:
-    """Acts in a late compiled step; counted anew in each process."""
-    return lambda case: _compiled(Countdown(LATE, act))(case)
-
-
-def _wrong_when_compiled(wrong: Callable[[torch.Tensor], torch.Tensor]) -> Make:
-    def make(case: Case) -> Any:
-        import torch
-
-        return _module(lambda module, x: wrong(x) if torch.compiler.is_compiling() else x)
-
-    return make
+    return made if isinstance(made, str) else workload(made)  # type: ignore[return-value]
 
 
 # -- single animals ------------------------------------------------------------------
@@ -206,15 +84,16 @@ def _no_fake_kernel(case: Case) -> Any:
         return x.clone()
 
     op.register_autograd(lambda ctx, gradient: gradient)
-    return _module(lambda module, x: op(x))
+    return model(lambda module, x: op(x))
 
 
 def _never_compiled(case: Case) -> Any:
     import torch
 
-    module = _module(lambda module, x: x)
+    module = model(lambda module, x: x)
     module.forward = torch.compiler.disable(module.forward)  # type: ignore[no-untyped-call]
-    return module
+    hidden_loss = torch.compiler.disable(loss)  # type: ignore[no-untyped-call]
+    return dataclasses.replace(workload(module), loss=hidden_loss)
 
 
 def _recompiles(case: Case) -> Any:
@@ -222,7 +101,7 @@ def _recompiles(case: Case) -> Any:
         module.steps = f"{len(module.steps)}{module.steps}"  # a constant of the graph
         return x * (1.0 if module.steps else 0.0)
 
-    return _module(change, steps="")
+    return model(change, steps="")
 
 
 def _needs_a_small_batch(case: Case) -> Any:
@@ -233,12 +112,12 @@ def _needs_a_small_batch(case: Case) -> Any:
             x = x + torch.empty(1 << 50).sum()
         return x
 
-    return _module(lambda module, x: change(x))
+    return model(lambda module, x: change(x))
 
 
 def _leaks(case: Case) -> Any:
     kept: list[bytes] = []
-    return _in_step(lambda: kept.append(bytes(4096)))(case)
+    return in_step(lambda: kept.append(bytes(4096)))(case)
 
 
 def _different_each_run(case: Case) -> Any:
@@ -246,20 +125,20 @@ def _different_each_run(case: Case) -> Any:
 
     calls = iter(range(1, 1 << 30))
     hidden: Callable[[], int] = torch.compiler.disable(lambda: next(calls))  # type: ignore[no-untyped-call]
-    return _module(lambda module, x: x * hidden())
+    return model(lambda module, x: x * hidden())
 
 
 def _different_each_step(case: Case) -> Any:
     """What it computes depends on how often this copy has been called."""
     import torch
 
-    @torch.compiler.disable  # type: ignore[no-untyped-call, untyped-decorator]
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def count(module: Any) -> int:
         module.steps += 1
         steps: int = module.steps
         return steps
 
-    return _module(lambda module, x: x * count(module), steps=0)
+    return model(lambda module, x: x * count(module), steps=0)
 
 
 def _wrong_gradient_when_compiled(case: Case) -> Any:
@@ -268,7 +147,7 @@ def _wrong_gradient_when_compiled(case: Case) -> Any:
     def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return x.detach() + (x - x.detach()) * 1.05 if torch.compiler.is_compiling() else x
 
-    return _module(change)
+    return model(change)
 
 
 def _wrong_late(case: Case) -> Any:
@@ -282,7 +161,7 @@ def _wrong_late(case: Case) -> Any:
 
     op.register_fake(lambda x: torch.empty_like(x))
     op.register_autograd(lambda ctx, gradient: gradient)
-    return _module(lambda module, x: op(x) if torch.compiler.is_compiling() else x)
+    return model(lambda module, x: op(x) if torch.compiler.is_compiling() else x)
 
 
 class Pair(NamedTuple):
@@ -305,22 +184,22 @@ class Opaque:
 
 def _output(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], Any]) -> Make:
     def make(case: Case) -> Any:
-        module = _module(lambda module, x: wrap(x))
-        return dataclasses.replace(_workload(module), loss=lambda output, target: _loss(unwrap(output), target))
+        module = model(lambda module, x: wrap(x))
+        return dataclasses.replace(workload(module), loss=lambda out, target: loss(unwrap(out), target))
 
     return make
 
 
 def _no_tensors(case: Case) -> Any:
-    module = _module(lambda module, x: "no tensor here")
-    return dataclasses.replace(_workload(module), loss=lambda output, target: 0.0)
+    module = model(lambda module, x: "no tensor here")
+    return dataclasses.replace(workload(module), loss=lambda output, target: 0.0)
 
 
 def _drops(case: Case) -> Any:
     from torch import nn
 
     drop = nn.Dropout(0.5)
-    return _module(lambda module, x: drop(x))
+    return model(lambda module, x: drop(x))
 
 
 def _mutates_inputs(case: Case) -> Any:
@@ -346,93 +225,93 @@ def _mutates_parameters(case: Case) -> Any:
     def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
         result = x + module.code  # type: ignore[operator]
         with torch.no_grad():
-            module.code.mul_(0.5)  # type: ignore[operator, union-attr]
+            module.code.mul_(0.5)  # type: ignore[operator]
         return result
 
-    return _module(change, code=nn.Parameter(torch.ones(8), requires_grad=False))
+    return model(change, code=nn.Parameter(torch.ones(8), requires_grad=False))
 
 
 ANIMALS: dict[str, Make] = {
-    "tame": _changed(lambda x: x),
-    HOSTILE_NAME: _changed(lambda x: x),
+    "tame": changed(lambda x: x),
+    HOSTILE_NAME: changed(lambda x: x),
     # while it is built
     "lacks_a_library": _lacks_a_library,
     "raises_on_import": _imports_what_raises,
-    "raises_in_build": _in_build(acts.bite),
-    "interrupts_in_build": _in_build(acts.interrupt),
-    "sys_exit_in_build": _in_build(acts.exit_politely),
-    "segfaults_in_build": _in_build(acts.segfault),
-    "hangs_in_build": _in_build(acts.hang),
+    "raises_in_build": in_build(acts.bite),
+    "interrupts_in_build": in_build(acts.interrupt),
+    "sys_exit_in_build": in_build(acts.exit_politely),
+    "segfaults_in_build": in_build(acts.segfault),
+    "hangs_in_build": in_build(acts.hang),
     "returns_no_workload": lambda case: "a string",
-    "cannot_be_copied": lambda case: _module(lambda module, x: x, lock=threading.Lock()),
+    "cannot_be_copied": lambda case: model(lambda module, x: x, lock=threading.Lock()),
     # in eager
-    "raises_in_eager": _in_step(acts.bite),
-    "raises_without_words": _in_step(acts.bite_without_words),
-    "raises_at_length": _in_step(acts.bite_at_length),
-    "raises_on_2nd_run": lambda case: _in_step(Countdown(2, acts.bite))(case),
-    "raises_on_9th_eager_step": _on_own_eager_step(9, acts.bite),
-    "segfaults_in_eager": _in_step(acts.segfault),
-    "segfaults_on_9th_eager_step": _on_own_eager_step(9, acts.segfault),
-    "aborts": _in_step(acts.die_of(signal.SIGABRT)),
-    "os_exit": _in_step(acts.exit_at_once(7)),
-    "os_exit_0": _in_step(acts.exit_at_once(0)),
-    "sys_exit": _in_step(acts.exit_politely),
-    "hangs_in_eager": _in_step(acts.spin),
+    "raises_in_eager": in_step(acts.bite),
+    "raises_without_words": in_step(acts.bite_without_words),
+    "raises_at_length": in_step(acts.bite_at_length),
+    "raises_on_2nd_run": lambda case: in_step(Countdown(2, acts.bite))(case),
+    "raises_on_9th_eager_step": on_own_eager_step(9, acts.bite),
+    "segfaults_in_eager": in_step(acts.segfault),
+    "segfaults_on_9th_eager_step": on_own_eager_step(9, acts.segfault),
+    "aborts": in_step(acts.die_of(signal.SIGABRT)),
+    "os_exit": in_step(acts.exit_at_once(7)),
+    "os_exit_0": in_step(acts.exit_at_once(0)),
+    "sys_exit": in_step(acts.exit_politely),
+    "hangs_in_eager": in_step(acts.spin),
     # in the compiler
-    "raises_in_compiler": _changed(_raises_in_compiler),
-    "raises_in_fake_kernel": _compiled(tracing=acts.bite),
+    "raises_in_compiler": changed(_raises_in_compiler),
+    "raises_in_fake_kernel": compiled(tracing=acts.bite),
     "no_fake_kernel": _no_fake_kernel,
-    "segfaults_in_compiler": _compiled(tracing=acts.segfault),
-    "hangs_in_compiler": _compiled(tracing=acts.hang),
+    "segfaults_in_compiler": compiled(tracing=acts.segfault),
+    "hangs_in_compiler": compiled(tracing=acts.hang),
     "never_compiled": _never_compiled,
     "recompiles": _recompiles,
     # in the compiled step
-    "raises_in_compiled_step": _compiled(acts.bite),
-    "raises_in_compiled_backward": _compiled(backward=acts.bite),
-    "raises_on_20th_compiled_step": _late(acts.bite),
-    "interrupts_compiled": _compiled(acts.interrupt),
-    "segfaults_compiled": _compiled(acts.segfault),
-    "segfaults_in_compiled_backward": _compiled(backward=acts.segfault),
-    "segfaults_on_20th_compiled_step": _late(acts.segfault),
-    "killed_compiled": _compiled(acts.die_of(signal.SIGKILL)),
-    "os_exit_compiled": _compiled(acts.exit_at_once(7)),
-    "os_exit_0_compiled": _compiled(acts.exit_at_once(0)),
-    "sys_exit_compiled": _compiled(acts.exit_politely),
-    "hangs_compiled": _compiled(acts.hang),
-    "hangs_in_c_compiled": _compiled(acts.hang_in_c),
-    "hangs_on_20th_compiled_step": _late(acts.hang),
-    "ignores_sigterm": _compiled(acts.ignore_signals_and_hang),
+    "raises_in_compiled_step": compiled(acts.bite),
+    "raises_in_compiled_backward": compiled(backward=acts.bite),
+    "raises_on_20th_compiled_step": late(acts.bite),
+    "interrupts_compiled": compiled(acts.interrupt),
+    "segfaults_compiled": compiled(acts.segfault),
+    "segfaults_in_compiled_backward": compiled(backward=acts.segfault),
+    "segfaults_on_20th_compiled_step": late(acts.segfault),
+    "killed_compiled": compiled(acts.die_of(signal.SIGKILL)),
+    "os_exit_compiled": compiled(acts.exit_at_once(7)),
+    "os_exit_0_compiled": compiled(acts.exit_at_once(0)),
+    "sys_exit_compiled": compiled(acts.exit_politely),
+    "hangs_compiled": compiled(acts.hang),
+    "hangs_in_c_compiled": compiled(acts.hang_in_c),
+    "hangs_on_20th_compiled_step": late(acts.hang),
+    "ignores_sigterm": compiled(acts.ignore_signals_and_hang),
     # processes and threads
-    "leaves_children": _once(acts.leave_a_child),
-    "leaves_a_daemon": _once(acts.leave_a_daemon),
-    "forks_and_both_go_on": lambda case: _compiled(Countdown(1, acts.fork_and_go_on))(case),
-    "hangs_at_exit": _once(acts.hang_at_exit),
+    "leaves_children": once(acts.leave_a_child),
+    "leaves_a_daemon": once(acts.leave_a_daemon),
+    "forks_and_both_go_on": lambda case: compiled(Countdown(1, acts.fork_and_go_on))(case),
+    "hangs_at_exit": once(acts.hang_at_exit),
     # memory
-    "out_of_memory": _changed(lambda x: x + sys.modules["torch"].empty(1 << 50).sum()),
-    "out_of_memory_compiled": _compiled(lambda: bytearray(1 << 60).clear()),
+    "out_of_memory": changed(lambda x: x + sys.modules["torch"].empty(1 << 50).sum()),
+    "out_of_memory_compiled": compiled(lambda: bytearray(1 << 60).clear()),
     "needs_a_small_batch": _needs_a_small_batch,
-    "eats_memory_compiled": _compiled(acts.eat_memory),
-    "children_eat_memory": _compiled(acts.feed_children),
+    "eats_memory_compiled": compiled(acts.eat_memory),
+    "children_eat_memory": compiled(acts.feed_children),
     "leaks_each_step": _leaks,
     # output
-    "prints_garbage": _once(acts.print_garbage),
-    "breaks_streams": _once(acts.break_streams),
-    "breaks_streams_and_raises": _compiled(acts.break_streams_and_bite),
-    "closes_files": _once(acts.close_standard_streams),
-    "closes_files_and_raises": _compiled(acts.close_standard_streams_and_bite),
-    "closes_everything": _compiled(acts.close_everything),
-    "writes_everywhere": _compiled(acts.write_everywhere),
+    "prints_garbage": once(acts.print_garbage),
+    "breaks_streams": once(acts.break_streams),
+    "breaks_streams_and_raises": compiled(acts.break_streams_and_bite),
+    "closes_files": once(acts.close_standard_streams),
+    "closes_files_and_raises": compiled(acts.close_standard_streams_and_bite),
+    "closes_everything": compiled(acts.close_everything),
+    "writes_everywhere": compiled(acts.write_everywhere),
     # what belongs to everybody
-    "changes_the_process": _in_step(acts.change_the_process),
-    "changes_torch": _in_step(acts.change_torch),
-    "changes_torch_in_build": _in_build(acts.change_torch),
+    "changes_the_process": in_step(acts.change_the_process),
+    "changes_torch": in_step(acts.change_torch),
+    "changes_torch_in_build": in_build(acts.change_torch),
     # values
-    "nan": _changed(lambda x: x * float("nan")),
-    "nan_when_compiled": _wrong_when_compiled(lambda x: x * float("nan")),
-    "wrong_when_compiled": _wrong_when_compiled(lambda x: x * 1.01),
+    "nan": changed(lambda x: x * float("nan")),
+    "nan_when_compiled": wrong_when_compiled(lambda x: x * float("nan")),
+    "wrong_when_compiled": wrong_when_compiled(lambda x: x * 1.01),
     "wrong_gradient_when_compiled": _wrong_gradient_when_compiled,
-    "wrong_shape_when_compiled": _wrong_when_compiled(lambda x: x[:, :1]),
-    "wrong_dtype_when_compiled": _wrong_when_compiled(lambda x: x.double()),
+    "wrong_shape_when_compiled": wrong_when_compiled(lambda x: x[:, :1]),
+    "wrong_dtype_when_compiled": wrong_when_compiled(lambda x: x.double()),
     "wrong_from_20th_compiled_step": _wrong_late,
     "different_each_run": _different_each_run,
     "different_each_step": _different_each_step,

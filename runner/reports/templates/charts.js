@@ -12,8 +12,8 @@ const charts = (() => {
   const colour = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(`--${name.replace(" ", "-")}`).trim();
 
-  // plotly reads a little HTML in its texts: names must not be taken for it
-  const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // plotly reads a little HTML in its texts, and TeX between dollars: names must not be taken for either
+  const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 
   const shorten = (text, room) => {
     const letters = Array.from(text);
@@ -65,8 +65,9 @@ const charts = (() => {
   const vertical = (x, style) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", layer: "below", line: style });
   const oblique = (x0, y0, x1, y1, style) => ({ type: "line", x0, y0, x1, y1, layer: "below", line: style });
 
-  // items: {kind, label, text, hover, plot: [value, low, high], id}, top to bottom; kind "mean" for averages
-  function forest(element, items, threshold) {
+  // items: {kind, label, text, hover, plot: [value, low, high], id}, top to bottom; kind "mean" for averages;
+  // gap: after how many of them some were left out, or 0
+  function forest(element, items, threshold, gap) {
     const room = narrow() ? 26 : 58;
     const values = items.map((item) => item.plot[0]);
     const bounds = [Math.min(...values, 1) / BEYOND, Math.max(...values, 1) * BEYOND];
@@ -97,10 +98,10 @@ const charts = (() => {
         fillcolor: colour("band"), line: { width: 0 },
       });
     }
+    const across = (y, style) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y - 0.5, y1: y - 0.5, line: style });
     const means = items.findIndex((item) => item.kind === "mean");
-    if (means > 0) {
-      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: means - 0.5, y1: means - 0.5, line: { color: colour("line"), width: 1 } });
-    }
+    if (means > 0) shapes.push(across(means, { color: colour("line"), width: 1 }));
+    if (gap) shapes.push(across(gap, { color: colour("muted"), width: 1.5, dash: "dot" }));
     const figure = {
       height: 110 + items.length * 22, shapes, showlegend: !narrow(), // the tiles have the same marks
       xaxis: { ...ratioAxis(narrow() ? "speedup over eager" : "speedup over eager (right of 1 is faster)"), range: ends.map(Math.log10) },
@@ -108,7 +109,7 @@ const charts = (() => {
     };
     if (!narrow()) {
       // an empty trace: an axis without one is not drawn
-      traces.push({ type: "scatter", x: [1], y: [0], yaxis: "y2", mode: "markers", marker: { opacity: 0 }, hoverinfo: "skip", showlegend: false });
+      traces.push({ type: "scatter", x: [null], y: [null], yaxis: "y2", mode: "markers", hoverinfo: "skip", showlegend: false });
       figure.yaxis2 = { ...rows, overlaying: "y", side: "right", ticktext: items.map((item) => safe(item.text)), tickfont: { color: colour("muted") } };
     }
     return draw(element, traces, figure);
@@ -126,7 +127,7 @@ const charts = (() => {
       const at = Array.from({ length: 80 }, (_, i) => left * (end / left) ** (i / 79)).filter((x) => x < count && end > left);
       return {
         type: "scatter", mode: "lines+text", x: at, y: at.map((x) => 1 / (1 - x / count)), showlegend: false, hoverinfo: "skip",
-        line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: "bottom right", textfont: { color: colour("muted"), size: 11 },
+        line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: end === right ? "top left" : "bottom right", textfont: { color: colour("muted"), size: 11 },
         text: at.map((_, i) => (i === at.length - 1 ? `${count.toLocaleString("en")} steps` : "")),
       };
     }).filter((trace) => trace.x.length > 1);

@@ -164,14 +164,17 @@
   function drawCharts() {
     if (!drawable) return;
     const items = forestItems();
-    const drawn = items.slice(0, points);
+    // too many: both ends, so that the slowest are never what is missing
+    const half = points / 2, all = items.length <= points;
+    const drawn = all ? items : [...items.slice(0, half), ...items.slice(-half)];
     document.querySelectorAll(".chart-part").forEach((part) => { part.hidden = !items.length; });
     if (!items.length) return;
-    charts.forest(byId("forest"), [...drawn, ...meanItems()], data.threshold).then(clicks);
+    charts.forest(byId("forest"), [...drawn, ...meanItems()], data.threshold, all ? 0 : half).then(clicks);
     const band = data.threshold ? `The grey band is the noise threshold, within ${Number((data.threshold * 100).toPrecision(3))} %. ` : "";
-    const some = drawn.length < items.length ? `${drawn.length} of ${items.length} shown.` : "";
+    const some = all ? "" : `The first ${half} and the last ${half} of ${items.length.toLocaleString("en")} are shown.`;
     byId("forest-note").textContent = `${band}Click a point to open it. ${some}`;
-    byId("forest-all").hidden = drawn.length === items.length || points === MOST_POINTS;
+    byId("forest-all").hidden = all || points === MOST_POINTS;
+    byId("forest-all").textContent = items.length <= MOST_POINTS ? "show all" : `show ${MOST_POINTS.toLocaleString("en")}`;
     const compiled = matching.filter((row) => row.plot[0] !== null && row.plot[3] !== null);
     const part = byId("even").closest("section");
     part.hidden = !compiled.length;
@@ -225,16 +228,19 @@
   // -- all together --------------------------------------------------------------
 
   async function inflated(id) {
-    const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
+    const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
+    for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
   }
 
-  let drawnFor = "";
+  // what is on the screen already is not made again: a link that is replaced loses the focus
+  let drawnFor = "", filledFor = "";
   function show() {
     matching = rows.filter(fits);
     sorted = inOrder(matching);
     showControls();
-    fillTable();
+    const listed = JSON.stringify([state.facets, state.text, state.sort, state.order]);
+    if (listed !== filledFor) { shown = FIRST_ROWS; fillTable(); filledFor = listed; }
     const wanted = JSON.stringify([state.facets, state.text, state.order]);
     if (wanted !== drawnFor) { points = FIRST_POINTS; drawCharts(); drawnFor = drawable ? wanted : ""; }
     showPanel();

@@ -1,0 +1,81 @@
+"""Regional compilation: each repeated submodule on its own by inductor, the rest in eager ("compile submodules")."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.backends._around import FIRST_CALLS, around
+from harness.backends._dynamo import dynamo_options
+from harness.backends._inductor import TAKES, all_settings, why_no_inductor
+from harness.counters import counting_graphs
+from harness.program import Compiled, Program
+
+NAME = "inductor_regional"
+
+
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+    takes = [o for o in TAKES if o != "dynamic_batch" and (o != "freezing" or not program.training)]
+    given, notes = dynamo_options(program, NAME, takes)
+    settings = all_settings(program)
+    options: dict[str, Any] = {"options": settings} if settings else {}
+    calls = counting_graphs()
+    regions = list(regions_of(program.module))
+    if not regions:
+        raise ValueError("inductor_regional found no submodule to compile: this model has none")
+    codes: dict[str, types.CodeType] = {}
+    for region in regions:
+        function = _own_forward(region, codes)
+        region.forward = torch.compile(function, backend="inductor", **given, **options)
+    forward = program.forward()
+    if settings.get("freezing"):
+        forward = around(forward, lambda: torch._inductor.config.patch(freezing=True), calls=FIRST_CALLS)
+    kinds = sorted({type(region).__name__ for region in regions})
+    note = f"{NAME}: {len(regions)} submodules compiled ({', '.join(kinds)})"
+    return Compiled(forward=forward, region="submodules", compiler_calls=calls, notes=(*notes, note))
+
+
+def regions_of(module: nn.Module) -> list[nn.Module]:
+    """The outermost blocks that a list or sequence repeats; the module's own children where none does.
+
+    A block has parts of its own: repeated single layers (convolutions of a
+    plain stack) are no regions.
+    """
+    found = list(dict.fromkeys(_repeated(module)))
+    return found or [child for child in module.children() if not isinstance(child, nn.Identity)]
+
+
+def _repeated(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
+            alike = [other for other in module.children() if type(other) is type(child)]
+            if len(alike) >= 2 and any(child.children()):
+                yield child
+                continue
+        yield from _repeated(child)
+
+
+def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callable[..., Any]:
+    """Its forward, with a code object that it shares with those alone that are built as it is.
+
+    Dynamo keeps compiled code by code object: equal blocks are compiled once,
+    and blocks of other sizes do not use up each other's limit of recompilations.
+    """
+    function = getattr(region.forward, "__func__", None)
+    if not isinstance(function, types.FunctionType):
+        return region.forward
+    shapes = [tuple(p.shape) for p in region.parameters()]
+    code = codes.setdefault(f"{region!r} {shapes}", function.__code__.replace())
+    own = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    own.__kwdefaults__ = function.__kwdefaults__
+    return types.MethodType(own, region)
+
+
+def why_unavailable(device_type: str) -> str | None:
+    return why_no_inductor(device_type)

@@ -1,0 +1,77 @@
+"""OpenVINO: the exported model converted whole and compiled for the CPU. Inference only.
+
+Not by ``torch.compile(backend="openvino")``: that one changes Dynamo's
+configuration for the whole process when it is imported, and hands what it
+cannot compile to inductor without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from harness.backends._captured import (
+    INFERENCE,
+    Call,
+    compile_at_first_call,
+    flat_export,
+    operations_of,
+)
+from harness.backends._installed import why_missing
+from harness.program import Compiled, Program
+
+MODES = INFERENCE
+
+
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+    import openvino
+
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
+        flat, captured = flat_export(program, args, kwargs)
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(torch.get_num_threads())}
+        if _is_plain_float32(program):
+            settings["INFERENCE_PRECISION_HINT"] = "f32"  # left alone, it takes bfloat16 where that is faster
+        model = openvino.convert_model(captured)
+        compiled = openvino.Core().compile_model(model, "CPU", settings)
+        request = compiled.create_infer_request()
+        if len(compiled.inputs) != len(flat.tensors):
+            raise RuntimeError(
+                f"the OpenVINO model takes {len(compiled.inputs)} inputs, the model {len(flat.tensors)}"
+            )
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            given = {place: _lent(openvino, tensor) for place, tensor in enumerate(tensors)}
+            request.infer(given, share_inputs=True)
+            return [_taken(openvino, request.get_output_tensor(i)) for i in range(len(compiled.outputs))]
+
+        return flat.around(run), operations_of(captured)
+
+    return compile_at_first_call(program, "openvino", build)
+
+
+def _is_plain_float32(program: Program) -> bool:
+    floats = {p.dtype for p in program.module.parameters() if p.is_floating_point()}
+    return floats <= {torch.float32} and not torch.is_autocast_enabled("cpu")
+
+
+def _lent(openvino: Any, tensor: torch.Tensor) -> Any:
+    """The tensor's own memory as OpenVINO's."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype is torch.bfloat16:  # which numpy does not have
+        return openvino.Tensor(tensor.view(torch.int16).numpy(), list(tensor.shape), openvino.Type.bf16)
+    return openvino.Tensor(tensor.numpy(), shared_memory=True)
+
+
+def _taken(openvino: Any, result: Any) -> torch.Tensor:
+    """A copy: the next call writes over the original."""
+    if result.element_type == openvino.Type.bf16:
+        return torch.from_numpy(result.data.view("int16")).view(torch.bfloat16).clone()
+    return torch.from_numpy(result.data).clone()
+
+
+def why_unavailable(device_type: str) -> str | None:
+    if device_type != "cpu":
+        return "OpenVINO compiles for the CPU here"
+    return why_missing("openvino", "openvino")

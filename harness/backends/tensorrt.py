@@ -1,0 +1,26 @@
+"""TensorRT through torch_tensorrt's torch.compile backend. CUDA and inference only."""
+
+from __future__ import annotations
+
+import importlib
+
+from harness.backends._dynamo import compile_with_dynamo
+from harness.backends._installed import why_missing
+from harness.program import Compiled, Program
+
+MODES = ("inference",)
+
+
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+    if program.training:
+        raise ValueError("tensorrt compiles inference only: it has no backward")
+    importlib.import_module("torch_tensorrt")  # registers the backend
+    # pass_through_build_failures: else a graph that TensorRT refuses would silently run in eager
+    options = {"pass_through_build_failures": True, "use_python_runtime": False}
+    return compile_with_dynamo(program, "torch_tensorrt", name="tensorrt", options=options)
+
+
+def why_unavailable(device_type: str) -> str | None:
+    if device_type != "cuda":
+        return "TensorRT needs a CUDA device"
+    return why_missing("torch-tensorrt", "torch_tensorrt")

@@ -1,0 +1,50 @@
+"""Apache TVM: the exported model as a Relax program, compiled by TVM's default pipeline. Inference only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from harness.backends._captured import (
+    INFERENCE,
+    Call,
+    compile_at_first_call,
+    device_type_of,
+    flat_export,
+    operations_of,
+)
+from harness.backends._installed import why_missing
+from harness.program import Compiled, Program
+
+MODES = INFERENCE
+
+
+def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.torch import from_exported_program
+
+    on_cuda = device_type_of(program) == "cuda"
+    target: Any = tvm.target.Target.from_device(tvm.cuda(0)) if on_cuda else tvm.target.Target("llvm")
+    device: Any = tvm.cuda(0) if on_cuda else tvm.cpu(0)
+
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
+        flat, captured = flat_export(program, args, kwargs)
+        model = from_exported_program(captured)
+        with target:
+            machine = relax.VirtualMachine(tvm.compile(model, target=target), device)
+        main = machine["main"]
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            made = main(*[tvm.runtime.from_dlpack(tensor.detach().contiguous()) for tensor in tensors])
+            return [torch.from_dlpack(one) for one in made]
+
+        return flat.around(run), operations_of(captured)
+
+    return compile_at_first_call(program, "tvm", build)
+
+
+def why_unavailable(device_type: str) -> str | None:
+    return why_missing("apache-tvm", "tvm")

@@ -1,0 +1,19 @@
+"""A small training step, always the same, for trying a machine out: a few milliseconds on any CPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def make() -> tuple[torch.nn.Module, Any]:
+    """(module, inputs) as ``--model harness.toy:make`` takes them: three layers, a batch of 64."""
+    import torch
+
+    sizes = (512, 768, 768, 64)
+    layers: list[torch.nn.Module] = []
+    for width, following in zip(sizes, sizes[1:], strict=False):
+        layers += [torch.nn.Linear(width, following), torch.nn.GELU()]
+    return torch.nn.Sequential(*layers), torch.randn(64, sizes[0])

@@ -1,0 +1,78 @@
+"""How noisy the samples of a record are, and how many rounds a difference of a given size needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from harness.schema import Record, Samples
+from runner.comparison import Noise
+from runner.statistics import coefficient_of_variation, lag_1_autocorrelation, paired_speedup
+
+FEWEST_ROUNDS = 6  # below, a 95 % interval does not exist
+
+
+def noise_of(record: Record) -> Noise | None:
+    """Of the timed rounds; None where there are none that can be used."""
+    samples = record.samples
+    if samples is None or not _usable(samples):
+        return None
+    wall_s = number(record, "rounds_wall_s")
+    cpus = number_in(record.environment.get("cpu_count"))
+    reasons = record.metrics.get("gpu_throttle_reasons")
+    return Noise(
+        baseline_cv=coefficient_of_variation(samples.baseline_s),
+        candidate_cv=coefficient_of_variation(samples.candidate_s),
+        lag_1=lag_1_autocorrelation(_log_ratios(samples)),
+        baseline_minor_faults=_median(samples.baseline_minor_faults),
+        candidate_minor_faults=_median(samples.candidate_minor_faults),
+        stolen_share=_share(number(record, "stolen_cpu_s"), wall_s, cpus),
+        involuntary_switches_per_s=_share(number(record, "involuntary_switches"), wall_s),
+        throttled_share=_share(number(record, "throttled_s"), wall_s),
+        gpu_clock_min_mhz=number(record, "gpu_clock_min_mhz"),
+        gpu_clock_max_mhz=number(record, "gpu_clock_max_mhz"),
+        gpu_throttle_reasons=reasons if isinstance(reasons, str) else None,
+    )
+
+
+def rounds_for(samples: Samples, share: float) -> int | None:
+    """About how many rounds make the 95 % interval as narrow as +-``share``, with noise as in these samples.
+
+    An interval narrows with the square root of the number of rounds. None where
+    there are too few samples to say.
+    """
+    estimate = paired_speedup(samples.baseline_s, samples.candidate_s)
+    if estimate.ci_low is None or estimate.ci_high is None:
+        return None
+    half = math.log(estimate.ci_high / estimate.ci_low) / 2
+    return max(FEWEST_ROUNDS, math.ceil(estimate.n * (half / math.log1p(share)) ** 2))
+
+
+def number(record: Record, metric: str) -> float | None:
+    """The metric as a finite number; None for anything else, whoever wrote the record."""
+    return number_in(record.metrics.get(metric))
+
+
+def number_in(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _usable(samples: Samples) -> bool:
+    times = (*samples.baseline_s, *samples.candidate_s)
+    pairs = len(samples.baseline_s) == len(samples.candidate_s) > 0
+    return pairs and all(math.isfinite(time) and time > 0 for time in times)
+
+
+def _log_ratios(samples: Samples) -> list[float]:
+    return [math.log(b / c) for b, c in zip(samples.baseline_s, samples.candidate_s, strict=True)]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+def _share(part: float | None, wall_s: float | None, cpus: float | None = 1.0) -> float | None:
+    return part / (wall_s * cpus) if part is not None and wall_s and cpus else None

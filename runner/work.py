@@ -1,0 +1,45 @@
+"""FLOP/s, shares of the device's peak, items per second and energy of a record: see ``comparison.Work``."""
+
+from __future__ import annotations
+
+from harness.schema import Record
+from runner.comparison import Work
+from runner.noise import number
+from runner.statistics import PairedEstimate
+
+TERA = 1e12
+
+
+def work_of(record: Record, estimate: PairedEstimate | None) -> Work | None:
+    """All of it from the record's metrics and the median step; None without such a step."""
+    if estimate is None:
+        return None
+    baseline_s, candidate_s = estimate.baseline_median_s, estimate.candidate_median_s
+    flops = number(record, "flops_per_step")
+    items = number(record, "items_per_step")
+    item = record.metrics.get("item")
+    promised = number(record, "data_sheet_peak_flop_per_s")
+    measured = number(record, "measured_peak_flop_per_s")
+    baseline, candidate = _ratio(flops, baseline_s), _ratio(flops, candidate_s)
+    # the peaks are those of the candidates' precision
+    alike = record.job.baseline_dtype in (None, record.job.dtype)
+    comparable = baseline if alike else None
+    return Work(
+        flops_per_step=flops,
+        baseline_tflop_per_s=_ratio(baseline, TERA),
+        candidate_tflop_per_s=_ratio(candidate, TERA),
+        baseline_share_of_data_sheet=_ratio(comparable, promised),
+        candidate_share_of_data_sheet=_ratio(candidate, promised),
+        baseline_share_of_measured=_ratio(comparable, measured),
+        candidate_share_of_measured=_ratio(candidate, measured),
+        item=item if isinstance(item, str) else None,
+        baseline_items_per_s=_ratio(items, baseline_s),
+        candidate_items_per_s=_ratio(items, candidate_s),
+        energy_ratio=_ratio(
+            number(record, "baseline_energy_per_step_j"), number(record, "candidate_energy_per_step_j")
+        ),
+    )
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None

@@ -1,0 +1,88 @@
+"""Many runs with workers that pretend, each in a fork of one process that has imported everything already."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.command import ROOT
+
+INSTANT = str(ROOT / "tests" / "cli" / "instant.py")
+SUITE = str(ROOT / "tests" / "suites" / "instant.py")
+FLAGS = ("--training", f"--suites={SUITE}", "--compilers=eager,inductor", "-n6", "--devices=cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run ended: its exit code (negative: the signal) and what it printed."""
+
+    code: int
+    printed: str
+
+
+class Server:
+    """Starts runs of the real command line. ``under``: a command that starts the server's own process."""
+
+    def __init__(self, outputs: Path, under: Sequence[str] = (), *, light: bool = True) -> None:
+        self.light = light  # without the reports that take long
+        self._output = outputs / "printed"
+        self._process = subprocess.Popen(
+            [*under, sys.executable, INSTANT, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def seen_there(self, path: Path) -> Path:
+        """The path as the server's process sees it, which may have file systems of its own."""
+        return Path(f"/proc/{self._process.pid}/root") / path.relative_to("/")
+
+    def run(
+        self,
+        *words: str,
+        kill_after: float | None = None,
+        die_at: int = 0,
+        tear: int = 0,
+        largest_file: int | None = None,
+    ) -> Ended:
+        """One run. It is killed after so many seconds, unless it has ended by then; or kills itself
+        (``tests/cli/instant.py``); or can write no file beyond so many bytes."""
+        request = {
+            "argv": words,
+            "output": str(self._output),
+            "kill_after": kill_after,
+            "die_at": die_at,
+            "tear": tear,
+            "light": self.light,
+            "largest_file": largest_file,
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        code = int(self._process.stdout.readline())
+        return Ended(code=code, printed=self._output.read_text(errors="replace"))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes that work in a folder below this one: the workers of its run."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                where = (process / "cwd").readlink()
+            except OSError:
+                continue
+            if where.is_relative_to(folder):
+                found.append(int(process.name))
+    return found

@@ -1,0 +1,183 @@
+"""A disk that is full, or cannot be written: one sentence, exit code 2, and nothing is hurt."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runner.record_file import read_records
+from tests.cli.command import ROOT
+from tests.cli.instant_runs import FLAGS, Ended, Server, processes_in
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts, and looks into /proc")
+
+
+def check_one_sentence(ended: Ended) -> None:
+    """What a person reads: one line that says what is wrong and what to do."""
+    assert ended.code == 2, ended.printed
+    assert "Traceback" not in ended.printed
+    errors = [line for line in ended.printed.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, ended.printed
+
+
+def check_whole_lines(folder: Path) -> int:
+    """The number of records; every line is one."""
+    path = folder / "records.jsonl"
+    if not path.exists():
+        return 0
+    found = read_records(path)
+    assert found.damage == ()
+    assert path.read_bytes().count(b"\n") == len(found.records)
+    return len(found.records)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(tmp_path_factory.mktemp("server"))
+    yield found
+    found.close()
+
+
+def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
+    """The limit on a file's size stops the plan, then the records, then only a report."""
+    whole = tmp_path / "whole"
+    assert server.run(*FLAGS, f"--output-dir={whole}").code == 0
+    plan = (whole / "run.json").stat().st_size
+    records = (whole / "records.jsonl").stat().st_size
+    written = set()
+    for limit in (100, plan + 200, records // 2, records - 10):
+        folder = tmp_path / f"limit{limit}"
+        ended = server.run(*FLAGS, f"--output-dir={folder}", largest_file=limit)
+        check_one_sentence(ended)
+        assert "File too large" in ended.printed
+        if not folder.exists():
+            continue
+        assert processes_in(folder) == []
+        written.add(check_whole_lines(folder))
+        assert "--resume" in ended.printed
+        assert server.run("--resume", str(folder)).code == 0
+        assert check_whole_lines(folder) == 6
+    assert not (tmp_path / "limit100").exists()
+    assert len(written) >= 2
+
+
+def test_a_report_that_cannot_be_written_leaves_the_one_before_and_shows_the_numbers(
+    server: Server, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert server.run(*FLAGS, f"--output-dir={folder}").code == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    ended = server.run("--visualize-logs", str(folder), largest_file=2000)
+    # what the run printed went to a file, too, and may be cut
+    assert ended.code == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert server.run("--visualize-logs", str(folder)).code == 0
+
+
+def succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+@contextmanager
+def mounted(tmp_path: Path, kilobytes: int, then: str = "true") -> Iterator[tuple[Server, Path]]:
+    """A server with a tiny file system of its own, and where that is. ``then``: a command for the shell
+    of that place, ``$1`` being the folder."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    script = f'mount -t tmpfs -o size={kilobytes}k none "$1" && {then} && shift && exec "$@"'
+    under = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(place)]
+    if shutil.which("unshare") is None or not succeeds([*under, "true"]):
+        pytest.skip("no file system can be mounted here without privileges")
+    server = Server(tmp_path, under)
+    try:
+        yield server, place
+    finally:
+        server.close()
+
+
+@LINUX
+def test_a_full_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path, 256) as (server, place):
+        there = server.seen_there(place)
+        written = set()
+        for room in (0, 8, 16, 24, 32, 48, 64, 96):
+            folder, filler = place / f"run{room}", there / "filler"
+            filler.write_bytes(bytes((256 - room) * 1024 - 4096 * (room > 0)))
+            ended = server.run(*FLAGS, f"--output-dir={folder}")
+            check_one_sentence(ended)
+            assert "No space left on device" in ended.printed
+            filler.unlink()
+            found = there / folder.name
+            if (found / "run.json").exists():
+                written.add(check_whole_lines(found))
+                again = server.run("--resume", str(folder))
+            else:
+                again = server.run(*FLAGS, f"--output-dir={folder}")
+            assert again.code == 0, again.printed
+            assert check_whole_lines(found) == 6
+            assert not [path.name for path in found.rglob("*.partial")]
+            shutil.rmtree(found)
+        assert len(written) >= 3  # it ended in different places
+
+
+@LINUX
+def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
+    finished, torn = tmp_path / "finished", tmp_path / "torn"
+    server = Server(tmp_path)
+    assert server.run(*FLAGS, f"--output-dir={finished}").code == 0
+    server.close()
+    shutil.copytree(finished, torn)
+    with (torn / "records.jsonl").open("r+b") as file:
+        file.truncate((torn / "records.jsonl").stat().st_size - 100)
+    copy = f'cp -r "{finished}" "{torn}" "$1" && mount -o remount,ro "$1"'
+    with mounted(tmp_path, 4000, copy) as (server, place):
+        for words in (
+            [*FLAGS, f"--output-dir={place / 'new'}"],
+            ["--resume", str(place / "torn")],
+            ["--resume", str(place / "finished")],
+        ):
+            ended = server.run(*words)
+            check_one_sentence(ended)
+            assert "Read-only file system" in ended.printed
+        ended = server.run("--visualize-logs", str(place / "finished"))
+        check_one_sentence(ended)
+        assert "Geometric mean speedup" in ended.printed  # the numbers are shown all the same
+        there = server.seen_there(place) / "torn" / "records.jsonl"
+        assert there.read_bytes() == (torn / "records.jsonl").read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_one_may_not_write(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    server = Server(tmp_path)
+    ended = server.run(*FLAGS, f"--output-dir={tmp_path / 'closed' / 'run'}")
+    server.close()
+    check_one_sentence(ended)
+
+
+@LINUX
+@pytest.mark.parametrize("words", [["--list"], ["--help"], ["--training", "--print-run-commands"]])
+def test_output_that_nobody_can_take(words: list[str]) -> None:
+    command = [sys.executable, str(ROOT / "runner.py"), *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert done.returncode in (0, 2)
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, str(ROOT / "runner.py"), "--list"]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    os.close(write)
+    assert done.stderr == ""
+    assert done.returncode == 141

@@ -1,0 +1,302 @@
+"""Jobs on this machine's devices: side by side where they may be, each once, and nothing lost on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from harness.schema import Case, Job, Mode, Protocol, Record, Status
+from harness.status_page import Activity
+from runner.config import RunConfig, Where, parse_request
+from runner.errors import UsageError
+from runner.executors import Doing, Ended, Event, Started, Stop, Timed, Work, opened
+from runner.executors.local import JobRecords, LocalExecutor, Watch
+from runner.flags import build_parser
+from runner.plan import Catalogue, plan
+from runner.progress import BarView, PlainView
+
+PATIENCE_S = 20.0  # of a test that would otherwise hang
+
+
+def work(name: str, device: str = "cuda:0", candidates: tuple[str, ...] = ("a", "b")) -> Work:
+    case = Case(suite="s", name=name, mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(case=case, device=device, dtype="float32", candidates=candidates, protocol=Protocol(repeat=6))
+    return Work(job=job, candidates=candidates)
+
+
+def record(one: Work, candidate: str) -> Record:
+    return Record(job=one.job, candidate=candidate, status=Status.PASS)
+
+
+class Folder:
+    def __init__(self, path: Path = Path()) -> None:
+        self.path = path
+
+    def open_case(self, job: Job) -> Path:
+        return self.path / f"{job.key}.log"
+
+    def relative(self, path: Path) -> str:
+        return path.name
+
+
+class Devices:
+    """Fake workers. Knows which devices are at work, and minds two jobs on one or two kinds together."""
+
+    def __init__(self) -> None:
+        self.busy: set[str] = set()
+        self.most = 0
+        self.closed: list[str] = []
+        self.lock = threading.Lock()
+
+    def measure(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+        device = one.job.device
+        with self.lock:
+            assert device not in self.busy, "two jobs on one device"
+            self.busy.add(device)
+            assert len({name.split(":")[0] for name in self.busy}) == 1, "two kinds at work"
+            self.most = max(self.most, len(self.busy))
+        try:
+            yield from self.job(one, watch, stop)
+        finally:
+            with self.lock:
+                self.busy.remove(device)
+                self.closed.append(one.job.case.name)
+
+    def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+        for candidate in one.candidates:
+            if stop():
+                return
+            watch.activity(Activity(phase="prepare", variant=candidate))
+            time.sleep(0.01)
+            yield record(one, candidate)
+
+
+def run(measure: JobRecords, planned: Sequence[Work], stop: Stop = lambda: False) -> list[Event]:
+    return list(LocalExecutor(measure).run(planned, Folder(), stop))
+
+
+def recorded(events: Sequence[Event]) -> list[tuple[str, str]]:
+    return sorted((e.job.case.name, e.candidate) for e in events if isinstance(e, Record))
+
+
+SIX = [work(f"m{number}", f"cuda:{number % 2}") for number in range(6)]
+ALL = sorted((one.job.case.name, candidate) for one in SIX for candidate in one.candidates)
+
+
+def test_every_record_arrives_once_and_each_device_has_one_job_at_a_time() -> None:
+    devices = Devices()
+    events = run(devices.measure, SIX)
+    assert recorded(events) == ALL
+    for kind in (Started, Ended):
+        assert sorted(e.job.case.name for e in events if isinstance(e, kind)) == [f"m{n}" for n in range(6)]
+
+
+def test_a_device_takes_its_jobs_in_the_order_of_the_plan() -> None:
+    started = [e.job for e in run(Devices().measure, SIX) if isinstance(e, Started)]
+    assert [job.case.name for job in started if job.device == "cuda:0"] == ["m0", "m2", "m4"]
+    assert [job.case.name for job in started if job.device == "cuda:1"] == ["m1", "m3", "m5"]
+
+
+def test_two_lanes_overlap_in_time() -> None:
+    class Meeting(Devices):
+        both = threading.Barrier(2, timeout=PATIENCE_S)
+
+        def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+            self.both.wait()  # passes only when two jobs are under way
+            yield from super().job(one, watch, stop)
+
+    devices = Meeting()
+    assert recorded(run(devices.measure, SIX)) == ALL
+    assert devices.most == 2
+
+
+def test_different_kinds_of_devices_follow_each_other() -> None:
+    devices = Devices()
+    mixed = [work("a", "cpu"), work("b", "cuda:0"), work("c", "cuda:1"), work("d", "cpu")]
+    events = run(devices.measure, mixed)
+    assert [e.job.device for e in events if isinstance(e, Ended)][:2] == ["cpu", "cpu"]
+    assert len(recorded(events)) == 8
+
+
+def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
+    written: list[Record] = []
+
+    def measure(one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+        for number, candidate in enumerate(one.candidates):
+            assert len(written) == number
+            yield record(one, candidate)
+
+    for event in LocalExecutor(measure).run([work("m")], Folder(), lambda: False):
+        if isinstance(event, Record):
+            time.sleep(0.05)  # a slow disk
+            written.append(event)
+    assert len(written) == 2
+
+
+def test_a_stop_ends_both_lanes_after_their_current_rounds() -> None:
+    pressed = threading.Event()
+    events = []
+    for event in LocalExecutor(Devices().measure).run(SIX, Folder(), pressed.is_set):
+        events.append(event)
+        if isinstance(event, Record):
+            pressed.set()
+    started = {e.job.case.name for e in events if isinstance(e, Started)}
+    assert started == {"m0", "m1"} == {e.job.case.name for e in events if isinstance(e, Ended)}
+    assert 1 <= len(recorded(events)) <= 4
+
+
+def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() -> None:
+    class Broken(Devices):
+        both = threading.Barrier(2, timeout=PATIENCE_S)
+
+        def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+            self.both.wait()
+            if one.job.device == "cuda:1":
+                raise OSError("no space left")
+            while not stop():
+                time.sleep(0.01)
+            yield record(one, "a")
+
+    devices = Broken()
+    events: list[Event] = []
+    with pytest.raises(OSError, match="no space left"):
+        events.extend(LocalExecutor(devices.measure).run(SIX, Folder(), lambda: False))
+    assert sorted(devices.closed) == ["m0", "m1"]
+    assert recorded(events) == [("m0", "a")]
+
+
+def test_whoever_stops_listening_ends_all_workers() -> None:
+    class Endless(Devices):
+        def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+            while True:
+                watch.activity(Activity(phase="measure"))
+                time.sleep(0.01)
+            yield record(one, "a")
+
+    devices = Endless()
+    before = threading.active_count()
+    with closing(LocalExecutor(devices.measure).run(SIX, Folder(), lambda: False)) as events:
+        while devices.most < 2:
+            next(events)
+    assert sorted(devices.closed) == ["m0", "m1"]
+    assert threading.active_count() == before
+
+
+def test_a_real_worker_is_ended_with_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
+    monkeypatch.setattr("runner.executors.local.worker_command", lambda: silent)
+    folder = Folder(tmp_path)
+    one = work("m", "cpu")
+    with closing(LocalExecutor().run([one], folder, lambda: False)) as events:
+        while not isinstance(next(events), Doing) or not folder.open_case(one.job).read_text():
+            pass
+    process = Path("/proc") / folder.open_case(one.job).read_text().strip()
+    assert not process.exists()
+
+
+# -- the plan -------------------------------------------------------------------
+
+
+def planned(*devices: str, names: str = "abcde") -> tuple[Job, ...]:
+    config = parse_request(
+        build_parser().parse_args(["--training", f"--devices={','.join(devices)}", "--compilers=eager"])
+    ).config
+    assert isinstance(config, RunConfig)
+    cases = tuple(dataclasses.replace(work(name).job.case, suite="tiny_gpt") for name in names)
+    return plan(config, Catalogue(cases=lambda *_: cases, find=lambda *_: {}))
+
+
+def test_devices_of_one_kind_share_the_plan_and_each_job_is_there_once() -> None:
+    jobs = planned("cuda:0", "cuda:1")
+    assert [job.case.name for job in jobs] == list("abcde")
+    shares = [sum(job.device == device for job in jobs) for device in ("cuda:0", "cuda:1")]
+    assert sorted(shares) == [2, 3]
+    assert jobs == planned("cuda:0", "cuda:1")
+
+
+def test_each_kind_of_device_has_the_whole_plan() -> None:
+    jobs = planned("cpu", "cuda", "cuda:2")
+    assert [job.case.name for job in jobs if job.device == "cpu"] == list("abcde")
+    assert [job.case.name for job in jobs if job.device != "cpu"] == list("abcde")
+    assert {job.device for job in jobs} == {"cpu", "cuda", "cuda:2"}
+    assert [job.device for job in planned("cuda:1")] == ["cuda:1"] * 5
+
+
+# -- flags ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--devices=cuda,cuda:0"], "--devices: cuda and cuda:0 are the same device"),
+        (["--executor=rya"], "--executor: there is no executor called 'rya'; did you mean ray?"),
+        (["--ray-address=auto"], "--ray-address is for --executor=ray"),
+    ],
+)
+def test_bad_flags(flags: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_request(build_parser().parse_args(["--training", *flags]))
+    assert str(raised.value).startswith(sentence)
+
+
+def test_the_executor_is_asked_for_in_a_new_run_and_in_a_resumed_one() -> None:
+    for first in ("--training", "--resume=somewhere"):
+        words = [first, "--executor=ray", "--ray-address=h:1"]
+        where = parse_request(build_parser().parse_args(words)).where
+        assert where == Where(executor="ray", ray_address="h:1")
+
+
+def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(UsageError, match="ray is not installed; pip install"),
+        opened(Where(executor="ray"), [work("m").job]),
+    ):
+        pass
+
+
+# -- what a person sees -------------------------------------------------------------
+
+
+def test_lines_name_the_job_where_several_are_under_way() -> None:
+    text = io.StringIO()
+    view = PlainView(Console(file=text, width=200), 2)
+    one, two = SIX[:2]
+    for event in (Started(job=one.job), record(one, "a"), Started(job=two.job), record(one, "b")):
+        view.event(event)
+    view.event(Ended(job=one.job))
+    view.event(record(two, "a"))
+    assert text.getvalue().splitlines() == [
+        "[1/2] m0 float32 cuda:0",
+        "    a: pass",
+        "[2/2] m1 float32 cuda:1",
+        "    m0 float32 cuda:0  b: pass",
+        "    a: pass",
+    ]
+
+
+def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
+    progress = Progress(console=Console(file=io.StringIO()))
+    view = BarView(progress, 6)
+    view.event(Started(job=SIX[0].job))
+    view.event(Timed(job=SIX[0].job, done=6, pairs={"a": ([2.0] * 6, [1.0] * 6)}))
+    assert progress.tasks[0].description == "m0 float32  round 6  a 2.00x"
+    for one in SIX[1:5]:
+        view.event(Doing(job=one.job, activity=Activity(phase="prepare", variant="b")))
+    shown = "m0 float32  round 6 | m1 float32  prepare b | m2 float32  prepare b | 2 more"
+    assert progress.tasks[0].description == shown
+    for one in SIX[:4]:
+        view.event(Ended(job=one.job))
+    view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
+    assert progress.tasks[0].description == "m4 float32  round 3"
+    assert progress.tasks[0].completed == 4

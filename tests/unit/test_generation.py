@@ -1,0 +1,59 @@
+"""Prefill and decode, taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.schema import Mode, Record
+from runner.derive import compare
+from runner.generation import generation_of
+from tests.factories import make_job, make_record
+
+
+def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float = 0.2) -> Record:
+    """Eager: prefill of 0.2 s and decode of 0.8 s in every round. The candidate halves the decode alone."""
+    record = make_record(make_job(mode=Mode.GENERATE, batch_size=2, new_tokens=new_tokens), rounds=10)
+    assert record.samples is not None
+    rounds = len(record.samples)
+    samples = replace(
+        record.samples,
+        baseline_s=(whole,) * rounds,
+        candidate_s=(prefill + (whole - prefill) / 2,) * rounds,
+        baseline_prefill_s=(prefill,) * rounds,
+        candidate_prefill_s=(prefill,) * rounds,
+    )
+    return replace(record, samples=samples)
+
+
+def test_parts_are_compared_on_their_own() -> None:
+    found = generation_of(generated())
+    assert found is not None
+    assert found.prefill.speedup == pytest.approx(1.0)
+    assert found.decode is not None
+    assert found.decode.speedup == pytest.approx(2.0)
+    assert found.prefill.baseline_ms == pytest.approx(200)
+    assert found.decode.candidate_ms == pytest.approx(400)
+
+
+def test_tokens_per_second_are_those_of_decode() -> None:
+    found = generation_of(generated())
+    assert found is not None
+    # a batch of 2, 4 tokens after the first, in 0.8 s
+    assert found.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
+    assert found.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)
+
+
+def test_one_token_has_no_decode() -> None:
+    found = generation_of(generated(new_tokens=1, whole=0.2))
+    assert found is not None
+    assert found.decode is None
+    assert found.baseline_tokens_per_s is None
+
+
+def test_other_modes_have_no_parts() -> None:
+    record = make_record(make_job())
+    assert generation_of(record) is None
+    (comparison,) = compare([record])
+    assert comparison.generation is None

@@ -1,0 +1,306 @@
+"""report.html and summary.json without a browser: what is in them, and what must never be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import time
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from harness.schema import Failure, Mode, Record, Status
+from runner.derive import summarise
+from runner.labels import plain
+from runner.reports import html, summary_json
+from tests.factories import (
+    CANDIDATES,
+    HOSTILE_NAMES,
+    accuracy_run,
+    make_job,
+    make_record,
+    make_samples,
+    synthetic_run,
+)
+
+LARGEST = 6_000_000  # bytes, for 500 records
+
+
+class Page(HTMLParser):
+    """The elements of a page, the texts of its scripts, and its visible text."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: dict[str, str] = {}
+        self.text = ""
+        self._open = ""
+        self.feed(content.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open = (dict(attrs).get("id") or "program") if tag == "script" else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.scripts[self._open] = self.scripts.get(self._open, "") + data
+        else:
+            self.text += data
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        rows: dict[str, Any] = json.loads(self.scripts["rows"])
+        return rows
+
+    @property
+    def panels(self) -> dict[str, Any]:
+        panels: dict[str, Any] = json.loads(self.unpacked("panels"))
+        return panels
+
+    def unpacked(self, name: str) -> str:
+        return zlib.decompress(base64.b64decode(self.scripts[name])).decode()
+
+
+def page(records: list[Record] | tuple[Record, ...]) -> Page:
+    return Page(html.render(summarise(records))["report.html"])
+
+
+@pytest.fixture(scope="module")
+def synthetic() -> Page:
+    return page(synthetic_run())
+
+
+def large_run(jobs: int, rounds: int) -> list[Record]:
+    made = [make_job(f"model_{i}") for i in range(jobs)]
+    return [
+        make_record(job, candidate, speedup=1.1, rounds=rounds) for job in made for candidate in CANDIDATES
+    ]
+
+
+# -- one file, no network ----------------------------------------------------------
+
+
+def test_nothing_is_fetched(synthetic: Page) -> None:
+    references = [
+        value
+        for _, attributes in synthetic.elements
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset", "action", "data") and value
+    ]
+    assert sorted(set(references)) == ["#table-part", "data:,"]
+    assert "url(" not in synthetic.text
+    assert "@import" not in synthetic.text
+
+
+def test_the_policy_allows_these_scripts_and_no_network(synthetic: Page) -> None:
+    (policy,) = [a["content"] for t, a in synthetic.elements if t == "meta" and "http-equiv" in a]
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "connect-src" not in policy
+    for script in (synthetic.scripts["program"], synthetic.unpacked("library")):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+
+
+def test_500_records_with_100_rounds_each_stay_small() -> None:
+    records = large_run(125, 100)
+    assert len(records) == 500
+    assert len(html.render(summarise(records))["report.html"]) < LARGEST
+
+
+@pytest.mark.slow
+def test_10_000_records_are_rendered_in_ten_seconds() -> None:
+    summary = summarise(large_run(2500, 10))
+    began = time.monotonic()
+    assert len(html.render(summary)["report.html"]) < 4 * LARGEST
+    assert time.monotonic() - began < 10
+
+
+def test_the_same_summary_gives_the_same_bytes() -> None:
+    for report in (html, summary_json):
+        assert report.render(summarise(synthetic_run())) == report.render(summarise(synthetic_run()))
+
+
+def test_the_librarys_licence_stays_readable(synthetic: Page) -> None:
+    assert "Licensed under the MIT license" in synthetic.text
+
+
+# -- names ---------------------------------------------------------------------------
+
+
+def test_names_never_become_markup(synthetic: Page) -> None:
+    assert [attributes.get("id") for tag, attributes in synthetic.elements if tag == "script"] == [
+        "rows",
+        "panels",
+        "library",
+        None,
+    ]
+    assert "<" not in synthetic.scripts["rows"]
+    assert synthetic.scripts["rows"].isascii()
+    shown = {row["texts"][0] for row in synthetic.rows["rows"]}
+    assert shown >= {plain(name) for name in HOSTILE_NAMES}
+
+
+def test_hostile_findings_suites_and_facts_are_text() -> None:
+    attack = "</script><img src=x onerror=alert(1)>"
+    record = make_record(make_job(attack, suite=f"/x/{attack}.py"), status=Status.FAIL_ACCURACY, speedup=2.0)
+    record = replace(
+        record, environment={attack: attack}, reproduce=attack, notes=(attack,), candidate=attack
+    )
+    found = page([record])
+    assert "img" not in {tag for tag, _ in found.elements}
+    assert attack in found.text
+    assert found.panels["panels"][0]["reproduce"] == attack
+
+
+def test_only_letters_that_can_be_printed(synthetic: Page) -> None:
+    content = html.render(summarise(synthetic_run()))["report.html"].decode()
+    assert all(c == "\n" or c.isprintable() for c in content.replace("\N{THIN SPACE}", ""))
+    for panel in synthetic.panels["panels"]:
+        assert all(c == "\n" or c.isprintable() for c in json.dumps(panel, ensure_ascii=False))
+
+
+# -- what it says --------------------------------------------------------------------
+
+
+def test_every_record_has_its_row_and_its_panel(synthetic: Page) -> None:
+    rows, panels = synthetic.rows["rows"], synthetic.panels["panels"]
+    assert len(rows) == len(panels) == len(synthetic_run())
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_cases_of_the_same_name_keep_their_own_links() -> None:
+    record = make_record(make_job())
+    rows = page([record, replace(record, started="later")]).rows["rows"]
+    assert [row["id"] for row in rows] == [f"{make_job().key}/inductor", f"{make_job().key}/inductor~2"]
+
+
+def test_tiles_count_every_candidate_and_no_control(synthetic: Page) -> None:
+    counts = re.findall(
+        r'class="count">(\d+)<', html.render(summarise(synthetic_run()))["report.html"].decode()
+    )
+    assert sum(map(int, counts)) == sum(r.candidate != "eager" for r in synthetic_run())
+    assert "A/A control: eager against itself never moved" in synthetic.text
+
+
+def test_a_run_of_controls_counts_them() -> None:
+    assert "These are A/A controls" in page([make_record(make_job(), "eager", compilation_s=0.0)]).text
+
+
+def test_warnings_and_caveats_are_on_the_page(synthetic: Page) -> None:
+    summary = summarise(synthetic_run())
+    for text in (*(f.title for f in summary.warnings), *summary.caveats):
+        assert plain(text).replace("+-", "\N{PLUS-MINUS SIGN}") in synthetic.text
+
+
+def test_facets_are_places_in_their_values(synthetic: Page) -> None:
+    facets = {facet["key"]: place for place, facet in enumerate(synthetic.rows["facets"])}
+    values = synthetic.rows["facets"][facets["status"]]["values"]
+    found = [values[row["facets"][facets["status"]]] for row in synthetic.rows["rows"]]
+    assert found == [c.record.status.value for c in summarise(synthetic_run()).comparisons]
+
+
+def test_samples_keep_their_order_and_four_digits() -> None:
+    job = make_job(mode=Mode.GENERATE)
+    samples = replace(
+        make_samples(rounds=5, speedup=2.0),
+        baseline_prefill_s=(0.001,) * 5,
+        candidate_prefill_s=(0.002,) * 5,
+        candidate_minor_faults=(0.0, 0.0, 7.4, 0.0, 0.0),
+    )
+    found = page([replace(make_record(job), samples=samples)]).panels
+    stored = found["panels"][0]["samples"]
+    unit = stored["unit_ms"]
+    baseline = [count * unit for count in found["baselines"][stored["baseline"]]]
+    assert baseline == pytest.approx([s * 1e3 for s in samples.baseline_s], rel=1e-4)
+    assert [c * unit for c in stored["candidate"]] == pytest.approx(
+        [s * 1e3 for s in samples.candidate_s], rel=2e-4
+    )
+    assert stored["baseline_place"] == "".join(map(str, samples.baseline_position))
+    assert stored["faults"][1] == [0, 0, 7, 0, 0]
+    assert [c * unit for c in stored["prefill"][1]] == pytest.approx([2.0] * 5)
+
+
+def test_candidates_of_one_worker_share_the_samples_of_eager(synthetic: Page) -> None:
+    own = [panel["samples"]["baseline"] for panel in synthetic.panels["panels"] if "samples" in panel]
+    assert len(set(own)) < len(own)
+    assert len(synthetic.panels["environments"]) == 1
+
+
+def test_a_failure_is_told_with_all_that_its_record_has() -> None:
+    failure = Failure(
+        kind="RuntimeError", message="first\nsecond \x1b[31m", phase="compile", log="cases/a/output.log"
+    )
+    record = replace(make_record(make_job(), status=Status.FAIL_TO_RUN), failure=failure)
+    found = page([record]).panels["panels"][0]
+    assert found["failure"]["message"] == "first\nsecond \\x1b[31m"
+    assert found["failure"]["log"] == "cases/a/output.log"
+    assert "samples" not in found
+
+
+def test_panels_hold_every_metric() -> None:
+    metrics: dict[str, Any] = {
+        "mfu": 0.4,
+        "peak_bytes": 3_000_000,
+        "graph_break_1": "a.py:1\nb.py:2",
+        "trace_s": 1.5,
+    }
+    groups = dict(page([make_record(make_job(), metrics=metrics)]).panels["panels"][0]["groups"])
+    facts = dict(groups["Compilation and other metrics"]) | dict(groups["Memory"])
+    assert facts["mfu"] == "0.4000"
+    assert facts["peak"] == "3.00 MB"
+    assert facts["graph break 1"] == "a.py:1\nb.py:2"
+    assert facts["trace"] == "1.50 s"
+
+
+@pytest.mark.parametrize("records", [[], accuracy_run(), [make_record(make_job(), status=Status.CRASH)]])
+def test_runs_without_times_make_a_page(records: list[Record]) -> None:
+    found = page(records)
+    assert len(found.rows["rows"]) == len(records)
+    assert found.rows["means"] == []
+    assert "samples" not in json.dumps(found.panels)
+
+
+def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:
+    rows = page([make_record(make_job(), speedup=0.5)]).rows
+    place = [column["key"] for column in rows["columns"]].index("break_even")
+    assert rows["rows"][0]["texts"][place] == "never"
+    assert rows["rows"][0]["values"][place] > 1e300
+
+
+# -- summary.json ----------------------------------------------------------------------
+
+
+def test_summary_json_has_every_number_under_its_name() -> None:
+    summary = summarise(synthetic_run())
+    found = json.loads(summary_json.render(summary)["summary.json"])
+    assert found["schema_version"] == summary_json.SCHEMA_VERSION
+    assert len(found["comparisons"]) == len(summary.comparisons)
+    for entry, comparison in zip(found["comparisons"], summary.comparisons, strict=True):
+        assert entry["speedup"] == comparison.speedup
+        assert entry["model"] == comparison.record.job.case.name
+        assert entry["status"] == comparison.record.status.value
+        assert "samples" not in entry
+    assert [group["geomean_speedup"] for group in found["groups"]] == [
+        g.geomean_speedup for g in summary.groups
+    ]
+    assert len(found["warnings"]) == len(summary.warnings)
+    assert found["caveats"] == list(summary.caveats)
+
+
+def test_summary_json_has_null_for_what_is_missing_and_no_numbers_json_lacks() -> None:
+    records = [make_record(make_job(), speedup=0.5), make_record(make_job("b"), status=Status.CRASH)]
+    content = summary_json.render(summarise(records))["summary.json"]
+    slow, crashed = json.loads(content, parse_constant=pytest.fail)["comparisons"]
+    assert slow["break_even_steps"] == "inf"
+    assert crashed["speedup"] is None
+    assert crashed["failure"]["kind"] == "SIGSEGV"
