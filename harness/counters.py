@@ -6,7 +6,8 @@ harness reads, and its keys used here have not changed from torch 2.0 to 2.15.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.schema import Scalar
@@ -22,28 +23,37 @@ def frames_given_up() -> int:
     return _read("frames", "total") - _read("frames", "ok")
 
 
-def counting_graphs() -> Callable[[], int]:
+def counting_graphs(around: str = "") -> Callable[[], int]:
     """A count, from now on, of the graphs that Dynamo hands to a compiler.
 
-    It stays 0 while no operation at all was captured: a graph of nothing is no work.
+    It stays 0 while no operation at all was captured: a graph of nothing is no work. So it does
+    while all that was captured is what the function called ``around`` does after it has called
+    the model: the loss alone.
     """
     graphs, operations = graphs_compiled(), _read("stats", "calls_captured")
+    start_us = time.time_ns() // 1000
 
     def count() -> int:
         captured = _read("stats", "calls_captured") > operations
-        return graphs_compiled() - graphs if captured else 0
+        return graphs_compiled() - graphs if captured and not _only_rest_of(around, start_us) else 0
 
     return count
+
+
+def _only_rest_of(function: str, start_us: int) -> bool:
+    """Whether all frames compiled since then, as far back as torch remembers, are that function's rest."""
+    try:
+        from torch._dynamo.utils import get_compilation_metrics
+    except ImportError:
+        return False
+    frames = [m for m in get_compilation_metrics() if (m.start_time_us or 0) >= start_us and m.graph_op_count]
+    rest = f"torch_dynamo_resume_in_{function}_at_"
+    return bool(function and frames) and all((m.co_name or "").startswith(rest) for m in frames)
 
 
 def cudagraph_skips() -> int:
     """Graphs that could not become CUDA graphs so far."""
     return _read("inductor", "cudagraph_skips")
-
-
-def autograd_compiles() -> int:
-    """Backward passes that compiled autograd has handed to a compiler so far."""
-    return _read("compiled_autograd", "compiles")
 
 
 def snapshot() -> dict[str, int]:
@@ -55,7 +65,7 @@ def snapshot() -> dict[str, int]:
         "graph_breaks": sum(breaks.values()),
         "unique_graph_breaks": len(breaks),
         "autograd_captures": _read("compiled_autograd", "captures"),
-        "autograd_compiles": autograd_compiles(),
+        "autograd_compiles": _read("compiled_autograd", "compiles"),
         "cudagraph_skips": cudagraph_skips(),
         "compile_cache_hits": _read("inductor", "fxgraph_cache_hit")
         + _read("aot_autograd", "autograd_cache_hit"),

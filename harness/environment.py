@@ -11,6 +11,7 @@ import torch
 
 from harness.schema import Scalar
 
+WORKER = "DUET_WORKER"  # harness.host sets it in the workers that it forks
 RECORDED_PREFIXES = (
     *("TORCH", "PYTORCH", "CUBLAS", "CUDA_"),
     *("OMP_", "MKL_", "KMP_"),
@@ -35,8 +36,10 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "device_name": _device_name(device),
         "cuda": torch.version.cuda,
         "cudnn": _cudnn_version() if device.type == "cuda" else None,
+        "worker": os.environ.get(WORKER, "fresh"),  # or forked, from a process that has imported everything
         "matmul_precision": torch.get_float32_matmul_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
+        "allocator": _allocator(),
     }
     for name, value in sorted(os.environ.items()):
         if name.startswith(RECORDED_PREFIXES):
@@ -51,6 +54,15 @@ def _cudnn_version() -> int | None:
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_model()
+
+
+def _allocator(maps: Path = Path("/proc/self/maps")) -> str | None:
+    """Which malloc this process has, by what is loaded; None where the system does not tell."""
+    try:
+        loaded = maps.read_text(errors="replace")
+    except OSError:
+        return None
+    return next((name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded), "default")
 
 
 def _cpu_model() -> str:

@@ -9,7 +9,7 @@ from harness.schema import Scalar
 
 
 def step_metrics(ended: Ended, say: Callable[[str], None]) -> ByVariant:
-    """Metrics of one extra step of every variant. A variant that fails has none. ``say`` names the variant."""
+    """Metrics of one extra step of every variant, which ``say`` is told. A variant that fails has none."""
     found: ByVariant = {}
     for name, variant in ended.variants.items():
         say(name)
@@ -31,6 +31,6 @@ def step_metrics(ended: Ended, say: Callable[[str], None]) -> ByVariant:
 
 
 def last_metrics(ended: Ended, of_rounds: dict[str, Scalar]) -> ByVariant:
-    """The metrics of ``harness.metrics`` that come last, and those ``of_rounds``, which are the whole job's."""
+    """The metrics that come last of all, and those ``of_rounds``, which are the whole job's."""
     found = at_the_end(ended)
     return {**found, WHOLE: {**of_rounds, **found.get(WHOLE, {})}}

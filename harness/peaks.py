@@ -36,9 +36,7 @@ class Peak:
 def _peak(
     device: str, float32: float, tf32: float | None, bfloat16: float | None, float16: float, source: str
 ) -> Peak:
-    return Peak(
-        device=device, float32=float32, tf32=tf32, bfloat16=bfloat16, float16=float16, source=source
-    )
+    return Peak(device=device, float32=float32, tf32=tf32, bfloat16=bfloat16, float16=float16, source=source)
 
 
 # the first that matches counts: a special form stands before the plain name

@@ -1,6 +1,6 @@
-"""``python -m harness.probe_compilers cpu [NAME...]``: what each compiler is and whether it can be used, as JSON.
+"""``python -m harness.probe_compilers cpu [NAME...]``: what each compiler is, and whether it can be used.
 
-``{name: {"what": line, "why": reason or null, "modes": [mode, ...]}}``; no
+Prints ``{name: {"what": line, "why": reason or null, "modes": [mode, ...]}}``; no
 modes means all of them. Without names, those that have a file of their own.
 What the compilers print while they are looked at goes to the error output.
 """

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
 def make() -> tuple[torch.nn.Module, Any]:
     """(module, inputs) as ``--model harness.toy:make`` takes them: three layers, a batch of 64."""
+    from itertools import pairwise
+
     import torch
 
     sizes = (512, 768, 768, 64)
     layers: list[torch.nn.Module] = []
-    for width, following in zip(sizes, sizes[1:], strict=False):
+    for width, following in pairwise(sizes):
         layers += [torch.nn.Linear(width, following), torch.nn.GELU()]
     return torch.nn.Sequential(*layers), torch.randn(64, sizes[0])

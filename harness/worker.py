@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from harness.codec import from_json, to_json
 from harness.limits import limit_memory
@@ -30,17 +30,22 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Replays a job file, or serves the runner's descriptors: then it does not return."""
     parser = argparse.ArgumentParser(prog="python -m harness.worker", description=__doc__)
     parser.add_argument("--job", type=Path, help="run the job in this file and print what it measured")
     parser.add_argument("--pipes", help="three descriptors, used by the runner: requests,replies,status page")
     options = parser.parse_args(argv)
-    if options.job is not None:
-        from harness.replay import replay
-
-        return replay(options.job)
-    if options.pipes is None:
+    if options.pipes is not None:
+        run(*(int(number) for number in options.pipes.split(",")))
+    if options.job is None:
         parser.error("give --job FILE (the runner itself gives --pipes)")
-    requests, replies, page = (int(number) for number in options.pipes.split(","))
+    from harness.replay import replay
+
+    return replay(options.job)
+
+
+def run(requests: int, replies: int, page: int) -> NoReturn:
+    """Serves one job over these descriptors and ends the process."""
     end_with_parent(requests)
     incoming = os.fdopen(requests, encoding="utf-8")
     outgoing = os.fdopen(replies, "w", encoding="utf-8")

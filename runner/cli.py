@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from runner.app import BAD_INPUT, INTERRUPTED, perform
 from runner.config import parse_request
 from runner.errors import UsageError
-from runner.flags import build_parser
+from runner.flags import build_parser, refuse_lone_dashes
 from runner.labels import plain
 
 
@@ -20,11 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     _print_anything()
     try:
+        refuse_lone_dashes(arguments)
         options = build_parser().parse_args(arguments)
         code = perform(parse_request(options), arguments)
         sys.stdout.flush()  # where it fails, it fails here and not while the interpreter ends
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {plain(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

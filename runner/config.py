@@ -92,6 +92,7 @@ class Where:
 
     executor: str = "local"
     ray_address: str | None = None
+    fork_server: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +242,11 @@ def _where(options: argparse.Namespace) -> Where:
         raise unknown("--executor", options.executor, "executor", EXECUTORS)
     if options.ray_address is not None and options.executor != "ray":
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
-    return Where(executor=options.executor, ray_address=options.ray_address)
+    return Where(
+        executor=options.executor,
+        ray_address=options.ray_address,
+        fork_server=not options.no_fork_server,
+    )
 
 
 def _has_nvidia_device() -> bool:

@@ -1,4 +1,4 @@
-"""``--doctor``: what on this machine makes timings noisy, how each was read, what to change, and what it costs.
+"""``--doctor``: what on this machine makes timings noisy, how each was read, and what to change.
 
 Everything is read, nothing is set. The noise itself is measured: an eager step
 against itself, by the same paired rounds as every run.
@@ -21,13 +21,16 @@ from runner.noise import noise_of, rounds_for
 if TYPE_CHECKING:
     from rich.console import Console
 
-ROUNDS = 30
+MOST_ROUNDS = 30
+MOST_S = 8.0
 DIFFERENCE = 0.02
 SPECIMEN = "harness.toy:make"
 TIMEOUT_S = 180.0
 
 
-def examine(console: Console, machine: Machine | None = None, measure: Callable[[], Record] | None = None) -> int:
+def examine(
+    console: Console, machine: Machine | None = None, measure: Callable[[], Record] | None = None
+) -> int:
     """Prints what was found, the noise last; always exit code 0."""
 
     def say(text: str = "") -> None:
@@ -43,7 +46,7 @@ def examine(console: Console, machine: Machine | None = None, measure: Callable[
             say(f"      -> {check.advice}")
     say(f"{advice} to look at." if advice else "Nothing to change.")
     say()
-    say(f"Eager against itself, {ROUNDS} rounds in a worker (a few seconds) ...")
+    say(f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
     for line in noise_lines((measure or measured)()):
         say(f"  {line}")
     return 0
@@ -71,7 +74,8 @@ def noise_lines(record: Record) -> Iterator[str]:
         yield f"could not be measured: {why}"
         return
     times = sorted(samples.baseline_s)
-    yield f"a step of {times[len(times) // 2] * 1e3:.3g} ms varies by {_percent(noise.baseline_cv)}"
+    step_ms = times[len(times) // 2] * 1e3
+    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(noise.baseline_cv)}"
     yield f"autocorrelation of the paired ratios: {_number(noise.lag_1)} (near 0 is good)"
     yield f"minor page faults of a step: {_number(noise.baseline_minor_faults)} (steady is good)"
     if noise.stolen_share is not None:
@@ -92,10 +96,15 @@ def noise_lines(record: Record) -> Iterator[str]:
 
 def noise_job() -> Job:
     """Eager against itself on the specimen."""
-    case = Case(
-        suite=SPECIMEN, name="make", mode=Mode.TRAINING, batch_size=None, published_batch_size=None
+    case = Case(suite=SPECIMEN, name="make", mode=Mode.TRAINING, batch_size=None, published_batch_size=None)
+    protocol = replace(
+        Protocol(),
+        accuracy=False,
+        max_rounds=MOST_ROUNDS,
+        max_measure_s=MOST_S,
+        precision=1e-6,  # never reached: rounds or time end it
+        timeout_s=TIMEOUT_S,
     )
-    protocol = replace(Protocol(), accuracy=False, repeat=ROUNDS, timeout_s=TIMEOUT_S)
     return Job(case=case, device="cpu", dtype="float32", candidates=(CONTROL,), protocol=protocol)
 
 

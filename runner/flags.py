@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from harness.schema import Protocol
@@ -38,6 +40,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+def refuse_lone_dashes(arguments: Sequence[str]) -> None:
+    """``UsageError`` for ``--flag=--``, of which argparse would make an empty list, whatever the flag."""
+    for word in arguments:
+        found = re.fullmatch(r"(--[\w-]+|-\w)=?--", word)
+        if found:
+            raise UsageError(f"{found[1]}: '--' is no value; give one, or leave the flag out")
 
 
 def build_parser(prog: str = "runner.py") -> Parser:
@@ -326,6 +336,11 @@ def _add_protocol(parser: Parser) -> None:
         "--use-eval-mode",
         action="store_true",
         help="train in eval mode: no dropout, no running statistics",
+    )
+    group.add_argument(
+        "--no-fork-server",
+        action="store_true",
+        help="start a new interpreter for every worker, instead of forking one that has imported everything",
     )
     group.add_argument("--isolate", action="store_true", help="a process of its own for each candidate")
     group.add_argument(

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from harness.schema import Case, Record, Scalar
 
+LONGEST_PART = 48  # characters: a file's name has up to five parts, and 255 at most
+
 
 def plain(text: str) -> str:
     """One printable line: control characters, line ends and text-direction marks become visible escapes."""
@@ -16,8 +18,9 @@ def plain(text: str) -> str:
 
 
 def file_part(text: str) -> str:
-    """``text`` as part of a file name on any system."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-") or "unnamed"
+    """``text`` as part of a file name on any system. A long one loses its end to a digest of the whole."""
+    part = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-") or "unnamed"
+    return part if len(part) <= LONGEST_PART else f"{part[: LONGEST_PART - 9]}-{_digest(text)}"
 
 
 def suite_labels(suites: Iterable[str]) -> dict[str, str]:

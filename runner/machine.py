@@ -1,4 +1,4 @@
-"""What can be read of a machine that matters to timings: one check each, with where it was read and advice."""
+"""What can be read of a machine that matters to timings: one check each, with its source and advice."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def _threads(machine: Machine) -> Iterator[Check]:
         read="sched_getaffinity, /proc/cpuinfo",
     )
     if text is None:
-        advice = f"two threads on one core disturb each other: --threads={cores}" if machine.cpus > cores else ""
+        advice = (
+            f"two threads on one core disturb each other: --threads={cores}" if machine.cpus > cores else ""
+        )
         yield Check(name="threads", found="torch's choice", read="OMP_NUM_THREADS is not set", advice=advice)
         return
     # OMP_NUM_THREADS may be a list, one number for each level of nesting

@@ -62,7 +62,7 @@ def _crowded(comparison: Comparison) -> Found | None:
         f"{noise.involuntary_switches_per_s:.0f} involuntary context switches a second, eager's times vary "
         f"by {noise.baseline_cv:.0%}"
     )
-    advice = "Other work took the CPU in the middle of samples: end it, or lower --threads to leave a CPU free."
+    advice = "Other work took the CPU amid samples: end it, or lower --threads to leave a CPU free."
     return "Other work on the same CPUs", text, advice
 
 

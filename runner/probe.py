@@ -9,7 +9,8 @@ from typing import Any
 
 from runner.compilers import Usable
 from runner.errors import UsageError
-from runner.worker_process import worker_command, worker_environment
+from runner.worker_process import worker_environment
+from runner.worker_start import worker_command
 
 PROBE_TIMEOUT_S = 120.0
 

@@ -11,10 +11,9 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from harness.status_page import Activity, StatusPage
 from harness.suite_files import ROOT
 from runner.memory_watch import bytes_text, resident_bytes
 from runner.starts import cache_settings
+from runner.worker_start import Start
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
@@ -52,10 +52,6 @@ class WorkerLost(Exception):
         self.failure = failure
         self.activity = activity
         self.status = status
-
-
-def worker_command(python: str = sys.executable) -> list[str]:
-    return [python, "-u", "-m", "harness.worker"]
 
 
 def worker_environment(
@@ -92,7 +88,7 @@ class WorkerProcess:
 
     def __init__(
         self,
-        command: Sequence[str],
+        start: Start,
         environment: Mapping[str, str],
         log: Path,
         on_tick: Callable[[Activity], None],
@@ -109,16 +105,8 @@ class WorkerProcess:
         handed = (request_read, reply_write, page)
         try:
             with log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    [*command, "--pipes", ",".join(map(str, handed))],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=dict(environment),
-                    cwd=log.parent,
-                    pass_fds=handed,
-                    start_new_session=True,
-                )
+                self._running = start(environment, log.parent, output, handed)
+                self._process = self._running.process
         finally:
             os.close(request_read)
             os.close(reply_write)
@@ -179,6 +167,7 @@ class WorkerProcess:
         self._wait(GRACE_S)
         self._kill_group()
         self._wait(None)
+        self._running.release()
         os.close(self._replies)
         self._page.close()
         self._page_file.close()
@@ -190,6 +179,10 @@ class WorkerProcess:
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.poll() is None:
+            # a worker that was forked a moment ago leads no group yet
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     def _watch_memory(self) -> None:
         if self._max_memory is None:
@@ -218,7 +211,7 @@ class WorkerProcess:
             self._wait(None)
             kind = "closed its pipe"
         else:
-            kind = exit_name(self._process.returncode)
+            kind = exit_name(self._process.returncode or 0)
         activity = self._page.read()
         tail = log_tail(self._log)
         message = f"the worker ended ({kind}) during {activity.phase}"

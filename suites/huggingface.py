@@ -230,6 +230,15 @@ def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:
         raise OSError(f"--pretrained: cannot load {entry.checkpoint} (no network?): {reason}") from error
 
 
+def warm() -> None:
+    """Imports what every ``build`` imports, for a host that forks workers."""
+    from suites.models.torchvision_ops import define_missing_ops
+
+    define_missing_ops()
+    import transformers.modeling_utils
+    import transformers.models.auto.modeling_auto  # noqa: F401
+
+
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
     from suites._direct import run

@@ -179,6 +179,14 @@ def plan(case: Case) -> Plan:
     return Plan(architecture=architecture, keywords=keywords, resolution=side)
 
 
+def warm() -> None:
+    """Imports what every ``build`` imports, for a host that forks workers."""
+    from suites.models.torchvision_ops import define_missing_ops
+
+    define_missing_ops()
+    import timm  # noqa: F401
+
+
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
     from suites._direct import run

@@ -169,11 +169,12 @@ def _run(
 
 
 def _process_launcher(log: Path) -> Callable[[Job], AbstractContextManager[Worker]]:
-    from runner.worker_process import WorkerProcess, worker_command, worker_environment
+    from runner.worker_process import WorkerProcess, worker_environment
+    from runner.worker_start import PlainStart, worker_command
 
     def launch(part: Job) -> AbstractContextManager[Worker]:
         environment = worker_environment(part.protocol.threads)
-        return WorkerProcess(worker_command(), environment, log, lambda _: None)
+        return WorkerProcess(PlainStart(command=worker_command()), environment, log, lambda _: None)
 
     return launch
 

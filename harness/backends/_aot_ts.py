@@ -48,7 +48,8 @@ def scriptable(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         if isinstance(node.target, torch._ops.OpOverload):
             node.target = node.target.overloadpacket
         node.kwargs = {
-            key: str(value) if isinstance(value, torch.device) else value for key, value in node.kwargs.items()
+            key: str(value) if isinstance(value, torch.device) else value
+            for key, value in node.kwargs.items()
         }
     plain.recompile()
     return plain

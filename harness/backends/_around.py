@@ -23,6 +23,7 @@ def around(
     The step calls ``loss.backward()`` itself, outside of the forward: that
     one loss gets a ``backward`` of its own.
     """
+    plain_backward: Callable[..., None] = torch.Tensor.backward
     left = calls if calls is not None else -1
 
     def wrapped(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
@@ -40,9 +41,9 @@ def around(
                 mine = weak()
                 assert mine is not None
                 with context():
-                    torch.Tensor.backward(mine, *given, **named)
+                    plain_backward(mine, *given, **named)
 
-            loss.backward = backward  # type: ignore[method-assign, assignment]
+            loss.backward = backward  # type: ignore[method-assign]
         return loss, output
 
     return wrapped

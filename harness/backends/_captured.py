@@ -61,7 +61,7 @@ def exported(
 ) -> torch.export.ExportedProgram:
     """``torch.export`` of the module for these inputs, with the sizes free that were asked to be."""
     given = dict(kwargs or {})
-    shapes = torch.export.ShapesCollection()
+    shapes: Any = cast("Any", torch.export.ShapesCollection)()
     free = torch.export.Dim.AUTO
     options = program.options
     if options.dynamic_shapes:
@@ -94,7 +94,9 @@ class Shape:
         self.leaves = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         for leaf in self.leaves:
             if next(iter(named_tensors(leaf, what)), None) is not None:
-                raise TypeError(f"this model's {what} has tensors in a {type(leaf).__name__}, which cannot cross over")
+                raise TypeError(
+                    f"this model's {what} has tensors in a {type(leaf).__name__}, which cannot cross over"
+                )
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def put(self, tensors: Iterable[torch.Tensor]) -> Any:
@@ -143,7 +145,6 @@ def flat_export(
 
 def device_type_of(program: Program) -> str:
     """ "cuda" or "cpu": where the weights (or else the inputs) are."""
-    found = next(program.module.parameters(), None)
-    if found is None:
-        found = next((t for _, t in named_tensors((program.args, dict(program.kwargs)), "input")), None)
-    return "cpu" if found is None else cast("str", found.device.type)
+    named = named_tensors((program.args, dict(program.kwargs)), "input")
+    found = [*program.module.parameters(), *(tensor for _, tensor in named)]
+    return found[0].device.type if found else "cpu"

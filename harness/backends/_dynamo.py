@@ -24,21 +24,24 @@ def compile_with_dynamo(
     """``torch.compile`` of forward and loss. The step's backward runs what AOTAutograd made of it.
 
     ``name`` is the candidate's, for notes; ``takes`` the options that it
-    understands. ``calls`` counts the compiler's calls where Dynamo's own
-    count of captured graphs does not prove that it worked.
+    understands. ``calls`` counts the compiler's calls where it takes more
+    than a graph that Dynamo captured to prove that it worked.
     """
-    counted = calls or counting_graphs()
+    eager = program.forward()
+    graphs = counting_graphs(eager.__name__)
     given, notes = dynamo_options(program, name or str(backend), takes)
-    forward = torch.compile(program.forward(), backend=backend, **given, **options)
+    forward = torch.compile(eager, backend=backend, **given, **options)
     return Compiled(
         forward=forward,
         region="forward+loss" if program.training else "forward",
-        compiler_calls=counted,
+        compiler_calls=graphs if calls is None else lambda: calls() if graphs() else 0,
         notes=notes,
     )
 
 
-def dynamo_options(program: Program, name: str, takes: Iterable[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def dynamo_options(
+    program: Program, name: str, takes: Iterable[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """``dynamic`` and ``fullgraph`` as a person asked for them, and the notes on what is not used."""
     asked = program.options
     notes = notes_on(name, asked, takes)

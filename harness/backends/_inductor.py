@@ -73,7 +73,11 @@ def why_no_cudagraphs(device_type: str) -> str | None:
 def note_on_cpu(program: Program, name: str) -> tuple[str, ...]:
     """Of a mode that is about CUDA graphs: what it is worth without CUDA."""
     on_cuda = any(p.is_cuda for p in program.module.parameters())
-    return () if on_cuda else (f"{name}: without CUDA there are no CUDA graphs, and this is the mode without them",)
+    return (
+        ()
+        if on_cuda
+        else (f"{name}: without CUDA there are no CUDA graphs, and this is the mode without them",)
+    )
 
 
 __all__ = [

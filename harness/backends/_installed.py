@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib.util import find_spec
 
 
@@ -14,4 +15,14 @@ def why_missing(install: str, *packages: str) -> str | None:
             here = False
         if not here:
             return f"{package} is not installed (pip install {install})"
+    return None
+
+
+def why_broken(package: str) -> str | None:
+    """Imports it: a package made for another torch may be installed and still of no use."""
+    try:
+        importlib.import_module(package)
+    except Exception as error:  # packages fail in any way while they are imported
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return f"{package} is installed, but cannot be imported with this torch: {reason[:200]}"
     return None

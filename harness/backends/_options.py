@@ -7,7 +7,7 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -31,7 +31,9 @@ _FLAGS = {
 def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple[str, ...]:
     """One note for each option that was given and is not among those that this compiler takes."""
     given = [option for option in _FLAGS if getattr(options, option)]
-    return tuple(f"{name}: {_FLAGS[o]} was not used: not an option of this compiler" for o in given if o not in takes)
+    return tuple(
+        f"{name}: {_FLAGS[o]} was not used: not an option of this compiler" for o in given if o not in takes
+    )
 
 
 def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
@@ -47,10 +49,12 @@ def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
         key, _, text = pair.partition("=")
         if key not in known:
             close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close][: 3 - len(close)]
+            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close][
+                : 3 - len(close)
+            ]
             hint = f"; the closest are {', '.join(close)}" if close else ""
             raise ValueError(f"inductor has no setting called {key!r}{hint}")
-        settings[key] = _value(key, text, config.get_type(key), known[key])
+        settings[key] = _value(key, text, cast("Any", config).get_type(key), known[key])
     return settings
 
 
@@ -83,7 +87,9 @@ def _value(key: str, text: str, kind: Any, now: Any) -> Any:
 
 def batch_tensors(program: Program) -> list[torch.Tensor]:
     """The inputs and targets whose first size is the batch's: that of the first input."""
-    given = [t for _, t in named_tensors((program.args, dict(program.kwargs), program.target), "given") if t.dim()]
+    given = [
+        t for _, t in named_tensors((program.args, dict(program.kwargs), program.target), "given") if t.dim()
+    ]
     return [t for t in given if t.shape[0] == given[0].shape[0]]
 
 

@@ -30,7 +30,9 @@ class Registered:
         if name not in known:
             close = difflib.get_close_matches(name, sorted({*known, *backend_names()}), n=3, cutoff=0.6)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
-            raise LookupError(f"there is no compiler called {name!r}, here or registered with torch.compile{hint}")
+            raise LookupError(
+                f"there is no compiler called {name!r}, here or registered with torch.compile{hint}"
+            )
         return Registered(name)
 
     def compile(self, program: Program) -> Compiled:

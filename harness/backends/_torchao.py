@@ -47,5 +47,3 @@ def _quietly() -> Any:
 
 def why_no_torchao(device_type: str) -> str | None:
     return why_missing("torchao", "torchao") or why_no_inductor(device_type)
-
-

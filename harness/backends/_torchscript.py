@@ -29,7 +29,7 @@ def with_fuser(forward: Forward, program: Program) -> Forward:
     why = why_no_fuser(fuser, "cuda" if on_cuda else "cpu")
     if why is not None:
         raise RuntimeError(why)
-    return around(forward, lambda: cast("Any", torch.jit.fuser)(FUSERS[fuser]), calls=FIRST_CALLS)
+    return around(forward, lambda: cast("Any", torch.jit).fuser(FUSERS[fuser]), calls=FIRST_CALLS)
 
 
 def why_no_fuser(fuser: str, device_type: str) -> str | None:
@@ -70,7 +70,7 @@ class GraphScripter:
     traced: int = 0
     reasons: list[str] = field(default_factory=list)
 
-    def script(self, graph: torch.fx.GraphModule, example: Sequence[Any]) -> Callable[..., Any]:
+    def script(self, graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         """By script, or by trace at the first call where scripting fails. Takes the inputs one by one."""
         plain = settled(graph)
         try:

@@ -7,7 +7,9 @@ from harness.program import Compiled, Program
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    return compile_with_inductor(program, "inductor_max_autotune_no_cudagraphs", mode="max-autotune-no-cudagraphs")
+    return compile_with_inductor(
+        program, "inductor_max_autotune_no_cudagraphs", mode="max-autotune-no-cudagraphs"
+    )
 
 
 def why_unavailable(device_type: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Regional compilation: each repeated submodule on its own by inductor, the rest in eager ("compile submodules")."""
+"""inductor on each repeated submodule by itself, the rest in eager: regional compilation."""
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import io
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from harness.backends._captured import (
     INFERENCE,
@@ -35,11 +37,12 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()  # as many as eager has
         options.log_severity_level = 3
-        packed = io.BytesIO()
-        model.save(packed)
-        session = onnxruntime.InferenceSession(packed.getvalue(), options, providers=[provider])
-        if session.get_providers()[0] != provider:
-            raise RuntimeError(f"ONNX Runtime could not use its {provider}")
+        with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
+            path = str(Path(folder) / "model.onnx")
+            model.save(
+                path, external_data=True
+            )  # a file of its own for weights: one may hold no more than 2 GB
+            session = _session(path, options, provider)
         names = [given.name for given in session.get_inputs()]
         wanted = [made.name for made in session.get_outputs()]
         if len(names) != len(flat.tensors):
@@ -48,11 +51,27 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             feed = {n: value.from_dlpack(t.contiguous()) for n, t in zip(names, tensors, strict=True)}
-            return [torch.from_dlpack(made) for made in session.run_with_ort_values(wanted, feed)]
+            return [from_dlpack(made) for made in session.run_with_ort_values(wanted, feed)]
 
         return flat.around(run), operations_of(captured)
 
     return compile_at_first_call(program, "onnxrt", build)
+
+
+def _session(path: str, options: Any, provider: str) -> Any:
+    """``RuntimeError`` where its kernels are of no use for this model, or not to be had."""
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=[provider])
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
+        # on a CPU, bfloat16 has hardly any
+        raise RuntimeError(
+            f"ONNX Runtime lacks a kernel that this model needs at this precision: {error}"
+        ) from error
+    if session.get_providers()[0] != provider:
+        raise RuntimeError(f"ONNX Runtime could not use its {provider}")
+    return session
 
 
 def why_unavailable(device_type: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from harness.backends._dynamo import compile_with_dynamo
-from harness.backends._installed import why_missing
+from harness.backends._installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = ("inference",)
@@ -23,4 +23,4 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 def why_unavailable(device_type: str) -> str | None:
     if device_type != "cuda":
         return "TensorRT needs a CUDA device"
-    return why_missing("torch-tensorrt", "torch_tensorrt")
+    return why_missing("torch-tensorrt", "torch_tensorrt") or why_broken("torch_tensorrt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.backends._installed import why_missing
+from harness.backends._installed import why_broken, why_missing
 from harness.backends._options import notes_on
 from harness.program import Compiled, Program, forward_of
 
@@ -22,4 +22,4 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
 
 def why_unavailable(device_type: str) -> str | None:
-    return why_missing("lightning-thunder", "thunder")
+    return why_missing("lightning-thunder", "thunder") or why_broken("thunder")

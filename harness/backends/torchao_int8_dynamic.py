@@ -1,4 +1,4 @@
-"""torchao: int8 weights, and activations rounded to int8 as they come; then inductor. Inference only; approximate."""
+"""torchao: weights and activations as int8, then inductor. Approximate; inference only."""
 
 from __future__ import annotations
 

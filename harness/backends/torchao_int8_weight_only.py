@@ -1,4 +1,4 @@
-"""torchao: int8 weights, computed in the model's own precision; then inductor. Inference only; approximate."""
+"""torchao: weights as int8, then inductor. Approximate; inference only."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from harness.backends._captured import (
     INFERENCE,
@@ -15,7 +16,7 @@ from harness.backends._captured import (
     flat_export,
     operations_of,
 )
-from harness.backends._installed import why_missing
+from harness.backends._installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = INFERENCE
@@ -27,8 +28,8 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     from tvm.relax.frontend.torch import from_exported_program
 
     on_cuda = device_type_of(program) == "cuda"
-    target: Any = tvm.target.Target.from_device(tvm.cuda(0)) if on_cuda else tvm.target.Target("llvm")
     device: Any = tvm.cuda(0) if on_cuda else tvm.cpu(0)
+    target: Any = tvm.target.Target.from_device(device)  # this very processor, not any of its kind
 
     def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
         flat, captured = flat_export(program, args, kwargs)
@@ -39,7 +40,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             made = main(*[tvm.runtime.from_dlpack(tensor.detach().contiguous()) for tensor in tensors])
-            return [torch.from_dlpack(one) for one in made]
+            return [from_dlpack(one) for one in made]
 
         return flat.around(run), operations_of(captured)
 
@@ -47,4 +48,4 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
 
 def why_unavailable(device_type: str) -> str | None:
-    return why_missing("apache-tvm", "tvm")
+    return why_missing("apache-tvm", "tvm") or why_broken("tvm")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from harness.step import Variant
 
-__all__ = ["WHOLE", "ByVariant", "Ended", "at_the_end", "metric_names", "observing"]
+__all__ = ("WHOLE", "ByVariant", "Ended", "at_the_end", "metric_names", "observing")
 
 ByVariant = dict[str, dict[str, Scalar]]
 

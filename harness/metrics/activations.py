@@ -1,6 +1,7 @@
-"""``saved_activation_bytes``: what an eager forward keeps for its backward, beside parameters and inputs (bytes).
+"""``saved_activation_bytes``: what an eager forward keeps for its backward.
 
-Every storage once. None for a step that is not training: it keeps nothing.
+Bytes beside parameters, buffers and inputs, every storage once. Absent for a step
+that is not training: it keeps nothing.
 """
 
 from __future__ import annotations

@@ -40,15 +40,22 @@ def _cpu_attention() -> dict[Any, Callable[..., int]]:
     """Formulas for the CPU's fused attention, which torch's counter does not know by name."""
     from torch.utils import flop_counter
 
+    formula_forward: Any = flop_counter.sdpa_flop_count
+    formula_backward: Any = flop_counter.sdpa_backward_flop_count
+
     def forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(flop_counter.sdpa_flop_count(query, key, value))
+        return int(formula_forward(query, key, value))
 
     def backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(flop_counter.sdpa_backward_flop_count(gradient, query, key, value))
+        return int(formula_backward(gradient, query, key, value))
 
-    formulas = {
+    formulas: dict[str, Callable[..., int]] = {
         "_scaled_dot_product_flash_attention_for_cpu": forward,
         "_scaled_dot_product_flash_attention_for_cpu_backward": backward,
     }
-    there = {getattr(torch.ops.aten, name, None): formula for name, formula in formulas.items()}
-    return {op: formula for op, formula in there.items() if op not in (None, *flop_counter.flop_registry)}
+    found: dict[Any, Callable[..., int]] = {}
+    for name, formula in formulas.items():
+        operation = getattr(torch.ops.aten, name, None)
+        if operation is not None and operation not in flop_counter.flop_registry:
+            found[operation] = formula
+    return found

@@ -64,7 +64,7 @@ def measured(
             times = [math.inf]
             matrix @ matrix  # the first call of a size chooses a kernel
             synchronise()
-            while len(times) < 10 and (len(times) == 1 or clock() - began + times[-1] < BUDGET_S):
+            while len(times) < 10 and (len(times) < 3 or clock() - began + times[-1] < BUDGET_S):
                 start = clock()
                 matrix @ matrix
                 synchronise()

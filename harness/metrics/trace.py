@@ -30,16 +30,15 @@ NAME_LENGTH = 80
 
 def measure(ended: Ended) -> ByVariant:
     totals: dict[str, dict[str, float]] = {}
-    found: ByVariant = {}
     for name, variant in ended.variants.items():
         try:
             totals[name] = traced(name, variant, ended)
         except Exception as error:  # one variant that the profiler cannot follow costs itself alone
             print(f"no trace of {name}: {type(error).__name__}: {error}", flush=True)
-    for name in totals:
-        if name != BASELINE and BASELINE in totals:
-            found[name] = {"kernel_changes": changes(totals[BASELINE], totals[name])}
-    return found
+    eager = totals.pop(BASELINE, None)
+    if eager is None:
+        return {}
+    return {name: {"kernel_changes": changes(eager, times)} for name, times in totals.items()}
 
 
 def traced(name: str, variant: Variant, ended: Ended) -> dict[str, float]:
@@ -70,7 +69,7 @@ def _time_us(event: Any, device: torch.device) -> float:
     """The event's own time: on a GPU that of its kernels alone, which are events of the device itself."""
     if device.type != "cuda":
         return float(event.self_cpu_time_total)
-    on_device = event.device_type == torch.autograd.DeviceType.CUDA
+    on_device = str(event.device_type).endswith("CUDA")
     return float(event.self_device_time_total) if on_device else 0.0
 
 

@@ -103,4 +103,4 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
         return
     from runner.executors.local import LocalExecutor
 
-    yield LocalExecutor()
+    yield LocalExecutor(fork=where.fork_server)

@@ -27,8 +27,10 @@ from runner.executors import (
     Work,
     by_kind,
 )
+from runner.host_process import HostPool, forking_works
 from runner.starts import Caches, with_starts
-from runner.worker_process import WorkerProcess, worker_command, worker_environment
+from runner.worker_process import WorkerProcess, worker_environment
+from runner.worker_start import ForkedStart, PlainStart, Start, worker_command
 
 CHECK_S = 0.5  # how often a lane that waits for its record to be written looks whether it is still wanted
 
@@ -56,11 +58,19 @@ JobRecords = Callable[[Work, Watch, Stop], Iterator[Record]]
 
 
 def worker_records(
-    work: Work, watch: Watch, stop: Stop, *, log: Path, log_name: str, base: Mapping[str, str] = os.environ
+    work: Work,
+    watch: Watch,
+    stop: Stop,
+    *,
+    log: Path,
+    log_name: str,
+    base: Mapping[str, str] = os.environ,
+    pool: HostPool | None = None,
 ) -> Iterator[Record]:
     """Measures in worker processes of this machine, whose output goes to ``log``.
 
     ``log_name`` is what records call the log; ``base`` is the environment that the worker's is made from.
+    With a ``pool``, workers are forked from its hosts.
     """
 
     def run(job: Job, caches: Caches) -> Iterator[Record]:
@@ -73,7 +83,10 @@ def worker_records(
                 caches=caches(),
             )
             limit = part.protocol.max_memory_bytes
-            return WorkerProcess(worker_command(), environment, log, watch.activity, limit)
+            start: Start = PlainStart(command=worker_command())
+            if pool is not None:
+                start = ForkedStart(pool=pool, suite=part.case.suite)
+            return WorkerProcess(start, environment, log, watch.activity, limit)
 
         return JobRun(job, launch, watch, candidates=work.candidates, log=log_name, stop=stop).run()
 
@@ -174,13 +187,19 @@ class LocalExecutor:
     ``measure`` stands for real workers in tests.
     """
 
-    def __init__(self, measure: JobRecords | None = None) -> None:
+    def __init__(self, measure: JobRecords | None = None, *, fork: bool = True) -> None:
         self._measure = measure
+        self._fork = fork
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
+        with HostPool() as pool:
+            yield from self._run(work, cases, stop, pool if self._fork and forking_works() else None)
+
+    def _run(self, work: Sequence[Work], cases: Cases, stop: Stop, pool: HostPool | None) -> Events:
         def measure(one: Work, watch: Watch, stopped: Stop) -> Iterator[Record]:
             log = cases.open_case(one.job)
-            return worker_records(one, watch, stopped, log=log, log_name=cases.relative(log))
+            name = cases.relative(log)
+            return worker_records(one, watch, stopped, log=log, log_name=name, pool=pool)
 
         for together in by_kind(work).values():
             if stop():

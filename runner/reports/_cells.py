@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from runner.labels import plain
@@ -34,4 +35,6 @@ def cell_text(cell: Cell) -> str:
 def safe_text(text: str) -> str:
     """One printable line that no spreadsheet takes for a formula: such text gets an apostrophe in front."""
     line = plain(text)
-    return f"'{line}" if line.lstrip().startswith(FORMULA_STARTS) else line
+    # some spreadsheets take the wide forms of East Asian keyboards for the same
+    start = unicodedata.normalize("NFKC", line.lstrip()[:1])
+    return f"'{line}" if start.startswith(FORMULA_STARTS) else line

@@ -111,6 +111,10 @@ def _groups(comparison: Comparison) -> Iterator[Group]:
     others = {name: value for name, value in record.metrics.items() if name not in memory}
     yield "Compilation and other metrics", _mapping(others)
     yield "Memory", _memory(comparison, memory)
+    for field in fields(comparison):  # the parts that are derived together: work, noise, generation
+        part = getattr(comparison, field.name)
+        if is_dataclass(part) and part is not record:
+            yield field.name.capitalize(), _derived(part)
     yield "What ran", _what_ran(record)
     yield "How it was measured", [*_settings(record.job.protocol, all_of_them=True), *_times(record)]
 
@@ -183,6 +187,20 @@ def _memory(comparison: Comparison, metrics: Mapping[str, Scalar]) -> Facts:
 
 def _bytes(value: Any) -> str:
     return memory_text(value / 1e9)
+
+
+def _derived(part: Any, before: str = "") -> Facts:
+    """Every number of a part that exists; shares in per cent, parts of the part after their name."""
+    facts: Facts = []
+    for field in fields(part):
+        value, name = getattr(part, field.name), f"{before}{field.name}"
+        if is_dataclass(value):
+            facts += _derived(value, f"{name}_")
+        elif isinstance(value, float) and ("share" in name or name.endswith("_cv")):
+            facts.append((_words(name), share_text(value)))
+        elif value is not None:
+            facts.append((_words(name), _scalar(value)))
+    return facts
 
 
 def _what_ran(record: Record) -> Facts:

@@ -81,7 +81,7 @@ def facets(summary: Summary) -> tuple[Facet, ...]:
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     return (
         Facet(key="suite", value=lambda c: labels[c.record.job.case.suite]),
-        Facet(key="compiler", value=lambda c: compiler_name(c.record.candidate)),
+        Facet(key="compiler", value=lambda c: compiler_name(c.compiler)),
         Facet(key="precision", value=lambda c: plain(c.record.job.dtype)),
         Facet(key="mode", value=lambda c: c.record.job.case.mode.value),
         Facet(key="device", value=lambda c: plain(c.record.job.device)),

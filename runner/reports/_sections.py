@@ -24,7 +24,7 @@ class Section:
 
     @property
     def title(self) -> str:
-        return f"{self.suite}, {self.mode}, {self.dtype}, {self.device}"
+        return plain(f"{self.suite}, {self.mode}, {self.dtype}, {self.device}")
 
     @property
     def compilers(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def environment_line(environment: Mapping[str, Scalar]) -> str:
     """``torch 2.13.0, Python 3.11.7, cpu: <name>, 2 threads, 2 CPUs``, as far as it is known."""
     facts = {name: plain(str(value)) for name, value in environment.items() if value not in (None, "")}
     device = ": ".join(facts[name] for name in ("device", "device_name") if name in facts)
-    host = f"host {facts['cpu']}" if facts.get("cpu", "") != facts.get("device_name", "") else ""
+    host = f"host {facts['cpu']}" if facts.get("cpu") not in (None, facts.get("device_name")) else ""
     parts = (
         f"torch {facts['torch']}" if "torch" in facts else "",
         f"CUDA {facts['cuda']}" if "cuda" in facts else "",

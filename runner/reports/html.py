@@ -99,8 +99,8 @@ def _first_comment(script: str) -> list[str]:
 
 def _page(summary: Summary) -> dict[str, Any]:
     parts = sections(summary)
-    counted = [c for c in summary.comparisons if c.record.candidate != CONTROL]
-    controls = [c for c in summary.comparisons if c.record.candidate == CONTROL]
+    counted = [c for c in summary.comparisons if c.compiler != CONTROL]
+    controls = [c for c in summary.comparisons if c.compiler == CONTROL]
     return {
         "title": plain(", ".join(dict.fromkeys(part.suite for part in parts))) or "no records",
         "environment": environment_line(summary.environment),

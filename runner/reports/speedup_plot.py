@@ -264,7 +264,9 @@ def _draw_axis(ax: Axes, label: str) -> None:
 
 def _draw_title(ax: Axes, panel: Section) -> None:
     """Above the legend: the title, and in small print what the numbers depend on."""
-    facts = textwrap.wrap(f"{panel.rounds} rounds; {environment_line(panel.environment)}", FACTS_WIDTH)
+    facts = textwrap.wrap(
+        f"{panel.rounds} rounds; {environment_line(panel.environment)}", FACTS_WIDTH, max_lines=4
+    )
     height = 9 * len(facts)
     ax.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=22 + height, parse_math=False)
     _note(ax, "\n".join(facts), (0.0, 1.0), (0, 17))

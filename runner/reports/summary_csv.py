@@ -50,9 +50,9 @@ def _grid(table: AverageTable) -> str:
 
     grid = Table(box=box.ASCII2)
     for name in ("Compiler", *table.columns):
-        grid.add_column(Text(name), justify="center", no_wrap=True)
+        grid.add_column(Text(plain(name)), justify="center", no_wrap=True)
     for compiler, cells in table.rows:
-        grid.add_row(Text(plain(compiler)), *map(Text, cells))
+        grid.add_row(*(Text(plain(cell)) for cell in (compiler, *cells)))
     file = io.StringIO()
     Console(file=file, width=100_000, color_system=None, force_terminal=False).print(grid)
     return file.getvalue().rstrip("\n")

@@ -48,7 +48,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "mode": case.mode,
         "device": job.device,
         "dtype": job.dtype,
-        "compiler": record.candidate,
+        "candidate": record.candidate,
         "scale": case.scale,
         "changes": case.changes,
         "batch_size": ran_batch(record),

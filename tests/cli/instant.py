@@ -80,12 +80,11 @@ def run(argv: list[str], die_at: int = 0, tear: int = 0, *, light: bool = False)
     from unittest import mock
 
     import runner.executors.local
-    import runner.worker_process
     from runner.cli import main
 
     command = [sys.executable, "-S", str(Path(__file__).resolve())]
-    for module in (runner.worker_process, runner.executors.local):
-        mock.patch.object(module, "worker_command", return_value=command).start()
+    mock.patch.object(runner.executors.local, "worker_command", return_value=command).start()
+    mock.patch.object(runner.executors.local, "forking_works", return_value=False).start()
     if die_at:
         _die_at(die_at, argv[-1].removeprefix("--output-dir=").removeprefix("--resume="))
     if tear:
@@ -153,23 +152,27 @@ def serve() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
+        printed, printing = os.pipe()  # no file: a run that may write no more to files still prints
         pid = os.fork()
         if pid == 0:
-            _forked(request)
+            _forked(request, printing)
+        os.close(printing)
         if request["kill_after"] is not None:
             time.sleep(request["kill_after"])
             os.kill(pid, signal.SIGKILL)  # it may have ended; the number is its own until we have waited
+        with os.fdopen(printed, "rb") as output:
+            Path(request["output"]).write_bytes(output.read())
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-def _forked(request: Mapping[str, Any]) -> None:
+def _forked(request: Mapping[str, Any], printing: int) -> None:
     code = 70
     try:
-        with open(os.devnull) as nothing, open(request["output"], "w") as output:  # noqa: PTH123
+        with open(os.devnull) as nothing:  # noqa: PTH123
             os.dup2(nothing.fileno(), 0)
-            os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
+        os.dup2(printing, 1)
+        os.dup2(printing, 2)
         if request["largest_file"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"], request["largest_file"]))
         code = run(request["argv"], request["die_at"], request["tear"], light=request["light"])

@@ -75,8 +75,8 @@ def test_a_report_that_cannot_be_written_leaves_the_one_before_and_shows_the_num
     assert server.run(*FLAGS, f"--output-dir={folder}").code == 0
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     ended = server.run("--visualize-logs", str(folder), largest_file=2000)
-    # what the run printed went to a file, too, and may be cut
-    assert ended.code == 2
+    check_one_sentence(ended)
+    assert "Geometric mean speedup" in ended.printed
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     assert server.run("--visualize-logs", str(folder)).code == 0
 
@@ -107,7 +107,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with mounted(tmp_path, 256) as (server, place):
         there = server.seen_there(place)
         written = set()
-        for room in (0, 8, 16, 24, 32, 48, 64, 96):
+        for room in (0, 12, 24, 48, 96):
             folder, filler = place / f"run{room}", there / "filler"
             filler.write_bytes(bytes((256 - room) * 1024 - 4096 * (room > 0)))
             ended = server.run(*FLAGS, f"--output-dir={folder}")

@@ -197,7 +197,7 @@ def test_a_real_worker_is_ended_with_its_lane(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("runner.executors.local.worker_command", lambda: silent)
     folder = Folder(tmp_path)
     one = work("m", "cpu")
-    with closing(LocalExecutor().run([one], folder, lambda: False)) as events:
+    with closing(LocalExecutor(fork=False).run([one], folder, lambda: False)) as events:
         while not isinstance(next(events), Doing) or not folder.open_case(one.job).read_text():
             pass
     process = Path("/proc") / folder.open_case(one.job).read_text().strip()

@@ -50,6 +50,7 @@ FLAGS = [
     "--model-config",
     "--new-tokens",
     "--nnc",
+    "--no-fork-server",
     "--no-skip",
     "--nopython",
     "--nothing",

@@ -120,9 +120,9 @@ def test_500_records_with_100_rounds_each_stay_small() -> None:
 @pytest.mark.slow
 def test_10_000_records_are_rendered_in_ten_seconds() -> None:
     summary = summarise(large_run(2500, 10))
-    began = time.monotonic()
+    began = time.process_time()  # other work on the machine is not ours
     assert len(html.render(summary)["report.html"]) < 4 * LARGEST
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_the_same_summary_gives_the_same_bytes() -> None:
@@ -164,7 +164,7 @@ def test_hostile_findings_suites_and_facts_are_text() -> None:
 
 def test_only_letters_that_can_be_printed(synthetic: Page) -> None:
     content = html.render(summarise(synthetic_run()))["report.html"].decode()
-    assert all(c == "\n" or c.isprintable() for c in content.replace("\N{THIN SPACE}", ""))
+    assert all(c == "\n" or c.isprintable() for c in content)
     for panel in synthetic.panels["panels"]:
         assert all(c == "\n" or c.isprintable() for c in json.dumps(panel, ensure_ascii=False))
 
@@ -260,6 +260,11 @@ def test_panels_hold_every_metric() -> None:
     assert facts["peak"] == "3.00 MB"
     assert facts["graph break 1"] == "a.py:1\nb.py:2"
     assert facts["trace"] == "1.50 s"
+
+
+def test_panels_hold_what_is_derived_in_parts(synthetic: Page) -> None:
+    groups = dict(synthetic.panels["panels"][0]["groups"])
+    assert dict(groups["Noise"])["baseline cv"].endswith(" %")
 
 
 @pytest.mark.parametrize("records", [[], accuracy_run(), [make_record(make_job(), status=Status.CRASH)]])

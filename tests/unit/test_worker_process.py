@@ -13,6 +13,7 @@ import pytest
 from harness.schema import Status
 from harness.status_page import Activity
 from runner.worker_process import WorkerLost, WorkerProcess, exit_name, log_tail, worker_environment
+from runner.worker_start import PlainStart
 
 PRELUDE = """
 import json, os, signal, sys, time
@@ -27,7 +28,7 @@ def start(tmp_path: Path, body: str, max_memory_bytes: int | None = None) -> Wor
     script = tmp_path / "worker.py"
     script.write_text(PRELUDE + textwrap.dedent(body))
     log = tmp_path / "output.log"
-    return WorkerProcess([sys.executable, str(script)], dict(os.environ), log, lambda activity: None, max_memory_bytes)
+    return WorkerProcess(PlainStart(command=[sys.executable, str(script)]), dict(os.environ), log, lambda activity: None, max_memory_bytes)
 
 
 def soon(seconds: float = 20.0) -> float:

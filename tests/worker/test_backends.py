@@ -13,14 +13,16 @@ from torch import nn
 
 from harness.backends import backend_names, load_backend
 from harness.counters import frames_given_up, graphs_compiled, growth, snapshot
+from harness.parity import compare
 from harness.program import Program
 from harness.schema import Mode
 from harness.suite_files import ROOT
 from harness.workload import Workload
 from tests.worker.planted import Trial, results, trial
 
-DYNAMO = ("aot_eager", "inductor")
-COMPILERS = (*DYNAMO, "torchscript")
+DYNAMO = ("dynamo_eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+SCRIPTED = ("torchscript", "dynamo_ts", "aot_ts", "aot_ts_mincut")
+COMPILERS = (*DYNAMO, *SCRIPTED)
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +79,45 @@ def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None
 def test_inductor_trains(name: str) -> None:
     found = trial(name).judge(load_backend("inductor"))
     assert found.failed == 0, found.worst
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("dynamo_ts", "conv"), ("aot_ts", "tokens"), ("aot_ts_mincut", "conv")]
+)
+def test_captured_graphs_are_scripted(name: str, model: str) -> None:
+    """Not traced: what Dynamo and AOTAutograd capture has no Python left that scripting could refuse."""
+    subject = trial(model)
+    variant = subject.variant()
+    compiled = load_backend(name)(variant.program)
+    assert compiled.compiler_calls() == 0
+    variant.use(compiled.forward)
+    found = compare(subject.reference(), results(variant))
+    assert found.failed == 0, found.worst
+    graphs = 1 if name == "dynamo_ts" else 2  # AOTAutograd has one for the backward
+    assert compiled.compiler_calls() == graphs
+    assert compiled.late_notes() == (f"{name}: {graphs} graphs scripted",)
+
+
+def test_a_graph_that_cannot_be_scripted_is_traced_and_the_note_says_why() -> None:
+    class Complex(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.pad(x, (1, 1), value=float("inf")).clamp(max=3.0) * len([*x.shape])
+
+    def unscriptable(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        raise RuntimeError("cannot be scripted\nand so on")
+
+    work = Workload(module=Complex(), args=(torch.ones(2, 4),))
+    subject = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE)
+    variant = subject.variant()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.jit.script", unscriptable)
+        compiled = load_backend("dynamo_ts")(variant.program)
+        variant.use(compiled.forward)
+        found = compare(subject.reference(), results(variant))
+    assert found.failed == 0, found.worst
+    assert compiled.compiler_calls() == 1
+    (note,) = compiled.late_notes()
+    assert note == "dynamo_ts: 0 graphs scripted, 1 traced, because scripting said: cannot be scripted"
 
 
 @pytest.mark.parametrize("name", DYNAMO)

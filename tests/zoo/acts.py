@@ -203,7 +203,7 @@ def write_everywhere() -> None:
 def change_the_process() -> None:
     os.chdir(tempfile.gettempdir())
     os.environ.clear()
-    os.umask(0o777)
+    os.umask(0o077)
     sys.argv[:] = ["--pipes"]
     random.seed(random.random())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -22,7 +22,8 @@ const charts = (() => {
     return `${letters.slice(0, room - 2 - tail).join("")}..${letters.slice(letters.length - tail).join("")}`;
   };
 
-  const narrow = () => window.innerWidth < 720;
+  const printing = () => document.documentElement.classList.contains("print");
+  const narrow = () => window.innerWidth < 720 && !printing();
 
   function layout(more) {
     const axis = {
@@ -49,12 +50,18 @@ const charts = (() => {
     modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
   });
 
+  // on paper a chart cannot follow its box: it gets the width that fits a page of A4 or Letter
+  function paperWidth(element) {
+    if (!printing()) return {};
+    return { width: element.closest(".charts > :not(.across)") ? 330 : 680 };
+  }
+
   function draw(element, traces, figure) {
-    return window.Plotly.react(element, traces, layout(figure), config());
+    return window.Plotly.react(element, traces, layout({ ...figure, ...paperWidth(element) }), config());
   }
 
   const ratioAxis = (title) => ({
-    type: "log", ticksuffix: "x", tickformat: ".4~g", nticks: narrow() ? 5 : 10, tickangle: 0, title: { text: title },
+    type: "log", ticksuffix: "x", tickformat: ".4~g", nticks: narrow() ? 5 : printing() ? 7 : 10, tickangle: 0, title: { text: title },
   });
 
   const marker = (name) => ({
@@ -68,7 +75,7 @@ const charts = (() => {
   // items: {kind, label, text, hover, plot: [value, low, high], id}, top to bottom; kind "mean" for averages;
   // gap: after how many of them some were left out, or 0
   function forest(element, items, threshold, gap) {
-    const room = narrow() ? 26 : 58;
+    const room = narrow() ? 26 : printing() ? 40 : 58;
     const values = items.map((item) => item.plot[0]);
     const bounds = [Math.min(...values, 1) / BEYOND, Math.max(...values, 1) * BEYOND];
     const lows = items.map((item) => item.plot[1] ?? item.plot[0]);
@@ -103,7 +110,7 @@ const charts = (() => {
     if (means > 0) shapes.push(across(means, { color: colour("line"), width: 1 }));
     if (gap) shapes.push(across(gap, { color: colour("muted"), width: 1.5, dash: "dot" }));
     const figure = {
-      height: 110 + items.length * 22, shapes, showlegend: !narrow(), // the tiles have the same marks
+      height: 110 + items.length * 22, shapes, showlegend: !narrow() && !printing(), // the tiles have the same marks
       xaxis: { ...ratioAxis(narrow() ? "speedup over eager" : "speedup over eager (right of 1 is faster)"), range: ends.map(Math.log10) },
       yaxis: { ...rows, ticktext: items.map((item) => safe(shorten(item.label, room))) },
     };
@@ -130,7 +137,7 @@ const charts = (() => {
         line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: end === right ? "top left" : "bottom right", textfont: { color: colour("muted"), size: 11 },
         text: at.map((_, i) => (i === at.length - 1 ? `${count.toLocaleString("en")} steps` : "")),
       };
-    }).filter((trace) => trace.x.length > 1);
+    }).filter((trace) => trace.x.length > 1 && trace.y[trace.y.length - 1] - 1 > 0.03 * (top - bottom)); // else it lies on the line of 1
     for (const name of VERDICTS) {
       const of = items.filter((item) => item.kind === name);
       if (!of.length) continue;

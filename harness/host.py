@@ -1,0 +1,137 @@
+"""A process that has imported torch and the model libraries, and forks a worker for each job.
+
+Importing takes seconds, a fork milliseconds. The host itself runs nothing: no tensor is made and no
+device is touched in it, so that a worker starts with the libraries loaded and otherwise fresh.
+
+The runner speaks JSON over a socket, one message each, descriptors beside it:
+
+    {"spawn": "/run/cases/x", "suite": "timm_models"}  [requests, replies, status page, log]
+        ->  {"pid": 1234}  and, when the worker has ended,  {"ended": -11}
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from harness.orphan import end_with_parent
+from harness.suite_files import load_suite, suite_names
+
+MESSAGE = 1 << 16
+DESCRIPTORS = 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m harness.host", description=__doc__)
+    parser.add_argument("--socket", type=int, required=True, help="a descriptor, given by the runner")
+    options = parser.parse_args()
+    end_with_parent(options.socket)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to answer
+    with socket.socket(fileno=options.socket) as runner:
+        _import_torch()
+        gc.collect()
+        gc.freeze()  # what is imported stays as it is: collections in workers would copy its pages
+        _serve(runner)
+    return 0
+
+
+def _import_torch() -> None:
+    """Everything that a session imports sooner or later. Compilers' own process pools must not start here."""
+    os.environ["TORCH_WARM_POOL"] = "0"
+    import torch._dynamo
+    import torch._functorch.aot_autograd
+    import torch._inductor.compile_fx
+    import torch.profiler  # noqa: F401
+
+    import harness.replay  # the session and all it needs
+    import harness.worker  # noqa: F401
+
+    del os.environ["TORCH_WARM_POOL"]
+
+
+def _serve(runner: socket.socket) -> None:
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(runner, MESSAGE, DESCRIPTORS)
+        if not data:
+            return
+        request = json.loads(data)
+        _warm(request["suite"])
+        pid = os.fork()
+        if pid == 0:
+            runner.close()
+            _become_worker(Path(request["spawn"]), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _send(runner, {"pid": pid})
+        if not _await(pid, runner):
+            return
+
+
+def _warm(suite: str) -> None:
+    """Imports the suite's libraries. A suite by path is the user's code: it runs in workers only."""
+    if suite not in suite_names():
+        return
+    warm = getattr(load_suite(suite), "warm", None)
+    if warm is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # what it cannot import, a worker will fail to import, and say so in its record
+            with contextlib.suppress(Exception):
+                warm()
+
+
+def _await(pid: int, runner: socket.socket) -> bool:
+    """Waits for the worker and tells how it ended; False when the runner has gone."""
+    watched = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(watched, select.POLLIN)
+        poll.register(runner, 0)  # hang-up alone
+        while True:
+            ready = dict(poll.poll())
+            if watched in ready:
+                break
+            if ready.get(runner.fileno(), 0) & (select.POLLHUP | select.POLLERR):
+                return False  # the worker ends with us
+    finally:
+        os.close(watched)
+    _, status = os.waitpid(pid, 0)
+    _send(runner, {"ended": os.waitstatus_to_exitcode(status)})
+    return True
+
+
+def _send(runner: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        runner.send(json.dumps(message).encode())
+
+
+def _become_worker(folder: Path, descriptors: list[int]) -> None:
+    """Turns the forked process into what ``python -m harness.worker`` starts as. Does not return."""
+    from harness.environment import WORKER
+    from harness.worker import run
+
+    requests, replies, page, log = descriptors
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, source in enumerate((nothing, log, log)):
+        os.dup2(source, number)
+    os.close(nothing)
+    os.close(log)
+    os.chdir(folder)
+    os.environ[WORKER] = "forked"
+    run(requests, replies, page)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Workers forked from a host that has imported everything: as good as fresh ones, and started in no time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Case, Job, Mode, Protocol
+from harness.status_page import Activity
+from runner.host_process import HostPool, forking_works
+from runner.worker_process import WorkerLost, WorkerProcess, worker_environment
+from runner.worker_start import ForkedStart
+from tests.cli.command import ANIMALS, TOYS, records, runner
+
+pytestmark = pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[HostPool]:
+    with HostPool() as hosts:
+        yield hosts
+
+
+def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
+    environment = worker_environment(threads=1)
+    return WorkerProcess(
+        ForkedStart(pool=pool, suite=suite), environment, folder / "output.log", lambda activity: None
+    )
+
+
+def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
+    from harness.codec import to_json
+
+    case = Case(suite=suite, name=name, mode=Mode.TRAINING, batch_size=8, published_batch_size=8)
+    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=Protocol(threads=1))
+    return {"call": "open", "job": to_json(job)}
+
+
+def soon(seconds: float = 120.0) -> float:
+    return time.monotonic() + seconds
+
+
+def test_a_second_worker_is_there_at_once(pool: HostPool, tmp_path: Path) -> None:
+    with started(pool, tmp_path) as first:
+        assert first.call(opening(), soon())["ok"]["environment"]["worker"] == "forked"
+    begin = time.monotonic()
+    with started(pool, tmp_path) as second:
+        assert time.monotonic() - begin < 1.0  # importing torch alone takes longer
+        assert second.call(opening(), soon())["ok"]["model"]["parameters"] > 0
+
+
+def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path) -> None:
+    with started(pool, tmp_path, ANIMALS) as worker, pytest.raises(WorkerLost) as caught:
+        worker.call(opening("segfaults_in_eager", ANIMALS), soon())
+    assert caught.value.failure.kind == "SIGSEGV"
+    with started(pool, tmp_path) as worker:
+        assert "ok" in worker.call(opening(), soon())
+
+
+def test_a_host_that_was_killed_is_replaced(pool: HostPool, tmp_path: Path) -> None:
+    environment = worker_environment(threads=1)
+    start = ForkedStart(pool=pool, suite=TOYS)
+    host = pool.take(start.python, environment)
+    os.kill(host._process.pid, signal.SIGKILL)
+    host._process.wait()
+    pool.give_back(start.python, environment, host)
+    with started(pool, tmp_path) as worker:
+        assert "ok" in worker.call(opening(), soon())
+
+
+def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> None:
+    with started(pool, tmp_path) as worker:
+        worker.call(opening(), soon())
+        process = worker._process
+        host = process._host._process  # type: ignore[attr-defined]
+        host.kill()
+        host.wait()
+        with pytest.raises(WorkerLost):
+            worker.call({"call": "warm_up", "candidates": ["eager"]}, soon())
+    assert not Path(f"/proc/{process.pid}/exe").exists()
+
+
+def test_forked_and_fresh_workers_say_which_they_are_and_agree(tmp_path: Path) -> None:
+    # two threads and inductor: OpenMP and the compiler's own processes work after the fork
+    words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n", "4", "-dcpu"]
+    kinds = {}
+    for folder, more in (("forked", []), ("fresh", ["--no-fork-server"])):
+        done = runner(*words, *more, f"--output-dir={tmp_path / folder}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        (record,) = records(tmp_path / folder)
+        kinds[folder] = record["environment"]["worker"]
+        assert record["status"] == "pass"
+        assert record["environment"]["threads"] == record["environment"]["cpus_usable"] or os.cpu_count() != 2
+    assert kinds == {"forked": "forked", "fresh": "fresh"}
+
+
+def test_activity_is_seen(pool: HostPool, tmp_path: Path) -> None:
+    with started(pool, tmp_path) as worker:
+        worker.call(opening(), soon())
+        assert worker.activity() != Activity()

@@ -1,0 +1,326 @@
+"""Whatever is typed, and whatever a record file has become: an exit code and a sentence, never a traceback.
+
+In this process and without a worker: lists of flags end in ``--list``, ``--print-run-commands`` or a folder
+that cannot be used; damaged records are read by ``--visualize-logs``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.codec import to_json
+from runner import reports
+from runner.cli import main
+from runner.flags import build_parser
+from runner.reports import html, speedup_plot
+from tests.cli.command import ANIMALS, TOYS
+from tests.factories import accuracy_run, synthetic_run
+
+STEADY = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+# -- flags ---------------------------------------------------------------------------
+
+HOSTILE = (
+    "",
+    " ",
+    "--",
+    "-",
+    "\x1b[31m",
+    "a\nb",
+    "../../x",
+    "/dev/null",
+    "/",
+    "~",
+    "$(touch x)",
+    "`x`",
+    "%s",
+    "{0}",
+    "[",
+    "(?P<a",
+    "*",
+    "=1",
+    "a=b=c",
+    ":",
+    "a.b:",
+    ":make",
+    "no.such:make",
+    "no_such.py:make",
+    "\udcff",
+    "\N{ZEBRA FACE}",
+    "\u202e",
+    "x" * 3000,
+    "9" * 5000,
+    "1e400",
+    "-1",
+    "0",
+    "nan",
+    "inf",
+    "1_000",
+    "\u0661",
+    "0x10",
+    "2%%",
+    "%",
+    "-0%",
+    "1e-320",
+    ",",
+    ",,a,,",
+    "0/0",
+)
+GOOD = (
+    *("tiny_gpt", TOYS, ANIMALS, "cpu", "cuda:1", "cuda:0-3", "cuda:*", "float32", "bfloat16,float16", "amp"),
+    *("eager", "inductor", "aot_eager,torchscript", "2%", "0.05", "5", "30", "MLP", "MLP_addition", "linear"),
+    *(
+        "scaled",
+        "field",
+        "full",
+        "small",
+        "tiny",
+        "own",
+        "mean",
+        "hidden=3",
+        "1.5",
+        "12",
+        "local",
+        "ray",
+        "4GB",
+    ),
+    *("compile=30", "LICENSE", "pyproject.toml", "tests", "results", "no/such/folder"),
+)
+VALUES = st.one_of(st.sampled_from(GOOD), st.sampled_from(HOSTILE), st.text(max_size=8))
+NEVER = ("-h", "--help", "--pretrained")  # ends the interpreter; needs a network
+
+
+def words() -> st.SearchStrategy[list[str]]:
+    """Flags of the program, alone, with a value behind an equals sign, or with one that follows."""
+    flags = [f for action in build_parser()._actions for f in action.option_strings if f not in NEVER]
+    flag = st.sampled_from(sorted(flags))
+    joined = st.builds("{}={}".format, flag, VALUES).map(lambda word: [word])
+    apart = st.tuples(flag, VALUES).map(list)
+    return st.lists(
+        st.one_of(flag.map(lambda f: [f]), joined, apart, VALUES.map(lambda v: [v])), max_size=7
+    ).map(lambda parts: [word for part in parts for word in part])
+
+
+ENDINGS = (
+    ["--list"],
+    ["--print-run-commands"],
+    ["--training", "--list"],
+    ["--training", "--print-run-commands"],
+    ["--generate", "--suites=tiny_gpt", "--print-run-commands"],
+    ["--visualize-logs", "no/such/folder"],
+    ["--resume", "no/such/folder"],
+)
+
+
+def no_worker(*_: object, **__: object) -> Any:
+    raise AssertionError("a process was started")
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started: a library that would be asked says that it is not there."""
+    monkeypatch.setattr("runner.probe._ask", lambda *_: None)
+    monkeypatch.setattr("subprocess.Popen", no_worker)
+    monkeypatch.setattr("runner.run_folder.RunFolder.create", no_worker)
+
+
+def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
+    code = main(typed)
+    said = capsys.readouterr().err
+    assert code in (0, 1, 2), typed
+    if code == 2:
+        assert said.startswith("error: "), typed
+        assert said.count("\n") == 1, typed
+        assert not [c for c in said[:-1] if not c.isprintable()], typed
+        assert len(said) < 12_000, typed
+
+
+@settings(STEADY, max_examples=400)
+@given(words(), st.sampled_from(ENDINGS), st.booleans())
+def test_whatever_is_typed_ends_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], quiet: None, typed: list[str], ending: list[str], before: bool
+) -> None:
+    check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
+
+
+@pytest.mark.slow
+@settings(STEADY, max_examples=10_000)
+@given(words(), st.sampled_from(ENDINGS), st.booleans())
+def test_whatever_is_typed_ends_in_a_sentence_at_length(
+    capsys: pytest.CaptureFixture[str], quiet: None, typed: list[str], ending: list[str], before: bool
+) -> None:
+    check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: ascii(value)[:30])
+def test_every_flag_takes_or_refuses_every_value(
+    capsys: pytest.CaptureFixture[str], quiet: None, value: str
+) -> None:
+    for action in build_parser()._actions:
+        for flag in action.option_strings:
+            if flag not in NEVER and flag != "--output-dir":
+                check_flags(capsys, ["--training", "--print-run-commands", f"{flag}={value}"])
+
+
+# -- record files ----------------------------------------------------------------------
+
+LINES = [json.dumps(to_json(record)) for record in (*synthetic_run(), *accuracy_run())]
+STRANGE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from(
+        [
+            0,
+            -1,
+            2**31,
+            2**63,
+            -(2**64),
+            10**400,
+            1e308,
+            -1e308,
+            5e-324,
+            0.0,
+            -0.0,
+            math.nan,
+            math.inf,
+            -math.inf,
+        ]
+    ),
+    st.floats(),
+    st.sampled_from(["nan", "inf", "-inf", "", *HOSTILE[:20], "\udcff", "x" * 300]),
+    st.sampled_from([[], {}, [[]], [1, "a", None], {"a": {"b": []}}]),
+)
+Change = Callable[[Any], Any]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value inside a JSON value."""
+    yield path
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from places(item, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], (*path, 0))
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """The JSON value with another one at that place."""
+    if not path:
+        return new
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[path[0]] = put(value[path[0]], path[1:], new)
+    return changed
+
+
+PLACES = sorted({path for line in LINES for path in places(json.loads(line))}, key=str)
+
+
+@st.composite
+def changed_line(draw: st.DrawFn) -> bytes:
+    """A record with values of another type or size in some of its places: still JSON."""
+    value = json.loads(draw(st.sampled_from(LINES)))
+    for path in draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=4)):
+        if path in set(places(value)):
+            value = put(value, path, draw(STRANGE))
+    return json.dumps(value).encode()
+
+
+@st.composite
+def damaged_line(draw: st.DrawFn) -> bytes:
+    """A record with bytes changed, taken out or cut off."""
+    line = bytearray(draw(st.sampled_from(LINES)).encode())
+    for _ in range(draw(st.integers(0, 5))):
+        at = draw(st.integers(0, len(line) - 1))
+        line[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(line[: draw(st.integers(0, len(line)))] if draw(st.booleans()) else line)
+
+
+NESTED = (b"[" * 50_000, b'{"job":' * 20_000, b'{"schema_version": 2, "metrics": ' + b"[" * 5000)
+WHOLE = st.sampled_from(LINES).map(str.encode)
+FILES = st.lists(
+    st.one_of(
+        WHOLE, changed_line(), changed_line(), damaged_line(), st.sampled_from(NESTED), st.binary(max_size=30)
+    ),
+    max_size=6,
+)
+
+
+def check_records(capsys: pytest.CaptureFixture[str], folder: Path, lines: list[bytes]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "records.jsonl").write_bytes(b"\n".join(lines))
+    code = main(["--visualize-logs", str(folder)])
+    said = capsys.readouterr()
+    assert code in (0, 1, 2)
+    for line in said.err.splitlines():
+        assert line.startswith("error: "), said.err
+        assert "was not made" not in line, said.err  # a report that failed
+        assert line.isprintable()
+        assert len(line) < 1000
+    assert (code == 2) == bool(said.err)
+    assert (folder / "records.jsonl").read_bytes() == b"\n".join(lines)
+
+
+@contextmanager
+def without_slow_reports() -> Iterator[None]:
+    """The plots and the page take half a second each; their own test has fewer examples."""
+    modules = [module for module in reports.discover() if module not in (speedup_plot, html)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reports, "discover", lambda: modules)
+        yield
+
+
+@settings(STEADY, max_examples=100)
+@given(FILES)
+def test_whatever_records_have_become_they_are_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+) -> None:
+    with without_slow_reports():
+        check_records(capsys, tmp_path / "run", lines)
+
+
+@settings(STEADY, max_examples=8)
+@given(st.lists(changed_line(), min_size=1, max_size=3))
+def test_whatever_records_have_become_they_are_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+) -> None:
+    check_records(capsys, tmp_path / "run", lines)
+
+
+@pytest.mark.slow
+@settings(STEADY, max_examples=3000)
+@given(FILES)
+def test_whatever_records_have_become_at_length(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+) -> None:
+    with without_slow_reports():
+        check_records(capsys, tmp_path / "run", lines)
+
+
+@pytest.mark.slow
+@settings(STEADY, max_examples=300)
+@given(st.lists(changed_line(), min_size=1, max_size=3))
+def test_whatever_records_have_become_they_are_drawn_at_length(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+) -> None:
+    check_records(capsys, tmp_path / "run", lines)
+
+
+def test_a_record_twice_is_counted_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text(f"{LINES[0]}\n{LINES[0]}\n")
+    assert main(["--visualize-logs", str(tmp_path)]) == 2
+    assert "line 2 repeats" in capsys.readouterr().err

@@ -1,0 +1,259 @@
+"""Every misbehaving model of ``tests/zoo`` through the real command line: no result is lost.
+
+``pytest tests/cli/test_zoo.py -m "slow or not slow"`` runs all of them. A group of animals shares one
+call of the command line (each has its own worker), the slow groups side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import ANIMALS, ROOT, records
+from tests.zoo import animals
+from tests.zoo.animals import HOSTILE_NAME
+from tests.zoo.expected import CANDIDATES, EXPECTED, GROUPS, Ending, label_of, table
+
+RELIABILITY = ROOT / "docs" / "RELIABILITY.md"
+LONGEST_S = 900
+AT_ONCE = 3  # visits side by side: one of them mostly waits for hangs to end
+DAEMON = "leaves_a_daemon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A process that outlived its run."""
+
+    pid: int
+    folder: str
+    command: str
+
+
+class Visit:
+    """One call of the command line, with the animals of one group."""
+
+    def __init__(self, folder: Path, names: list[str], flags: tuple[str, ...]) -> None:
+        self.folder = folder / "run"
+        self.names = names
+        self.code: int | None = None
+        self._flags = flags
+        self._temporary = folder / "tmp"
+
+    def run(self) -> Visit:
+        words = [f"--suites={ANIMALS}", f"--compilers={','.join(CANDIDATES)}", "--training", "-n4"]
+        words += ["--threads=1", *(f"--only={name}" for name in self.names), *self._flags]
+        self._temporary.mkdir(parents=True)
+        folder = self.folder.parent
+        with (folder / "output").open("wb") as output, (folder / "errors").open("wb") as errors:
+            self.code = subprocess.run(
+                [sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={self.folder}"],
+                cwd=ROOT,
+                env={**os.environ, "TMPDIR": str(self._temporary)},
+                stdout=output,
+                stderr=errors,
+                timeout=LONGEST_S,
+                check=False,
+            ).returncode
+        return self
+
+    @property
+    def output(self) -> str:
+        return (self.folder.parent / "output").read_text()
+
+    @property
+    def errors(self) -> str:
+        return (self.folder.parent / "errors").read_text()
+
+    def records_of(self, name: str) -> list[dict[str, Any]]:
+        return [r for r in records(self.folder) if r["job"]["case"]["name"] == name]
+
+    def left_files(self) -> list[str]:
+        """What is still in the run's folder for temporary files, but for torch's own compile caches."""
+        return [p.name for p in self._temporary.iterdir() if not p.name.startswith("torchinductor_")]
+
+    def left_processes(self) -> list[Left]:
+        """Every process with the run in its environment, command line or current folder."""
+        return [left for left in map(_look_at, Path("/proc").glob("[0-9]*")) if left and self._is_ours(left)]
+
+    def _is_ours(self, left: Left) -> bool:
+        return str(self.folder.parent) in f"{left.folder}\n{left.command}"
+
+    def end(self) -> None:
+        for left in self.left_processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(left.pid, signal.SIGKILL)
+
+
+def _look_at(process: Path) -> Left | None:
+    try:
+        folder = str((process / "cwd").readlink())
+        texts = [(process / name).read_bytes().replace(b"\0", b" ") for name in ("cmdline", "environ")]
+    except OSError:  # ended, a zombie's, or somebody else's
+        return None
+    return Left(pid=int(process.name), folder=folder, command=b"\n".join(texts).decode(errors="replace"))
+
+
+Ask = Callable[[str], Visit]
+
+
+@pytest.fixture(scope="module")
+def zoo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """The finished visit of a group, with just those animals that some selected test asks for."""
+    items: list[Any] = request.session.items
+    wanted = {item.callspec.params["name"] for item in items if _is_of_an_animal(item)}
+    visits: dict[str, Visit] = {}
+    runs: dict[str, Future[Visit]] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+
+        def visit(group: str) -> Visit:
+            if group not in runs:
+                for other in _as_slow_as(group):
+                    members = [name for name, fault in EXPECTED.items() if fault.group == other]
+                    names = [name for name in members if name in wanted] or members[:1]
+                    visits[other] = Visit(tmp_path_factory.mktemp("zoo"), names, GROUPS[other].flags)
+                    runs[other] = pool.submit(visits[other].run)
+            return runs[group].result()
+
+        yield visit
+        for run in runs.values():
+            run.cancel()
+    for one in visits.values():
+        one.end()
+
+
+def _as_slow_as(group: str) -> list[str]:
+    return [other for other in GROUPS if GROUPS[other].slow == GROUPS[group].slow]
+
+
+def _is_of_an_animal(item: Any) -> bool:
+    return getattr(item, "originalname", "") == test_animal.__name__
+
+
+def _marks(group: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if GROUPS[group].slow else []
+
+
+animal = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=_marks(fault.group), id=label_of(name)) for name, fault in EXPECTED.items()],
+)
+group = pytest.mark.parametrize("group", [pytest.param(name, marks=_marks(name)) for name in GROUPS])
+
+
+# -- endings -------------------------------------------------------------------------
+
+
+@animal
+def test_animal(zoo: Ask, name: str) -> None:
+    fault = EXPECTED[name]
+    visit = zoo(fault.group)
+    found = visit.records_of(name)
+    assert sorted(record["candidate"] for record in found) == sorted(CANDIDATES)
+    for record in found:
+        check(record, fault.endings[record["candidate"]], visit.folder)
+
+
+def check(record: dict[str, Any], ending: Ending, folder: Path) -> None:
+    failure, samples = record["failure"], record["samples"]
+    assert record["status"] == ending.status.value, failure
+    assert any((ending.note or "") in note for note in record["notes"] or [""])
+    assert (failure is not None) == (ending.status not in MEASURED)
+    assert (samples is not None) == (ending.status in MEASURED)
+    if samples is not None:
+        # more where rounds in which another candidate compiled were repeated
+        assert len(samples["baseline_s"]) == len(samples["candidate_s"]) >= 4
+    if failure is not None:
+        assert failure["kind"] == ending.kind or ending.kind is None
+        assert failure["phase"] == ending.phase or ending.phase is None
+        assert failure["message"].isprintable()
+        assert len(failure["message"]) <= 1000
+        assert (folder / failure["log"]).is_file()
+    if ending.batch_size is not None:
+        assert record["model"]["batch_size"] == ending.batch_size
+
+
+MEASURED = {"pass", "fail_accuracy", "eager_two_runs_differ"}
+
+
+@pytest.mark.slow
+def test_a_model_that_sets_its_own_threads_runs_with_those_asked_for(zoo: Ask) -> None:
+    name = "changes_torch_in_build"
+    found = zoo(EXPECTED[name].group).records_of(name)
+    assert {record["environment"]["threads"] for record in found} <= {1}
+
+
+# -- what is left --------------------------------------------------------------------
+
+
+@group
+def test_every_job_has_one_record_for_each_candidate(zoo: Ask, group: str) -> None:
+    visit = zoo(group)
+    lines = (visit.folder / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [(record["job"]["case"]["name"], record["candidate"]) for record in map(json.loads, lines)]
+    assert sorted(found) == sorted((name, candidate) for name in visit.names for candidate in CANDIDATES)
+
+
+@group
+def test_the_parent_reports_and_does_not_complain(zoo: Ask, group: str) -> None:
+    visit = zoo(group)
+    failing = any(e.status.value != "pass" for n in visit.names for e in EXPECTED[n].endings.values())
+    assert visit.code == (1 if failing else 0)
+    assert visit.errors == ""
+    assert "Traceback" not in visit.output
+    assert all(name in visit.output for name in visit.names if name != HOSTILE_NAME)
+
+
+@group
+def test_nothing_is_left(zoo: Ask, group: str) -> None:
+    visit = zoo(group)
+    assert [left for left in visit.left_processes() if DAEMON not in left.folder] == []
+    assert visit.left_files() == []
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(reason="no signal to the worker's process group reaches it", strict=True)
+def test_a_child_in_a_session_of_its_own_is_ended(zoo: Ask) -> None:
+    visit = zoo(EXPECTED[DAEMON].group)
+    assert DAEMON in visit.names
+    assert visit.left_processes() == []
+
+
+def test_a_hostile_name_stays_text(zoo: Ask) -> None:
+    visit = zoo(EXPECTED[HOSTILE_NAME].group)
+    assert HOSTILE_NAME in visit.names
+    assert visit.records_of(HOSTILE_NAME)
+    folders = [path.name for path in (visit.folder / "cases").iterdir()]
+    assert len(folders) == len(visit.names)
+    for path in visit.folder.glob("*.html"):
+        assert "<script>alert" not in path.read_text(encoding="utf-8")
+
+
+# -- the table -----------------------------------------------------------------------
+
+
+def test_every_animal_has_an_expected_ending() -> None:
+    assert list(EXPECTED) == list(animals.ANIMALS)
+
+
+def test_the_document_shows_the_table() -> None:
+    text = RELIABILITY.read_text(encoding="utf-8")
+    before, rest = text.split("<!-- table -->\n")
+    _, after = rest.split("<!-- end of table -->\n")
+    right = f"{before}<!-- table -->\n{table()}<!-- end of table -->\n{after}"
+    right = re.sub(r"faults tried: \d+", f"faults tried: {len(EXPECTED)}", right)
+    right = re.sub(r"records expected: \d+", f"records expected: {len(EXPECTED) * len(CANDIDATES)}", right)
+    if os.environ.get("UPDATE_GOLDEN"):
+        RELIABILITY.write_text(right, encoding="utf-8")
+    assert RELIABILITY.read_text(encoding="utf-8") == right

@@ -1,0 +1,196 @@
+"""The doctor, on machines that are folders of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.schema import Failure, Record, Samples, Status
+from runner import doctor
+from runner.doctor import checked, examine, noise_lines, this_machine
+from runner.machine import Check, Machine
+
+CPU = "sys/devices/system/cpu"
+
+
+def machine(
+    root: Path,
+    files: dict[str, str] | None = None,
+    commands: dict[str, str] | None = None,
+    environment: dict[str, str] | None = None,
+    *,
+    cpus: int = 4,
+    cores: int | None = 4,
+) -> Machine:
+    for name, text in (files or {}).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run(command: Sequence[str]) -> str | None:
+        found = [text for word, text in (commands or {}).items() if any(word in part for part in command)]
+        return found[0] if found else None
+
+    return Machine(root=root, physical_cores=cores, run=run, environment=environment or {}, cpus=cpus)
+
+
+def by_name(subject: Machine) -> dict[str, Check]:
+    return {check.name: check for check in checked(subject)}
+
+
+def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
+    found = by_name(machine(tmp_path))
+    assert not any(check.advice for check in found.values())
+    assert "not told" in found["CPU governor"].found
+    assert "other GPU users" not in found
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "found", "advice"),
+    [
+        ({f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave\n"}, "CPU governor", "powersave", "cpupower"),
+        ({f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n"}, "CPU governor", "performance", ""),
+        ({f"{CPU}/intel_pstate/no_turbo": "0\n"}, "turbo", "on", "echo 1"),
+        ({f"{CPU}/intel_pstate/no_turbo": "1\n"}, "turbo", "off", ""),
+        ({f"{CPU}/cpufreq/boost": "1\n"}, "turbo", "on", "echo 0"),
+        ({"proc/loadavg": "3.00 1 1 1/9 7"}, "load", "3 in the last minute, on 4 CPUs", "other work"),
+        ({"proc/loadavg": "0.30 1 1 1/9 7"}, "load", "0.3 in the last minute, on 4 CPUs", ""),
+        ({"sys/fs/cgroup/cpu.max": "150000 100000"}, "CPU quota", "1.5 CPUs", "--threads=1"),
+        ({"sys/fs/cgroup/cpu.max": "800000 100000"}, "CPU quota", "8 CPUs", ""),
+        ({"sys/fs/cgroup/cpu.max": "max 100000"}, "CPU quota", "none", ""),
+        (
+            {
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            *("CPU quota", "2 CPUs", "--threads=2"),
+        ),
+        (
+            {"sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never"},
+            *("transparent huge pages", "always", "madvise"),
+        ),
+        (
+            {"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never"},
+            *("transparent huge pages", "madvise", ""),
+        ),
+        (
+            {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
+            *("clock source", "hpet", "tsc"),
+        ),
+    ],
+)
+def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, found: str, advice: str) -> None:
+    check = by_name(machine(tmp_path, files))[name]
+    assert check.found == found
+    assert check.read.startswith("/")
+    assert advice in check.advice
+    assert bool(advice) == bool(check.advice)
+
+
+def test_memory_and_swap(tmp_path: Path) -> None:
+    text = "MemTotal: 8388608 kB\nMemAvailable: 524288 kB\nSwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"
+    found = by_name(machine(tmp_path, {"proc/meminfo": text}))
+    assert found["memory"].found == "0.5 of 8.0 GiB available"
+    assert "--max-memory" in found["memory"].advice
+    assert found["swap"].found == "1.0 of 2.0 GiB used"
+    assert "swapoff" in found["swap"].advice
+
+
+@pytest.mark.parametrize(
+    ("setting", "cores", "advice"),
+    [
+        (None, 4, ""),
+        (None, 2, "--threads=2"),  # four logical CPUs on two cores
+        (None, None, ""),
+        ("4", 4, ""),
+        ("8", 4, "--threads=4"),
+        ("4,2", 4, ""),
+        ("many", 4, "not a number of threads"),
+    ],
+)
+def test_threads_against_cores(tmp_path: Path, setting: str | None, cores: int | None, advice: str) -> None:
+    environment = {} if setting is None else {"OMP_NUM_THREADS": setting}
+    check = by_name(machine(tmp_path, environment=environment, cores=cores))["threads"]
+    assert advice in check.advice
+    assert bool(advice) == bool(check.advice)
+
+
+def test_other_users_of_the_gpu(tmp_path: Path) -> None:
+    commands = {"query-gpu": "NVIDIA X, 97 %, Disabled\n", "compute-apps": "77, python, 900 MiB\n"}
+    found = by_name(machine(tmp_path, commands=commands))
+    assert found["GPU"].found == "NVIDIA X, 97 % in use"
+    assert "-pm 1" in found["GPU"].advice
+    assert found["other GPU users"].found == "77, python, 900 MiB"
+    assert found["other GPU users"].advice
+
+
+def test_nonsense_in_a_file_ends_no_other_check(tmp_path: Path) -> None:
+    files = {"proc/loadavg": "?", "sys/fs/cgroup/cpu.max": "1 0", "proc/meminfo": "MemTotal: lots"}
+    found = by_name(machine(tmp_path, files))
+    assert "could not be read" in found["load"].found
+    assert "could not be read" in found["quota"].found
+    assert "transparent huge pages" not in found
+    assert "clock source" not in found
+    assert "threads" in found
+
+
+def test_this_machine_can_be_looked_at() -> None:
+    found = by_name(this_machine())
+    assert {"Python", "system", "CPU governor", "CPUs", "threads"} <= set(found)
+
+
+def record(samples: Samples | None, failure: Failure | None = None) -> Record:
+    return Record(
+        job=doctor.noise_job(),
+        candidate="eager",
+        status=Status.PASS_DUE_TO_SKIP if samples else Status.CRASH,
+        samples=samples,
+        failure=failure,
+        metrics={"rounds_wall_s": 2.0, "stolen_cpu_s": 0.4, "involuntary_switches": 30},
+        environment={"cpu_count": 4, "python": "3.11.7", "torch": "2.13.0", "threads": 4},
+    )
+
+
+def samples(baseline: Sequence[float], candidate: Sequence[float]) -> Samples:
+    zeros = (0,) * len(baseline)
+    return Samples(
+        baseline_s=tuple(baseline),
+        candidate_s=tuple(candidate),
+        baseline_position=zeros,
+        candidate_position=zeros,
+        baseline_minor_faults=(3.0,) * len(baseline),
+        candidate_minor_faults=(4.0,) * len(baseline),
+        iterations_per_sample=1,
+    )
+
+
+def test_what_the_rounds_say() -> None:
+    steady = [0.010, 0.0101] * 10
+    text = "\n".join(noise_lines(record(samples(steady, steady[::-1]))))
+    assert "Python 3.11.7, torch 2.13.0, 4 threads" in text
+    assert "20 rounds; a step of 10.1 ms varies by 0.5%" in text
+    assert "5.0% of the CPU time" in text  # 0.4 s of 2 s on 4 CPUs
+    assert "15 times a second" in text
+    assert "about 6 rounds" in text
+    few = samples([0.01] * 3, [0.01] * 3)
+    assert "too few rounds" in "\n".join(noise_lines(record(few)))
+
+
+def test_a_measurement_that_fails_is_said_so_and_costs_nothing_else(tmp_path: Path) -> None:
+    console = Console(record=True, width=200)
+    lost = record(None, Failure(kind="SIGSEGV", message="the worker ended", phase="open"))
+    assert examine(console, machine(tmp_path), lambda: replace(lost, environment={})) == 0
+    text = console.export_text()
+    assert "Nothing to change." in text
+    assert "could not be measured: the worker ended" in text
+
+
+def test_the_specimen_is_what_a_model_of_ones_own_is() -> None:
+    job = doctor.noise_job()
+    assert job.candidates == ("eager",)
+    assert not job.protocol.accuracy
+    assert job.protocol.max_measure_s < 10

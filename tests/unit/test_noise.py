@@ -1,0 +1,151 @@
+"""Noise of a record: numbers known beforehand, and findings where they matter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.schema import Record, Samples
+from runner.derive import compare, summarise
+from runner.noise import noise_of, rounds_for
+from tests.factories import make_job, make_record
+from tests.unit.test_doctor import samples
+
+
+def made(times: Samples | None, **metrics: Any) -> Record:
+    record = make_record(make_job())
+    return replace(record, samples=times, metrics=metrics, environment={"cpu_count": 2})
+
+
+def drifting(n: int = 40) -> Samples:
+    """Candidate times that swing slowly against eager's steady ones."""
+    return samples([0.01] * n, [0.01 * (1 + 0.1 * math.sin(i / 6)) for i in range(n)])
+
+
+def noisy(n: int, spread: float) -> Samples:
+    rng = np.random.default_rng(7)
+    columns = 0.01 * np.exp(rng.normal(0, spread, (2, n)))
+    return samples(columns[0].tolist(), columns[1].tolist())
+
+
+def test_the_numbers_of_known_samples() -> None:
+    noise = noise_of(
+        made(
+            samples([1.0, 3.0] * 5, [2.0] * 10),
+            rounds_wall_s=10.0,
+            stolen_cpu_s=1.0,
+            involuntary_switches=50,
+            throttled_s=2.0,
+            gpu_clock_min_mhz=1200,
+            gpu_clock_max_mhz=1980,
+            gpu_throttle_reasons="power cap",
+        )
+    )
+    assert noise is not None
+    assert noise.baseline_cv == pytest.approx(math.sqrt(10 / 9) / 2)
+    assert noise.candidate_cv == 0
+    assert noise.lag_1 == pytest.approx(-0.9)
+    assert (noise.baseline_minor_faults, noise.candidate_minor_faults) == (3.0, 4.0)
+    assert noise.stolen_share == pytest.approx(0.05)  # two CPUs
+    assert noise.involuntary_switches_per_s == pytest.approx(5)
+    assert noise.throttled_share == pytest.approx(0.2)
+    assert (noise.gpu_clock_min_mhz, noise.gpu_clock_max_mhz) == (1200, 1980)
+
+
+def test_what_is_not_told_is_none_and_never_0() -> None:
+    noise = noise_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0))
+    assert noise is not None
+    assert noise.stolen_share is None
+    assert noise.throttled_share is None
+    assert noise.involuntary_switches_per_s is None
+    assert noise.gpu_clock_min_mhz is None
+    assert noise.lag_1 is None  # no variation at all
+    assert noise_of(made(None)) is None
+    assert noise_of(made(samples([0.01], [math.nan]))) is None
+    assert noise_of(made(samples([0.01, 0.02], [0.01]))) is None
+
+
+def test_rounds_grow_with_the_square_of_the_noise() -> None:
+    little, much = rounds_for(noisy(40, 0.02), 0.02), rounds_for(noisy(40, 0.08), 0.02)
+    assert little is not None
+    assert much is not None
+    assert much == pytest.approx(16 * little, rel=0.25)
+    # standard deviation of the paired ratio 0.02 * sqrt(2): (1.96 * 0.0283 / 0.0198) ** 2, about 8
+    assert 6 <= little <= 14
+    assert rounds_for(noisy(40, 1e-6), 0.02) == 6  # below there is no interval
+    assert rounds_for(noisy(4, 0.02), 0.02) is None
+
+
+def titles(record: Record) -> list[str]:
+    return [finding.title for finding in summarise([record]).warnings]
+
+
+@pytest.mark.parametrize(
+    ("times", "metrics", "title"),
+    [
+        (drifting(), {}, "Rounds that depend on each other"),
+        (noisy(40, 0.02), {"stolen_cpu_s": 1.0, "rounds_wall_s": 10.0}, "CPU time stolen"),
+        (noisy(40, 0.02), {"throttled_s": 1.0, "rounds_wall_s": 10.0}, "Stopped by a CPU quota"),
+        (noisy(40, 0.2), {"involuntary_switches": 5000, "rounds_wall_s": 10.0}, "Other work on the same"),
+        (
+            noisy(40, 0.02),
+            {"gpu_clock_min_mhz": 900, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
+            "The GPU's clock was held back",
+        ),
+    ],
+)
+def test_noise_that_matters_is_found(times: Samples, metrics: dict[str, Any], title: str) -> None:
+    assert any(found.startswith(title) for found in titles(made(times, **metrics)))
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"stolen_cpu_s": 0.01, "rounds_wall_s": 10.0},
+        {"involuntary_switches": 5000, "rounds_wall_s": 10.0},  # and yet the times are steady
+        {"gpu_clock_min_mhz": 1890, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
+        {"gpu_clock_min_mhz": 9, "gpu_clock_max_mhz": 19, "gpu_throttle_reasons": "set application clocks"},
+    ],
+)
+def test_noise_that_does_not_matter_is_not(metrics: dict[str, Any]) -> None:
+    words = ("depend", "stolen", "quota", "Other work", "clock")
+    assert not [t for t in titles(made(noisy(40, 0.02), **metrics)) if any(word in t for word in words)]
+
+
+def test_a_comparison_has_what_its_steps_achieve() -> None:
+    record = made(
+        samples([0.02] * 8, [0.01] * 8),
+        flops_per_step=2_000_000_000,
+        items_per_step=64,
+        item="tokens",
+        measured_peak_flop_per_s=4e11,
+        data_sheet_peak_flop_per_s=1e12,
+        baseline_energy_per_step_j=3.0,
+        candidate_energy_per_step_j=2.0,
+    )
+    (found,) = compare([record])
+    work = found.work
+    assert work is not None
+    assert work.baseline_tflop_per_s == pytest.approx(0.1)
+    assert work.candidate_tflop_per_s == pytest.approx(0.2)
+    assert work.candidate_share_of_measured == pytest.approx(0.5)
+    assert work.baseline_share_of_data_sheet == pytest.approx(0.1)
+    assert work.candidate_items_per_s == pytest.approx(6400)
+    assert work.energy_ratio == pytest.approx(1.5)
+    other = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
+    (found,) = compare([other])
+    assert found.work is not None
+    assert found.work.baseline_share_of_measured is None  # that peak is of another precision
+    assert found.work.candidate_share_of_measured == pytest.approx(0.5)
+
+
+def test_work_without_metrics_is_none() -> None:
+    (found,) = compare([made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)])
+    assert found.work is not None
+    assert found.work.candidate_tflop_per_s is None
+    assert found.work.item is None
+    assert found.work.energy_ratio is None

@@ -1,0 +1,302 @@
+"""Hostile input never hurts: nothing is unpickled or run by a shell, no name leaves its folder or cell."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.codec import to_json
+from harness.schema import Failure, Job, Record, Status
+from runner import reports
+from runner.cli import main
+from runner.derive import summarise
+from runner.record_file import append_record, read_records
+from runner.reports import speedup_plot
+from runner.run_folder import RunFolder
+from tests.factories import make_job, make_record
+from tests.unit.test_house import ROOT, sources
+
+HOSTILE = (
+    "../../../../tmp/up",
+    "/etc/passwd",
+    "..",
+    "",
+    "a\x00b",
+    "C:\\windows\\system32",
+    "two\nlines\r\nthree",
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b31m",
+    "\u202egnp.exe",
+    '=HYPERLINK("http://x")',
+    "+1-1|cmd",
+    "@SUM(A1)",
+    "\t=1+1",
+    "\uff1d1+1",
+    "<script>alert(1)</script>",
+    "'\"><img src=x onerror=alert(1)>",
+    "|pipe| `tick` **bold** [a](b) ![a](b)",
+    "[red]rich[/red] [/]",
+    "$x_1$ \\frac{1}",
+    "half a pair \udcff",
+    "\N{ZEBRA FACE}" * 3,
+    "x" * 5000,
+    "-rf",
+    "%s %n {0} {job.key}",
+)
+
+
+def shown(text: object) -> str:
+    """A test's name for it."""
+    return ascii(text)[:30]
+
+
+# -- our own sources -----------------------------------------------------------------
+
+LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml"}
+BUILTINS = {"eval", "exec", "__import__"}
+CALLS = {"os.system", "os.popen", "subprocess.getoutput", "torch.load", "torch.jit.load", "np.load"}
+ALLOWED: frozenset[tuple[str, str]] = frozenset()  # (file, what): none needs any of it
+
+
+def dangers(tree: ast.Module) -> Iterator[str]:
+    """What could run code that came as data."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.split(".", maxsplit=1)[0] in LOADERS)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".", maxsplit=1)[0] in LOADERS:
+            yield str(node.module)
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in BUILTINS or called in CALLS:
+                yield called
+            for keyword in node.keywords:
+                off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+                if keyword.arg in ("shell", "trust_remote_code", "allow_pickle") and not off:
+                    yield f"{keyword.arg}={ast.unparse(keyword.value)}"
+
+
+def test_the_check_for_dangers_sees_them() -> None:
+    text = "import pickle\nfrom yaml import load\neval('1')\nos.system('x')\nrun(x, shell=True)\n"
+    text += "torch.load(f)\nmodel.eval()\nrun(x, shell=False)\nfrom_pretrained(x, trust_remote_code=flag)\n"
+    assert sorted(dangers(ast.parse(text))) == sorted(
+        ["pickle", "yaml", "eval", "os.system", "shell=True", "torch.load", "trust_remote_code=flag"]
+    )
+
+
+def test_nothing_that_came_as_data_is_run() -> None:
+    paths = [*sources("runner", "harness", "suites", "torchduet", "benchmarks"), ROOT / "runner.py"]
+    found = {
+        (str(path.relative_to(ROOT)), what)
+        for path in paths
+        for what in dangers(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == ALLOWED
+
+
+# -- names -----------------------------------------------------------------------------
+
+
+def hostile_record(text: str) -> Record:
+    """A record that has this text wherever a text may stand."""
+    job = make_job(text, suite=text, tags=(text,), config=(f"k={text}",))
+    job = replace(job, device=text, dtype=text, candidates=(text,))
+    failure = Failure(kind=text, message=text, phase=text, log=text)
+    record = replace(make_record(make_job()), job=job, candidate=text)
+    assert record.parity is not None
+    assert record.parity.worst is not None
+    assert record.model is not None
+    return replace(
+        record,
+        parity=replace(record.parity, worst=replace(record.parity.worst, name=text, failure=text)),
+        metrics={**record.metrics, text: text, "compiled_region": text, "graph_breaks": text},
+        model=replace(record.model, input_shapes=(text,)),
+        environment=dict.fromkeys([*record.environment, text], text),
+        failure=failure,
+        reproduce=text,
+        notes=(text,),
+        started=text,
+        ended=text,
+    )
+
+
+def run_of(folder: Path, *records: Record) -> Path:
+    folder.mkdir()
+    for record in records:
+        append_record(folder / "records.jsonl", record)
+    return folder
+
+
+def check_folder(folder: Path) -> None:
+    """Only plain files with plain names, and in them no character that a terminal or a reader obeys."""
+    for path in folder.iterdir():
+        assert path.is_file()
+        assert not path.is_symlink()
+        assert all(c.isascii() and (c.isalnum() or c in "._-+") for c in path.name)
+        assert len(path.name) < 250
+        if path.suffix in (".md", ".txt", ".csv"):
+            check_text(path.read_text(encoding="utf-8"))
+    for path in folder.glob("*.csv"):
+        for row in csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")):
+            starts = [unicodedata.normalize("NFKC", cell).lstrip()[:1] for cell in row]
+            assert not set(starts) & {"=", "@"}, row
+            assert not [c for c in row if c.lstrip()[:1] in {"+", "-"} and not is_number(c)], row
+    for path in folder.glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "<script>alert(1)" not in text
+        assert "<img src=x" not in text
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_text(text: str) -> None:
+    assert not [c for c in text if c != "\n" and not c.isprintable()]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=shown)
+def test_no_text_of_a_record_does_harm(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [module for module in reports.discover() if module is not speedup_plot]
+    monkeypatch.setattr(reports, "discover", lambda: drawn)
+    outside = set(tmp_path.iterdir())
+    crashed = replace(hostile_record(text), status=Status.CRASH, samples=None, parity=None)
+    other = replace(crashed, job=replace(crashed.job, dtype="float32"))
+    folder = run_of(tmp_path / "run", hostile_record(text), other)
+    code = main(["--visualize-logs", str(folder)])
+    printed = capsys.readouterr()
+    assert code in (0, 1), printed.err
+    assert printed.err == ""  # no report failed
+    check_text(printed.out)
+    check_folder(folder)
+    assert set(tmp_path.iterdir()) == {*outside, folder}
+
+
+def test_a_plot_shows_any_name(tmp_path: Path) -> None:
+    records = [replace(hostile_record(text), job=make_job(text), candidate="eager") for text in HOSTILE]
+    (name,) = speedup_plot.render(summarise(records))
+    assert name == "toys_float32.png"
+
+
+def test_the_log_that_a_record_names_is_never_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("xyzzy")
+    logs = ("../secret", str(secret), "cases/../../secret")
+    records = [
+        replace(hostile_record(f"m{i}"), status=Status.CRASH, failure=replace(FAILURE, log=log))
+        for i, log in enumerate(logs)
+    ]
+    folder = run_of(tmp_path / "run", *records)
+    main(["--visualize-logs", str(folder)])
+    printed = capsys.readouterr()
+    assert "xyzzy" not in printed.out + printed.err
+    assert not [path for path in folder.iterdir() if b"xyzzy" in path.read_bytes()]
+
+
+FAILURE = Failure(kind="SIGSEGV", message="made up", phase="compile")
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    """Somebody else's run folder may hold links, under any name that we write."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    folder = run_of(tmp_path / "run", make_record(make_job()))
+    main(["--visualize-logs", str(folder)])
+    names = [path.name for path in folder.iterdir() if path.name != "records.jsonl"]
+    assert "report.md" in names
+    for name in names:
+        (folder / name).unlink()
+        (folder / name).symlink_to(victim)
+        (folder / f".{name}.partial").symlink_to(victim)
+    main(["--visualize-logs", str(folder)])
+    assert victim.read_text() == "precious"
+    assert not [path for path in folder.iterdir() if path.is_symlink()]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=shown)
+def test_a_job_of_any_name_stays_in_its_folder(text: str, tmp_path: Path) -> None:
+    job = replace(make_job(text, suite=text, config=(text,)), device=text, dtype=text)
+    folder = RunFolder.create(tmp_path / "run", [job], [text])
+    log = folder.open_case(job)
+    assert log.parent.parent == folder.path / "cases"
+    assert len(log.parent.name) < 200
+    if "\x00" not in text:  # JSON can hold it, a command line cannot
+        assert folder.jobs() == (job,)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=shown)
+def test_a_record_of_any_text_is_one_line_that_can_be_read(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    record = hostile_record(text)
+    append_record(path, record)
+    append_record(path, make_record(make_job("after")))
+    found = read_records(path)
+    assert found.damage == ()
+    assert found.records[0] == record
+    assert path.read_bytes().count(b"\n") == 2
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=shown)
+def test_a_case_of_any_name_is_listed_on_one_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = tmp_path / "mine.py"
+    suite.write_text(
+        "from harness.schema import Case\n"
+        "def cases(setting):\n"
+        f"    return (Case(suite=__file__, name={text!a}, mode=setting.mode, batch_size=1,\n"
+        f"                 published_batch_size=1, skip={text!a}),)\n"
+    )
+    for words in (["--list"], ["--training", "--print-run-commands"]):
+        assert main([*words, f"--suites={suite}"]) == 0
+        printed = capsys.readouterr().out
+        if words == ["--list"]:
+            assert printed.count("\n") == 1
+            check_text(printed)
+
+
+def test_a_damaged_plan_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    RunFolder.create(folder, [make_job()], [])
+    whole = (folder / "run.json").read_text()
+    job = to_json(make_job())
+    damaged = (
+        "",
+        whole[: len(whole) // 2],
+        "[]",
+        "null",
+        "[" * 100_000,
+        '{"jobs": 3}',
+        '{"jobs": [{}]}',
+        '{"jobs": ["\\u001b[31m"]}',
+        json.dumps({"jobs": [{**job, "case": None}]}),
+        json.dumps({"jobs": [{**job, "dtype": ["x"]}]}),
+        json.dumps({"jobs": [{**job, "protocol": {"timeout_s": "\x1b[31m" * 1000}}]}),
+    )
+    for text in damaged:
+        (folder / "run.json").write_text(text)
+        assert main(["--resume", str(folder)]) == 2, text
+        error = capsys.readouterr().err
+        assert error.startswith("error: --resume: ")
+        assert error.count("\n") == 1
+        check_text(error)
+        assert len(error) < 1000
+
+
+def test_jobs_of_different_names_never_share_a_folder() -> None:
+    jobs: list[Job] = [make_job(text, suite=suite) for text in HOSTILE for suite in HOSTILE]
+    assert len({job.key for job in jobs}) == len(jobs)

@@ -1,0 +1,134 @@
+"""Cold and warm caches, other allocators, and the flags for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Extras, Job, Record, Scalar, Status
+from runner import allocators
+from runner.allocators import allocator_asked, library_of
+from runner.commands import job_command
+from runner.config import parse_request
+from runner.errors import UsageError
+from runner.flags import build_parser
+from runner.starts import Caches, cache_settings, with_starts
+from runner.worker_process import worker_environment
+from tests.factories import make_job
+
+
+class Worker:
+    """Compiles slowly in an empty cache folder and fast in a full one; notes what it was asked."""
+
+    def __init__(self, sessions: int = 1) -> None:
+        self.sessions = sessions
+        self.jobs: list[Job] = []
+        self.folders: list[Path | None] = []
+
+    def run(self, job: Job, caches: Caches) -> Iterator[Record]:
+        self.jobs.append(job)
+        for session, candidate in enumerate(job.candidates):
+            if session < self.sessions:
+                folder = caches()
+                self.folders.append(folder)
+            full = folder is not None and any(folder.glob(f"{candidate}*"))
+            if folder is not None:
+                (folder / candidate).touch()
+            metrics: dict[str, Scalar] = {"compilation_latency_s": 1.0 if full else 9.0}
+            yield Record(job=job, candidate=candidate, status=Status.PASS, metrics=metrics)
+
+
+def job(*, cold_start: bool = False, warm_start: bool = False) -> Job:
+    extras = Extras(cold_start=cold_start, warm_start=warm_start)
+    return dataclasses.replace(make_job(), candidates=("a", "b"), extras=extras)
+
+
+def latencies(records: list[Record]) -> list[tuple[object, object, object]]:
+    names = ("compilation_latency_s", "cold_compilation_latency_s", "warm_compilation_latency_s")
+    return [tuple(record.metrics.get(name) for name in names) for record in records]  # type: ignore[misc]
+
+
+def test_without_the_flags_nothing_is_changed(tmp_path: Path) -> None:
+    worker = Worker()
+    records = list(with_starts(job(), worker.run, tmp_path))
+    assert worker.folders == [None]
+    assert set(records[0].metrics) == {"compilation_latency_s"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
+    worker = Worker(sessions=2)
+    records = list(with_starts(job(cold_start=True), worker.run, tmp_path))
+    assert latencies(records) == [(9.0, 9.0, None)] * 2
+    assert len(set(worker.folders)) == 2
+    assert all(folder is not None and tmp_path in folder.parents for folder in worker.folders)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -> None:
+    worker = Worker()
+    records = list(with_starts(job(warm_start=True, cold_start=True), worker.run, tmp_path))
+    assert latencies(records) == [(1.0, 9.0, 1.0)] * 2
+    first, second = worker.jobs
+    assert (first.protocol.performance, first.protocol.accuracy) == (False, False)
+    assert second == job(warm_start=True, cold_start=True)
+    assert worker.folders[0] == worker.folders[1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
+    records = with_starts(job(cold_start=True), Worker().run, tmp_path)
+    next(records)
+    assert list(tmp_path.iterdir()) != []
+    records.close()  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_workers_environment() -> None:
+    found = worker_environment(None, {"LD_PRELOAD": "mine.so"}, preload="x.so", caches=Path("/c"))
+    assert found["LD_PRELOAD"] == "x.so:mine.so"
+    assert found["TORCHINDUCTOR_CACHE_DIR"].startswith("/c/")
+    assert found["TRITON_CACHE_DIR"].startswith("/c/")
+    plain = worker_environment(None, {})
+    assert "LD_PRELOAD" not in plain
+    assert "TRITON_CACHE_DIR" not in plain
+    assert cache_settings(None) == {}
+
+
+# -- allocators ----------------------------------------------------------------------------------
+
+
+def test_an_allocator_is_found_by_its_file_then_by_name(tmp_path: Path) -> None:
+    (tmp_path / "libjemalloc.so.2").touch()
+    assert library_of("jemalloc", folders=(tmp_path,)) == str(tmp_path / "libjemalloc.so.2")
+    known = {"tcmalloc": "libtcmalloc.so.4"}
+    assert library_of("tcmalloc", find=known.get, folders=(tmp_path,)) == "libtcmalloc.so.4"
+    assert library_of("default") is None
+
+
+def test_one_that_is_missing_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^--allocator: jemalloc is not installed here; install it \(lib"):
+        library_of("jemalloc", find=lambda _: None, folders=(tmp_path,))
+    with pytest.raises(UsageError, match=r"--allocator: there is no allocator called 'jemaloc'.*jemalloc"):
+        allocator_asked("jemaloc")
+    assert allocator_asked(None) == allocator_asked("default") == "default"
+
+
+def test_flags_become_extras_and_extras_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocators, "library_of", lambda word: f"lib{word}.so")
+    flags = [
+        *("--explain", "--export-profiler-trace", "--cold-start-latency", "--warm-start-latency"),
+        "--allocator=jemalloc",
+    ]
+    request = parse_request(build_parser().parse_args(["--training", *flags]))
+    assert request.config is not None
+    extras = request.config.extras
+    assert extras == Extras(
+        explain=True, profiler_trace=True, cold_start=True, warm_start=True, allocator="jemalloc"
+    )
+    command = job_command(dataclasses.replace(make_job(), extras=extras))
+    assert all(flag in command for flag in flags)
+    assert "--explain" not in job_command(make_job())

@@ -1,0 +1,211 @@
+"""Compilers that take a whole model ahead of time, and other projects': each for real, where it is here."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from harness.backends import load_backend, modes_of, why_unavailable
+from harness.backends._captured import FlatModule, Shape
+from harness.parity import compare
+from harness.schema import CompilerOptions, Mode, Parity
+from harness.workload import Workload
+from tests.worker.planted import Trial, results, trial
+
+# torch.export, torchao and ONNX's exporter warn of their own affairs
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+slow = pytest.mark.slow
+AHEAD = ("export", "onnxrt", pytest.param("openvino", marks=slow), pytest.param("tvm", marks=slow))
+
+REFUSED = (("onnxrt", "bfloat16"), ("onnxrt", "amp"))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()
+
+
+def needs(name: str) -> None:
+    why = why_unavailable(name, "cpu")
+    if why is not None:
+        pytest.skip(why)
+
+
+def judged(name: str, subject: Trial, **options: Any) -> Parity:
+    """The verdict on one candidate, which must prove its work."""
+    needs(name)
+    variant = subject.variant()
+    compiled = load_backend(name)(replace(variant.program, options=CompilerOptions(**options)))
+    assert compiled.compiler_calls() == 0  # the capture is made at the first call
+    variant.use(compiled.forward)
+    found = compare(subject.reference(), results(variant))
+    assert compiled.compiler_calls() == 1
+    assert compiled.region == "forward"
+    again = compare(subject.reference(), results(variant))
+    assert again.failed == found.failed
+    return found
+
+
+def inference(module: nn.Module, *args: Any, dtype: str = "float32", **kwargs: Any) -> Trial:
+    work = Workload(module=module, args=args, kwargs=kwargs)
+    return Trial(workload=work, dtype=dtype, mode=Mode.INFERENCE)
+
+
+@pytest.mark.parametrize("name", AHEAD)
+@pytest.mark.parametrize("model", ["mlp", "conv", "tokens"])
+def test_it_computes_what_eager_does(name: str, model: str) -> None:
+    found = judged(name, trial(model, mode=Mode.INFERENCE))
+    assert found.failed == 0, found.worst
+
+
+@slow
+@pytest.mark.parametrize("model", ["mlp", "tokens"])
+def test_aot_inductor_computes_what_eager_does_and_leaves_no_files(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = judged("aot_inductor", trial(model, mode=Mode.INFERENCE))
+    assert found.failed == 0, found.worst
+    assert not list(tmp_path.glob("torchduet-*"))
+
+
+@pytest.mark.parametrize("name", AHEAD)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "amp"])
+def test_it_keeps_to_the_precision(name: str, dtype: str) -> None:
+    if (name, dtype) in REFUSED:
+        pytest.skip("it has no kernels for that; the next test has the error")
+    found = judged(name, trial("mlp", dtype=dtype, mode=Mode.INFERENCE))
+    assert found.failed == 0, found.worst
+
+
+def test_onnx_runtime_has_no_bfloat16_kernels_for_a_cpu_and_says_so() -> None:
+    with pytest.raises(RuntimeError, match="lacks a kernel that this model needs at this precision"):
+        judged("onnxrt", trial("mlp", dtype="bfloat16", mode=Mode.INFERENCE))
+
+
+@dataclass
+class Both:
+    value: torch.Tensor
+    label: str
+    more: torch.Tensor
+
+
+pytree.register_dataclass(Both)
+
+
+class Structured(nn.Module):
+    """Takes inputs by position and by name, and gives back tensors and words in a structure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, pair: tuple[torch.Tensor, int], shift: torch.Tensor) -> dict[str, Any]:
+        y = self.linear(x) * pair[1] + pair[0]
+        return {"both": Both(y + shift, "words", y - shift), "none": None, "list": [y, 3]}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_inputs_and_outputs_keep_their_structure(name: str) -> None:
+    torch.manual_seed(0)
+    subject = inference(Structured(), torch.randn(3, 4), pair=(torch.randn(3, 4), 2), shift=torch.randn(3, 4))
+    found = judged(name, subject)
+    assert found.failed == 0, found.worst
+    assert found.tensors == 3
+
+
+@pytest.mark.parametrize("option", ["dynamic_shapes", "dynamic_batch"])
+@pytest.mark.parametrize("name", ["export", "onnxrt"])
+def test_sizes_may_be_left_open(name: str, option: str) -> None:
+    found = judged(name, inference(nn.Linear(8, 4), torch.ones(6, 8)), **{option: True})
+    assert found.failed == 0, found.worst
+
+
+@pytest.mark.parametrize(
+    "name", ["export", "aot_inductor", "onnxrt", "openvino", "tvm", "torchao_int8_dynamic"]
+)
+def test_training_is_refused(name: str) -> None:
+    needs(name)
+    assert modes_of(name) == ("inference",)
+    with pytest.raises(ValueError, match=f"{name} compiles inference only"):
+        load_backend(name)(trial("mlp").variant().program)
+
+
+def test_what_cannot_cross_over_is_refused_and_not_taken_from_an_earlier_run() -> None:
+    @dataclass
+    class Unregistered:
+        value: torch.Tensor
+
+    with pytest.raises(TypeError, match="output has tensors in a Unregistered"):
+        Shape().take((torch.ones(1), Unregistered(torch.ones(1))), "output")
+    assert len(Shape().take((torch.ones(1), 3, "x", None), "output")) == 1
+
+
+def test_inputs_of_another_size_are_refused() -> None:
+    flat = FlatModule(nn.Linear(4, 4), (torch.ones(2, 4),), {})
+    call = flat.around(lambda tensors: tensors)
+    with pytest.raises(ValueError, match="inputs of other sizes"):
+        call(torch.ones(3, 4))
+
+
+@slow
+@pytest.mark.parametrize("name", ["torchao_int8_weight_only", "torchao_int8_dynamic"])
+@pytest.mark.parametrize("model", ["mlp", "tokens"])
+def test_int8_is_near_eager_and_says_that_it_is_approximate(name: str, model: str) -> None:
+    needs(name)
+    subject = trial(model, mode=Mode.INFERENCE)
+    variant = subject.variant()
+    compiled = load_backend(name)(variant.program)
+    variant.use(compiled.forward)
+    worst = compare(subject.reference(), results(variant)).worst
+    assert worst is not None
+    assert 0.0 < worst.candidate_rmse < 0.02 * worst.scale
+    assert compiled.approximate
+    assert compiled.compiler_calls() == 1
+    assert "weights quantised" in compiled.notes[-1]
+    assert variant.persistent_bytes() > 0
+
+
+def test_int8_needs_a_linear_layer() -> None:
+    needs("torchao_int8_dynamic")
+    with pytest.raises(ValueError, match="found nothing to quantise"):
+        load_backend("torchao_int8_dynamic")(
+            inference(nn.Conv1d(2, 2, 1), torch.ones(1, 2, 3)).variant().program
+        )
+
+
+INDUCTORS: dict[str, tuple[Mode, ...]] = {
+    "inductor_reduce_overhead": (Mode.INFERENCE,),
+    "inductor_max_autotune_no_cudagraphs": (Mode.INFERENCE,),
+    "inductor_max_autotune": (Mode.INFERENCE,),
+    "inductor_no_cudagraphs": (Mode.TRAINING,),
+    "inductor_compiled_autograd": (Mode.TRAINING,),
+    "inductor_regional": (Mode.TRAINING, Mode.INFERENCE),
+}
+
+
+@slow
+@pytest.mark.parametrize(
+    ("name", "mode"), [(name, mode) for name, modes in INDUCTORS.items() for mode in modes]
+)
+def test_inductors_variants_compute_what_eager_does(name: str, mode: Mode) -> None:
+    subject = trial("tokens", mode=mode)
+    variant = subject.variant()
+    compiled = load_backend(name)(variant.program)
+    variant.use(compiled.forward)
+    found = compare(subject.reference(), results(variant))
+    assert found.failed == 0, found.worst
+    assert compiled.compiler_calls() > 0
+    assert compiled.region == ("submodules" if "regional" in name else variant_region(mode))
+
+
+def variant_region(mode: Mode) -> str:
+    return "forward+loss" if mode is Mode.TRAINING else "forward"

@@ -1,0 +1,369 @@
+"""What is asked of the compilers beside their names, and what they say about themselves."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.backends import backend_names, describe, load_backend, modes_of, why_unavailable
+from harness.backends._around import around
+from harness.backends._inductor import all_settings, compile_with_inductor
+from harness.backends._options import inductor_settings, notes_on
+from harness.backends.inductor_regional import regions_of
+from harness.counters import graphs_compiled
+from harness.parity import compare
+from harness.program import Program
+from harness.schema import CompilerOptions, Mode
+from harness.suite_files import ROOT
+from harness.workload import Workload
+from tests.worker.planted import Trial, results, trial
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()
+
+
+def program(name: str = "mlp", mode: Mode = Mode.INFERENCE, **options: Any) -> Program:
+    return replace(trial(name, mode=mode).variant().program, options=CompilerOptions(**options))
+
+
+def run(of: Program, forward: Any, args: tuple[Any, ...] | None = None) -> Any:
+    with torch.no_grad():
+        return forward(of.args if args is None else args, {}, of.target)[1]
+
+
+# -- inductor's configuration -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("max_autotune=true", True),
+        ("max_autotune=False", False),
+        ("max_autotune=1", True),
+        ("triton.cudagraphs=true", True),
+        ("cpp.threads=3", 3),
+        ("max_autotune_gemm_backends=ATEN,CPP", "ATEN,CPP"),
+        ("cpp.simdlen=none", None),
+        ("cpp.simdlen=256", 256),
+    ],
+)
+def test_a_setting_has_the_type_that_inductor_wants(pair: str, value: object) -> None:
+    found = inductor_settings([pair])
+    assert found == {pair.partition("=")[0]: value}
+    assert type(next(iter(found.values()))) is type(value)
+    torch._inductor.config.patch(found)  # and it takes it
+
+
+def test_a_setting_that_inductor_does_not_know_is_refused_with_the_closest() -> None:
+    with pytest.raises(ValueError, match="no setting called 'max_autotun'; the closest are max_autotune"):
+        inductor_settings(["max_autotun=true"])
+    with pytest.raises(
+        ValueError, match=r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs"
+    ):
+        inductor_settings(["cudagraphs=true"])
+
+
+@pytest.mark.parametrize("pair", ["max_autotune=maybe", "cpp.threads=many"])
+def test_a_value_of_another_type_is_refused(pair: str) -> None:
+    key, _, value = pair.partition("=")
+    with pytest.raises(ValueError, match=rf"inductor's {key} takes .*, not '{value}'"):
+        inductor_settings([pair])
+
+
+def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
+    asked = program(inductor_config=("triton.cudagraphs=false",), freezing=True)
+    found = all_settings(asked, "max-autotune")
+    assert found["max_autotune"] is True
+    assert found["triton.cudagraphs"] is False
+    assert found["freezing"] is True
+    assert "freezing" not in all_settings(program(mode=Mode.TRAINING, freezing=True))
+
+
+def test_settings_reach_inductor_and_no_other_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def looking(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Any:
+        config = torch._inductor.config
+        seen.append((config.epilogue_fusion, config.freezing))
+        return graph.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda *a, config_patches=None, **k: (
+        torch._inductor.config.patch(config_patches or {})(looking)(*a)
+    ))  # fmt: skip
+    asked = program(inductor_config=("epilogue_fusion=false",), freezing=True)
+    before = torch._inductor.config.epilogue_fusion, torch._inductor.config.freezing
+    compiled = compile_with_inductor(asked, "inductor")
+    run(asked, compiled.forward)
+    assert seen == [(False, True)]
+    assert (torch._inductor.config.epilogue_fusion, torch._inductor.config.freezing) == before
+    assert compiled.notes == ()
+
+
+@pytest.mark.slow
+def test_frozen_weights_are_constants() -> None:
+    """A weight changed afterwards no longer matters: that is what freezing means."""
+    asked = program(freezing=True)
+    compiled = load_backend("inductor")(asked)
+    first = run(asked, compiled.forward)
+    with torch.no_grad():
+        for weight in asked.module.parameters():
+            weight.zero_()
+    assert torch.equal(run(asked, compiled.forward), first)
+
+
+# -- shapes, breaks, fusers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["dynamic_shapes", "dynamic_batch"])
+def test_another_batch_is_no_recompilation_where_it_may_change(option: str) -> None:
+    work = Workload(module=nn.Linear(8, 4), args=(torch.ones(6, 8),))
+    given = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    asked = replace(given, options=CompilerOptions(**{option: True}))
+    compiled = load_backend("aot_eager")(asked)
+    run(asked, compiled.forward)
+    before = graphs_compiled()
+    for size in (7, 19, 64):
+        assert run(asked, compiled.forward, (torch.randn(size, 8),)).shape == (size, 4)
+    assert graphs_compiled() == before
+    assert compiled.notes == ()
+
+
+def test_a_batch_of_one_cannot_be_dynamic_and_a_note_says_so() -> None:
+    work = Workload(module=nn.Linear(4, 4), args=(torch.ones(1, 4),))
+    one = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    asked = replace(one, options=CompilerOptions(dynamic_batch=True))
+    (note,) = load_backend("aot_eager")(asked).notes
+    assert note == "aot_eager: --dynamic-batch-only was not used: torch specialises on a batch of one"
+
+
+class Breaks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x)
+        torch._dynamo.graph_break()
+        return x.relu()
+
+
+def test_nopython_makes_a_break_an_error() -> None:
+    work = Workload(module=Breaks(), args=(torch.ones(2, 4),))
+    broken = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    run(broken, load_backend("dynamo_eager")(broken).forward)
+    strict = replace(broken, options=CompilerOptions(nopython=True))
+    compiled = load_backend("dynamo_eager")(strict)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        run(strict, compiled.forward)
+
+
+@pytest.mark.parametrize("name", ["torchscript", "dynamo_ts", "aot_ts", "aot_ts_mincut"])
+def test_nvfuser_is_refused_with_where_it_went(name: str) -> None:
+    with pytest.raises(RuntimeError, match=r"NVFuser left TorchScript .* thunder"):
+        load_backend(name)(program(fuser="nvfuser"))
+
+
+def test_nnc_is_used_where_the_build_has_it_and_refused_where_not() -> None:
+    asked = program(fuser="nnc")
+    if torch._C._llvm_enabled():
+        run(asked, load_backend("torchscript")(asked).forward)
+    else:
+        with pytest.raises(RuntimeError, match="built without LLVM"):
+            load_backend("torchscript")(asked)
+
+
+def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> None:
+    inside = [False]
+    seen: list[bool] = []
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        inside[0] = True
+        yield
+        inside[0] = False
+
+    class Looks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            seen.append(inside[0])
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *gradient: torch.Tensor) -> torch.Tensor:
+            seen.append(inside[0])
+            return gradient[0]
+
+    subject = trial("mlp")
+    variant = subject.variant()
+    loss = variant.program.loss
+    assert loss is not None
+    of = replace(variant.program, loss=lambda output, target: Looks.apply(loss(output, target)))
+    variant.use(around(of.forward(), context, calls=2))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            last = weakref.ref(variant.step()[0])
+            assert last() is None  # no cycle keeps the graph alive until somebody collects it
+    finally:
+        gc.enable()
+    assert seen == [True, True] * 2 + [False, False]
+    eager = results(subject.variant())
+    mine = results(variant)
+    assert all(torch.equal(mine[name], eager[name]) for name in eager)
+
+
+def test_what_a_compiler_cannot_take_is_a_note() -> None:
+    asked = CompilerOptions(freezing=True, nopython=True, fuser="nnc")
+    assert notes_on("export", asked, ("nopython",)) == (
+        "export: --freezing was not used: not an option of this compiler",
+        "export: --nnc or --nvfuser was not used: not an option of this compiler",
+    )
+    assert notes_on("export", CompilerOptions(), ()) == ()
+    (note,) = load_backend("torchscript")(program(nopython=True)).notes[1:]
+    assert note == "torchscript: --nopython was not used: not an option of this compiler"
+
+
+# -- regions -------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.body = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.relu(self.body(x))
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.blocks = nn.ModuleList([Block() for _ in range(3)])
+        self.tail = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        y: torch.Tensor = self.tail(x)
+        return y
+
+
+def test_regions_are_the_repeated_blocks_or_else_the_children() -> None:
+    stack = Stack()
+    assert regions_of(stack) == list(stack.blocks)
+    plain = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    assert regions_of(plain) == list(plain)
+    assert regions_of(nn.Linear(2, 2)) == []
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo looks, and means nothing by it
+def test_equal_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = torch.compile
+    monkeypatch.setattr("torch.compile", lambda f, backend, **more: real(f, backend="aot_eager", **more))
+    work = Workload(module=Stack(), args=(torch.randn(5, 8),), loss=lambda output, _: output.square().mean())
+    subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
+    variant = subject.variant()
+    compiled = load_backend("inductor_regional")(variant.program)
+    variant.use(compiled.forward)
+    found = compare(subject.reference(), results(variant))
+    assert found.failed == 0, found.worst
+    assert (compiled.region, compiled.compiler_calls()) == ("submodules", 1)
+    assert compiled.notes == ("inductor_regional: 3 submodules compiled (Block)",)
+
+
+def test_a_model_without_parts_has_no_regions() -> None:
+    work = Workload(module=nn.Linear(4, 4), args=(torch.ones(2, 4),))
+    bare = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    with pytest.raises(ValueError, match="found no submodule to compile"):
+        load_backend("inductor_regional")(bare)
+
+
+# -- what can be used -----------------------------------------------------------------------------------
+
+
+def test_any_name_that_torch_knows_is_a_compiler() -> None:
+    asked = program()
+    compiled = load_backend("aot_eager_default_partitioner")(asked)
+    run(asked, compiled.forward)
+    assert compiled.compiler_calls() == 1
+    assert "aot_eager_default_partitioner" not in backend_names()
+    assert "registered with torch.compile" in describe("aot_eager_default_partitioner")
+    assert why_unavailable("aot_eager_default_partitioner", "cpu") is None
+
+
+def test_a_name_that_nobody_knows_is_refused_with_the_closest() -> None:
+    with pytest.raises(LookupError, match=r"no compiler called 'inductr', .*did you mean inductor"):
+        load_backend("inductr")
+
+
+@pytest.mark.parametrize("name", backend_names())
+def test_every_compiler_has_a_line_of_its_own_and_known_modes(name: str) -> None:
+    assert describe(name).endswith(".")
+    assert set(modes_of(name)) <= {mode.value for mode in Mode}
+
+
+def test_cuda_graphs_are_for_cuda() -> None:
+    assert why_unavailable("cudagraphs", "cpu") == "CUDA graphs need a CUDA device"
+    assert why_unavailable("cudagraphs", "cuda") is None
+
+
+def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    for name in ("inductor", "aot_inductor", "inductor_regional"):
+        why = why_unavailable(name, "cpu")
+        assert why is not None
+        assert "needs a C++ compiler" in why
+
+
+@pytest.mark.parametrize(
+    ("name", "install"),
+    [
+        ("onnxrt", "onnxruntime is not installed (pip install onnxruntime onnx onnxscript)"),
+        ("openvino", "openvino is not installed (pip install openvino)"),
+        ("torchao_int8_dynamic", "torchao is not installed (pip install torchao)"),
+        ("thunder", "thunder is not installed (pip install lightning-thunder)"),
+        ("tvm", "tvm is not installed (pip install apache-tvm)"),
+    ],
+)
+def test_a_missing_package_is_named_with_how_to_get_it(
+    name: str, install: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.backends._installed.find_spec", lambda _: None)
+    assert why_unavailable(name, "cpu") == install
+
+
+def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.backends._installed.find_spec", lambda _: object())
+    monkeypatch.setitem(sys.modules, "thunder", None)
+    why = why_unavailable("thunder", "cpu")
+    assert why is not None
+    assert why.startswith("thunder is installed, but cannot be imported with this torch: ")
+
+
+def test_the_probe_tells_of_those_named_and_of_nobody_else() -> None:
+    names = ["cudagraphs", "aot_ts", "ts", "nonsense"]
+    command = [sys.executable, "-m", "harness.probe_compilers", "cpu", *names]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert list(found) == names
+    assert found["cudagraphs"]["why"] == "CUDA graphs need a CUDA device"
+    assert (found["aot_ts"]["why"], found["aot_ts"]["modes"]) == (None, [])
+    assert found["ts"]["why"] is None
+    assert found["nonsense"]["why"].startswith("there is no compiler called 'nonsense'")

@@ -1,0 +1,286 @@
+"""Explanations, traces, disturbances; and that no metric runs inside a timed sample, or costs a result."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from harness import environment, metrics
+from harness.metrics import disturbance, explain, observing, trace
+from harness.schema import BASELINE, WHOLE, Extras
+from harness.session import Session
+from tests.worker.planted import CPU, silent
+from tests.worker.test_session import job
+
+EVERYTHING = Extras(explain=True, profiler_trace=True)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()
+
+
+# -- explanations --------------------------------------------------------------------------------
+
+
+def broken(x: torch.Tensor, factor: int) -> torch.Tensor:
+    y = torch.sin(x)
+    print("in the middle")
+    return y * factor
+
+
+def test_a_graph_break_names_its_reason_and_line() -> None:
+    compiled = torch.compile(broken, backend="eager")
+    with observing("compile", CPU, Extras(explain=True)) as numbers:
+        compiled(torch.ones(2), 2)
+    (line,) = str(numbers["graph_break_reasons"]).splitlines()
+    number = broken.__code__.co_firstlineno + 2
+    assert f"tests/worker/test_metrics_why.py:{number}: print" in line
+    assert numbers["graph_breaks"] == 1
+    assert numbers["recompile_reasons"] is None
+    assert numbers["recompiles"] == 0
+
+
+def test_a_recompilation_names_its_guard() -> None:
+    def scaled(x: torch.Tensor, factor: int) -> torch.Tensor:
+        return x * factor
+
+    compiled = torch.compile(scaled, backend="eager")
+    compiled(torch.ones(2), 2)
+    with observing("compile", CPU, Extras(explain=True)) as numbers:
+        compiled(torch.ones(2), 3)
+    assert numbers["recompiles"] == 1
+    assert "factor == 2" in str(numbers["recompile_reasons"])
+    assert "scaled (" in str(numbers["recompile_reasons"])
+    assert numbers["graph_break_reasons"] is None
+
+
+def test_without_being_asked_there_is_no_text() -> None:
+    compiled = torch.compile(broken, backend="eager")
+    with observing("compile", CPU) as numbers:
+        compiled(torch.ones(2), 2)
+    assert "graph_break_reasons" not in numbers
+    assert numbers["graph_breaks"] == 1
+    seconds = numbers["compile_dynamo_s"]
+    assert isinstance(seconds, float)
+    assert seconds > 0
+    assert numbers["compile_inductor_s"] is None  # it was not called: not 0 seconds
+
+
+def test_at_most_so_many_reasons() -> None:
+    assert explain.listed([]) is None
+    assert explain.listed(["a", "b", "a"]) == "2x a\nb"
+    lines = str(explain.listed(str(i) for i in range(explain.MOST + 5))).splitlines()
+    assert len(lines) == explain.MOST + 1
+    assert lines[-1] == "and 5 more"
+
+
+def test_paths_are_short() -> None:
+    assert explain.short_path("/a/lib/python3.11/site-packages/timm/models/vit.py") == "timm/models/vit.py"
+    assert explain.short_path("/home/me/work/model.py") == "me/work/model.py"
+    assert explain.break_line(SimpleNamespace(reason="", user_stack=[])) == "no reason given"
+
+
+# -- traces --------------------------------------------------------------------------------------
+
+
+def test_the_kernels_that_changed_most_come_first() -> None:
+    eager = {f"k{i}": 1.0 for i in range(20)} | {"mm": 5.0, "gone": 2.0}
+    compiled = {f"k{i}": 1.0 for i in range(20)} | {"mm": 1.5, "fused": 3.0}
+    lines = str(trace.changes(eager, compiled)).splitlines()
+    assert lines[0] == "mm: 5.000 -> 1.500 ms (-3.500)"
+    assert lines[1] == "fused: 0.000 -> 3.000 ms (+3.000)"
+    assert lines[2] == "gone: 2.000 -> 0.000 ms (-2.000)"
+    assert len(lines) == trace.SHOWN
+    assert trace.changes({}, {}) is None
+
+
+def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ready = Session(replace(job(accuracy=False), extras=EVERYTHING), silent)
+    ready.open()
+    ready.prepare("aot_eager")
+    found = ready.conclude()
+    assert "ms (" in str(found["aot_eager"]["kernel_changes"])
+    assert "kernel_changes" not in found.get(BASELINE, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "trace-aot_eager.json",
+        "trace-baseline.json",
+    ]
+    events = json.loads((tmp_path / "trace-baseline.json").read_text())["traceEvents"]
+    products = [e for e in events if e.get("name") == "aten::addmm"]
+    assert len(products) % trace.STEPS == 0
+    assert products
+    assert trace.trace_file("a/b c") == "trace-a_b_c.json"
+
+
+# -- disturbances --------------------------------------------------------------------------------
+
+
+def test_disturbances_add_up_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([{"a": 1, "b": 5.0, "c": None}, {"a": 3, "b": 5.5, "c": 1}] * 2)
+    monkeypatch.setattr(disturbance, "read", lambda: next(readings))
+    numbers: dict[str, Any] = {}
+    for _ in range(2):
+        with disturbance.observe(CPU, numbers):
+            pass
+    assert numbers == {"a": 4, "b": 1.0, "c": None}
+
+
+def test_stolen_time_is_read_or_unknown() -> None:
+    assert disturbance.stolen_s("cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1 2") == 2.5
+    assert disturbance.stolen_s("cpu  0 0 0 0 0 0 0 0 0 0\n") is None
+    assert disturbance.stolen_s("") is None
+
+
+def test_the_whole_jobs_numbers_are_there() -> None:
+    ready = Session(job(accuracy=False), silent)
+    ready.open()
+    ready.warm_up()
+    ready.measure(2)
+    ready.measure(1)
+    whole = ready.conclude()[WHOLE]
+    assert isinstance(whole["rounds_wall_s"], float)
+    assert isinstance(whole["involuntary_switches"], int)
+    assert whole["item"] == "samples"
+    assert isinstance(whole["flops_per_step"], int)
+
+
+# -- what metrics may not do ---------------------------------------------------------------------
+
+
+def module_that(**names: Any) -> ModuleType:
+    module = ModuleType("made_up")
+    vars(module).update(names)
+    return module
+
+
+@contextmanager
+def failing_before(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
+    raise RuntimeError("before")
+    yield
+
+
+@contextmanager
+def failing_after(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
+    yield
+    raise RuntimeError("after")
+
+
+@pytest.mark.parametrize("observe", [failing_before, failing_after])
+def test_a_metric_that_fails_costs_itself(observe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = metrics._modules("step", Extras())
+    made = [("bad", module_that(observe=observe)), *good]
+    monkeypatch.setattr(metrics, "_modules", lambda *_: iter(made))
+    with observing("step", CPU) as numbers:
+        torch.ones(8)
+    assert numbers["step_peak_bytes"] == 32
+    with pytest.raises(KeyError, match="of the step"), observing("step", CPU):
+        raise KeyError("of the step")
+
+
+def test_a_last_metric_that_fails_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> Any:
+        raise RuntimeError("no")
+
+    made = [
+        ("bad", module_that(measure=fail)),
+        ("good", module_that(measure=lambda _: {WHOLE: {"x": 1}})),
+    ]
+    monkeypatch.setattr(metrics, "_modules", lambda *_: iter(made))
+    assert metrics.at_the_end(SimpleNamespace(job=SimpleNamespace(extras=None))) == {WHOLE: {"x": 1}}  # type: ignore[arg-type]
+
+
+class Watch:
+    """A clock that notes every function called between its readings."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.spans: list[list[tuple[str, str]]] = []
+
+    def read(self) -> float:
+        sys.setprofile(None)
+        self.spans.append([])
+        now = self._clock()
+        sys.setprofile(self._note)
+        return now
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            self.spans[-1].append((frame.f_code.co_filename, frame.f_code.co_name))
+        elif event == "c_call":
+            self.spans[-1].append(("C", str(getattr(argument, "__qualname__", argument))))
+
+
+def calls_between_readings(extras: Extras, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, str]]]:
+    ready = Session(replace(job(accuracy=False), extras=extras), silent)
+    ready.open()
+    ready.prepare("eager")
+    ready.warm_up()
+    watch = Watch(time.perf_counter)
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.session.time", SimpleNamespace(perf_counter=watch.read))
+        try:
+            ready.measure(4)
+        finally:
+            sys.setprofile(None)
+    return watch.spans
+
+
+def test_metrics_run_no_code_inside_a_timed_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very same calls between every two readings of the clock, whatever is asked for, and none at all
+    with only the timed rounds."""
+    everything = calls_between_readings(EVERYTHING, monkeypatch)
+    plain = calls_between_readings(Extras(), monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics, "_modules", lambda *_: iter(()))
+        none = calls_between_readings(Extras(), monkeypatch)
+    timed = [span for span in everything if ("C", "run_backward") in span or len(span) > 5]
+    assert len(timed) >= 8  # two variants, four rounds
+    # the last span goes on after the rounds, into what metrics do then
+    assert everything[:-1] == plain[:-1] == none[:-1]
+    inside = {file for span in everything[:-1] for file, _ in span}
+    assert not [file for file in inside if "/harness/metrics/" in file or file.endswith("harness/nvml.py")]
+
+
+def test_the_watch_sees_a_metric_that_stays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above would fail for a metric that is on during the samples."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    @contextmanager
+    def staying_on(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
+        with FlopCounterMode(display=False):
+            yield
+
+    plain = calls_between_readings(Extras(), monkeypatch)
+    made = [("on", module_that(observe=staying_on))]
+    monkeypatch.setattr(metrics, "_modules", lambda when, _: iter(made if when == "rounds" else ()))
+    assert calls_between_readings(Extras(), monkeypatch)[:-1] != plain[:-1]
+
+
+@pytest.mark.parametrize(
+    ("maps", "allocator"),
+    [
+        ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libjemalloc.so.2\n", "jemalloc"),
+        ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libtcmalloc_minimal.so.4.5\n", "tcmalloc"),
+        ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libc.so.6\n", "default"),
+        (None, None),
+    ],
+)
+def test_the_environment_says_which_allocator_was_really_loaded(
+    tmp_path: Path, maps: str | None, allocator: str | None
+) -> None:
+    file = tmp_path / "maps"
+    if maps is not None:
+        file.write_text(maps)
+    assert environment._allocator(file) == allocator

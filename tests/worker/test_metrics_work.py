@@ -1,0 +1,194 @@
+"""FLOPs, activations, items, peaks and energy of known models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.metrics import Ended, activations, energy, flops, items, peak
+from harness.peaks import PEAKS, data_sheet_peak
+from harness.precision import precision
+from harness.schema import BASELINE, WHOLE, Case, Job, Mode
+from harness.workload import Workload
+from tests.worker.planted import CPU, Trial
+
+BATCH, IN, OUT = 32, 8, 16
+
+
+def ended(work: Workload, mode: Mode, **case: Any) -> Ended:
+    subject = Trial(workload=work, dtype="float32", mode=mode).variant()
+    made = Case(suite="s", name="n", mode=mode, batch_size=BATCH, published_batch_size=None, **case)
+    job = Job(case=made, device="cpu", dtype="float32", candidates=())
+    return Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronise=lambda: None)
+
+
+def linear() -> Workload:
+    return Workload(
+        module=nn.Linear(IN, OUT), args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum()
+    )
+
+
+# -- FLOPs ---------------------------------------------------------------------------------------
+
+
+def test_a_layers_flops_by_hand() -> None:
+    product = 2 * BATCH * IN * OUT
+    assert flops.measure(ended(linear(), Mode.INFERENCE))[WHOLE] == {"flops_per_step": product}
+    # backward: of the weight alone, since the input needs no gradient
+    assert flops.measure(ended(linear(), Mode.TRAINING))[WHOLE] == {"flops_per_step": 2 * product}
+
+
+def test_a_step_without_products_has_no_flops_rather_than_0() -> None:
+    work = Workload(module=nn.ReLU(), args=(torch.ones(BATCH, IN),))
+    assert flops.measure(ended(work, Mode.INFERENCE))[WHOLE] == {"flops_per_step": None}
+
+
+def test_attention_on_a_cpu_is_counted() -> None:
+    heads, length, width = 2, 16, 8
+
+    class Attention(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    x = torch.ones(BATCH, heads, length, width, requires_grad=True)
+    work = Workload(module=Attention(), args=(x,), loss=lambda output, _: output.sum())
+    forward = 2 * 2 * BATCH * heads * length * length * width
+    assert flops.measure(ended(work, Mode.INFERENCE))[WHOLE] == {"flops_per_step": forward}
+    with_backward = flops.measure(ended(work, Mode.TRAINING))[WHOLE]["flops_per_step"]
+    assert isinstance(with_backward, int)
+    assert with_backward >= 3 * forward
+
+
+# -- activations and items -----------------------------------------------------------------------
+
+
+def test_what_a_forward_keeps_beside_its_inputs() -> None:
+    module = nn.Sequential(nn.Linear(IN, OUT), nn.ReLU(), nn.Linear(OUT, 4))
+    work = Workload(module=module, args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum())
+    # the ReLU's output, for its own backward and for the second layer's: one storage
+    found = activations.measure(ended(work, Mode.TRAINING))[WHOLE]
+    assert found == {"saved_activation_bytes": BATCH * OUT * 4}
+    assert activations.measure(ended(work, Mode.INFERENCE)) == {}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "new_tokens", "expected"),
+    [
+        ([torch.zeros(4, 10, dtype=torch.int64)], None, (40, "tokens")),
+        ([torch.zeros(4, 10), torch.zeros(4, 10, dtype=torch.int64)], None, (40, "tokens")),
+        ([torch.zeros(4, 3, 8, 8)], None, (4, "images")),
+        ([torch.zeros(4, 7)], None, (4, "samples")),
+        ([torch.zeros(4, 10, dtype=torch.int64)], 5, (20, "new tokens")),
+        ([torch.tensor(1.0)], None, None),
+        ([], None, None),
+    ],
+)
+def test_items(inputs: list[torch.Tensor], new_tokens: int | None, expected: object) -> None:
+    assert items.items(inputs, new_tokens) == expected
+
+
+# -- peaks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "tflop_per_s"),
+    [
+        ("NVIDIA H200", "bfloat16", 989.5),
+        ("NVIDIA H200 NVL", "bfloat16", 835.5),
+        ("NVIDIA H100 80GB HBM3", "tf32", 494.5),
+        ("NVIDIA H100 PCIe", "float32", 51),
+        ("NVIDIA A100-SXM4-80GB", "float16", 312),
+        ("NVIDIA A10", "bfloat16", 125),
+        ("NVIDIA L40S", "bfloat16", 362),
+        ("NVIDIA L4", "bfloat16", 121),
+        ("NVIDIA GeForce RTX 4090", "float32", 82.6),
+        ("AMD Instinct MI300X", "tf32", 653.7),
+        ("Tesla V100-SXM2-16GB", "float16", 125),
+        ("Tesla V100-SXM2-16GB", "bfloat16", None),
+        ("NVIDIA A100-SXM4-80GB", "float64", None),
+    ],
+)
+def test_the_data_sheets(name: str, kind: str, tflop_per_s: float | None) -> None:
+    found = data_sheet_peak(name)
+    assert found is not None
+    assert found.source
+    assert found.flop_per_s(kind) == (None if tflop_per_s is None else tflop_per_s * 1e12)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A10G", "AMD EPYC", ""])
+def test_what_has_no_sheet_has_no_peak(name: str) -> None:
+    assert data_sheet_peak(name) is None
+
+
+def test_every_sheet_is_reached_by_some_name() -> None:
+    assert len({entry.device for entry in PEAKS}) == len(PEAKS)
+    assert all(entry.float32 > 0 and entry.float16 >= entry.float32 for entry in PEAKS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "amp"])
+def test_the_measured_peak_is_a_rate_of_a_known_product(dtype: str) -> None:
+    rate, size = peak.measured(precision(dtype, "cpu"), CPU, lambda: None)
+    assert rate > 1e6
+    assert size in peak.SIZES["cpu"]
+
+
+def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
+    """Every reading is 0.01 s after the last: the products of the first size use the budget up."""
+    ticks = iter(range(10**6))
+    rate, size = peak.measured(precision("float32", "cpu"), CPU, lambda: None, lambda: next(ticks) / 100)
+    assert size == 256
+    assert rate == pytest.approx(2 * 256**3 / 0.01)
+    assert next(ticks) < 40
+
+
+def test_what_the_sheet_calls_a_precision() -> None:
+    words = {word: peak.unit_of(precision(word, "cuda")) for word in ("float32", "tf32", "amp_bfloat16")}
+    assert words == {"float32": "float32", "tf32": "tf32", "amp_bfloat16": "bfloat16"}
+
+
+# -- energy --------------------------------------------------------------------------------------
+
+
+def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
+    joules, seconds = [0.0], [0.0]
+
+    def step() -> None:
+        joules[0] += 3.0
+        seconds[0] += 0.25
+
+    found = energy.per_step_j(step, lambda: joules[0], lambda: None, lambda: seconds[0])
+    assert found == pytest.approx(3.0)
+    assert seconds[0] == energy.LASTING_S
+    assert energy.per_step_j(lambda: None, lambda: 7.0, lambda: None, iter(range(99)).__next__) is None
+
+
+def package(root: Path, name: str, used: int, kind: str = "package-0", most: int = 999) -> Path:
+    folder = root / name
+    folder.mkdir()
+    (folder / "name").write_text(f"{kind}\n")
+    (folder / "max_energy_range_uj").write_text(f"{most}\n")
+    (folder / "energy_uj").write_text(f"{used}\n")
+    return folder / "energy_uj"
+
+
+def test_rapl_adds_packages_and_goes_on_after_their_range(tmp_path: Path) -> None:
+    one = package(tmp_path, "intel-rapl:0", 900)
+    package(tmp_path, "intel-rapl:0:0", 5, "core")  # within the package: not added again
+    package(tmp_path, "intel-rapl:1", 5, "psys")
+    two = package(tmp_path, "intel-rapl:2", 100, "package-1")
+    meter = energy.rapl_meter(tmp_path)
+    assert meter is not None
+    assert meter() == 0
+    one.write_text("50\n")  # began again at 0
+    two.write_text("300\n")
+    assert meter() == pytest.approx(350e-6)
+    assert meter() == pytest.approx(350e-6)
+
+
+def test_no_rapl_no_energy(tmp_path: Path) -> None:
+    assert energy.rapl_meter(tmp_path) is None
+    assert energy.rapl_meter(tmp_path / "nothing") is None
