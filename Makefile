@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench smoke smoke-training smoke-inference test test-slow check lint format install clean help
+.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow check lint format install clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -32,6 +32,19 @@ smoke: smoke-training smoke-inference
 smoke-training smoke-inference: smoke-%: $(STAMP)
 	$(RUN) runner.py --suites=huggingface,timm_models --$* --accuracy --scale=small --devices=cpu \
 		--compilers=aot_eager --threads=1 --output-dir=$(SMOKE)-$*
+
+# Inductor on some of every family, both ways
+INDUCTOR := AlbertForMaskedLM,BartForConditionalGeneration,BertForMaskedLM,DebertaV2ForMaskedLM,DistillGPT2,GPTNeoForCausalLM
+INDUCTOR := $(INDUCTOR),GoogleFnet,MobileBertForQuestionAnswering,OPTForCausalLM,T5Small,XLNetLMHeadModel,YituTechConvBert
+INDUCTOR := $(INDUCTOR),Llama_3_2_1B,Qwen3_0_6B,Gemma3_270M,OLMoE_1B_7B,ModernBERT_base,Mamba2_130M,Whisper_tiny,CLIP_ViT_B32
+INDUCTOR := $(INDUCTOR),lcnet_050,ghostnet_100,levit_128,mixer_b16_224,mobilenetv3_large_100,regnety_002,resnet50,tf_efficientnet_b0
+INDUCTOR := $(INDUCTOR),vit_base_patch16_224,swin_base_patch4_window7_224,convnextv2_nano,eva02_tiny_patch14_224,hiera_tiny_224
+INDUCTOR := $(INDUCTOR),mobilenetv4_conv_small,starnet_s1,mambaout_tiny
+smoke-inductor: $(STAMP)
+	for mode in training inference; do \
+		$(RUN) runner.py --suites=huggingface,timm_models --$$mode --accuracy --scale=small --devices=cpu \
+			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode; \
+	done
 
 test: $(STAMP)
 	$(RUN) -m pytest
