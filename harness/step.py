@@ -191,7 +191,16 @@ class Variant:
         """Bytes of parameters, buffers and inputs: what a step finds there when it begins (storages once)."""
         tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
         tensors += [t for _, t in named_tensors(self._given(), "given")]
-        return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+        plain = [part.untyped_storage() for tensor in tensors for part in _parts(tensor)]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that hold the data: a quantised one is made of several, and has no storage itself."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        return [tensor]
+    return [part for name in flatten()[0] for part in _parts(getattr(tensor, name))]
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -29,9 +29,11 @@ def compile_at_first_call(
     build: Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[Call, int]],
     takes: Iterable[str] = TAKES,
     *,
-    approximate: bool = False,
+    late: Sequence[str] = (),
 ) -> Compiled:
     """``build(args, kwargs)`` gives the compiled callable and the operations that it was made of.
+
+    ``late`` is a list that ``build`` may add notes to.
 
     ``ValueError`` for a program that trains: these compilers have no backward.
     """
@@ -51,8 +53,8 @@ def compile_at_first_call(
         forward=forward_of(call, None),
         region="forward",
         compiler_calls=lambda: int(operations > 0),
-        approximate=approximate,
         notes=notes_on(name, program.options, takes),
+        late_notes=lambda: tuple(late),
     )
 
 

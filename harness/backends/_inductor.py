@@ -12,7 +12,7 @@ import torch
 
 from harness.backends._around import FIRST_CALLS, around
 from harness.backends._dynamo import compile_with_dynamo
-from harness.backends._options import DYNAMO, inductor_settings, notes_on
+from harness.backends._options import DYNAMO, inductor_settings
 from harness.program import Compiled, Program
 
 TAKES = (*DYNAMO, "inductor_config", "freezing")
@@ -78,15 +78,3 @@ def note_on_cpu(program: Program, name: str) -> tuple[str, ...]:
         if on_cuda
         else (f"{name}: without CUDA there are no CUDA graphs, and this is the mode without them",)
     )
-
-
-__all__ = [
-    "TAKES",
-    "all_settings",
-    "compile_with_inductor",
-    "note_on_cpu",
-    "notes_on",
-    "why_no_cudagraphs",
-    "why_no_inductor",
-    "with_freezing",
-]

@@ -28,13 +28,14 @@ MODES = INFERENCE
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     import openvino
 
+    late: list[str] = []
+
     def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
         flat, captured = flat_export(program, args, kwargs)
         settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(torch.get_num_threads())}
-        if _is_plain_float32(program):
-            settings["INFERENCE_PRECISION_HINT"] = "f32"  # left alone, it takes bfloat16 where that is faster
         model = openvino.convert_model(captured)
-        compiled = openvino.Core().compile_model(model, "CPU", settings)
+        compiled, note = _compiled(openvino, model, settings, _precision(program))
+        late.extend(note)
         request = compiled.create_infer_request()
         if len(compiled.inputs) != len(flat.tensors):
             raise RuntimeError(
@@ -48,12 +49,34 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
         return flat.around(run), operations_of(captured)
 
-    return compile_at_first_call(program, "openvino", build)
+    return compile_at_first_call(program, "openvino", build, late=late)
 
 
-def _is_plain_float32(program: Program) -> bool:
+def _compiled(
+    openvino: Any, model: Any, settings: dict[str, str], precision: str | None
+) -> tuple[Any, tuple[str, ...]]:
+    """The model compiled in the precision asked for; else in float32, with a note.
+
+    Left alone, OpenVINO takes bfloat16 where that is faster, and so it does
+    for float16 on a processor that cannot compute in float16.
+    """
+    core, hint = openvino.Core(), "INFERENCE_PRECISION_HINT"
+    if precision is None:
+        return core.compile_model(model, "CPU", settings), ()
+    compiled = core.compile_model(model, "CPU", {**settings, hint: precision})
+    if compiled.get_property(hint).get_type_name() == precision:
+        return compiled, ()
+    note = f"openvino: computed in float32, because this processor does not compute in {precision}"
+    return core.compile_model(model, "CPU", {**settings, hint: "f32"}), (note,)
+
+
+def _precision(program: Program) -> str | None:
+    """What it is to compute in: the weights' precision. None under autocast: that mixes them."""
+    if torch.is_autocast_enabled("cpu"):
+        return None
+    names = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
     floats = {p.dtype for p in program.module.parameters() if p.is_floating_point()}
-    return floats <= {torch.float32} and not torch.is_autocast_enabled("cpu")
+    return names.get(floats.pop()) if len(floats) == 1 else "f32"
 
 
 def _lent(openvino: Any, tensor: torch.Tensor) -> Any:

@@ -25,7 +25,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 slow = pytest.mark.slow
 AHEAD = ("export", "onnxrt", pytest.param("openvino", marks=slow), pytest.param("tvm", marks=slow))
 
-REFUSED = (("onnxrt", "bfloat16"), ("onnxrt", "amp"))
+REFUSED = (
+    *(("onnxrt", dtype) for dtype in ("bfloat16", "amp")),
+    *(("tvm", dtype) for dtype in ("float16", "bfloat16", "amp")),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +84,7 @@ def test_aot_inductor_computes_what_eager_does_and_leaves_no_files(
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "amp"])
 def test_it_keeps_to_the_precision(name: str, dtype: str) -> None:
     if (name, dtype) in REFUSED:
-        pytest.skip("it has no kernels for that; the next test has the error")
+        pytest.skip("it cannot compute in that, and says so")
     found = judged(name, trial("mlp", dtype=dtype, mode=Mode.INFERENCE))
     assert found.failed == 0, found.worst
 
@@ -171,7 +174,7 @@ def test_int8_is_near_eager_and_says_that_it_is_approximate(name: str, model: st
     assert compiled.approximate
     assert compiled.compiler_calls() == 1
     assert "weights quantised" in compiled.notes[-1]
-    assert variant.persistent_bytes() > 0
+    assert 0 < variant.persistent_bytes() < 0.6 * subject.variant().persistent_bytes()
 
 
 def test_int8_needs_a_linear_layer() -> None:

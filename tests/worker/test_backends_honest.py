@@ -17,6 +17,9 @@ from harness.session import JobFailed, Session
 from harness.workload import Workload
 from tests.worker.planted import Backend, Trial, backends, mean_of, silent, trial
 
+# Dynamo looks at every tensor's gradient, and means nothing by it
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler() -> None:
@@ -30,7 +33,7 @@ class LeftToEager(nn.Module):
         super().__init__()
         self.linear = nn.Linear(4, 4)
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.linear(x)
         return y
@@ -42,7 +45,8 @@ class PartlyLeft(LeftToEager):
         self.first = nn.Linear(4, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(self.first(x))
+        y: torch.Tensor = super().forward(self.first(x))
+        return y
 
 
 def calls(name: str, module: nn.Module, mode: Mode) -> int:

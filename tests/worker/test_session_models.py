@@ -92,7 +92,7 @@ def raising(error: BaseException) -> Build:
     ("build", "status", "message"),
     [
         (raising(ImportError("no module named x")), Status.MODEL_FAIL_TO_LOAD, "no module named x"),
-        (raising(SystemExit(3)), Status.MODEL_FAIL_TO_LOAD, "3"),
+        (raising(SystemExit(3)), Status.MODEL_FAIL_TO_LOAD, "sys.exit(3) was called"),
         (raising(MemoryError("too big")), Status.OOM, "too big"),
         (lambda: nn.Linear(1, 1), Status.MODEL_FAIL_TO_LOAD, "build() of suite 'planted' returned a Linear"),
     ],

@@ -1,4 +1,4 @@
-"""The named commands of the earlier benchmark, as what they are today: each is run, on a small model, in a session.
+"""The named commands of an earlier benchmark as what they are today: each is run on a small model.
 
     -dcuda --isolate -n100 --speedup-ts                     torchscript, inference
     -dcuda --inductor-settings --float32 -n50 --inductor    inductor_reduce_overhead, inference
