@@ -13,6 +13,7 @@ import torch
 from harness.precision import Precision
 from harness.program import Forward, Program
 from harness.schema import CompilerOptions
+from harness.sizes import smaller_inputs
 from harness.tensors import cast_module, fresh_copy, named_tensors
 from harness.workload import Workload
 
@@ -74,22 +75,29 @@ def make_step(
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
 ) -> Step:
-    """The step that is timed. Autocast covers forward and loss, not the backward, as users write it."""
-    module, args, kwargs, target = program.module, program.args, program.kwargs, program.target
-    leaves = [tensor for _, tensor in named_tensors((args, kwargs), "input") if tensor.requires_grad]
+    """The step that is timed. Autocast covers forward and loss, not the backward, as users write it.
+
+    Where dynamic shapes are asked for, a step runs smaller batches too, and its own last.
+    """
+    module, args = program.module, program.args
+    sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
+    leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
 
     def training_step() -> tuple[Any, Any]:
-        module.zero_grad(set_to_none=True)
-        for leaf in leaves:
-            leaf.grad = None
-        with context():
-            loss, output = forward(args, kwargs, target)
-        loss.backward()
+        for given in sizes:
+            module.zero_grad(set_to_none=True)
+            for leaf in leaves:
+                leaf.grad = None
+            with context():
+                loss, output = forward(*given)
+            loss.backward()
         return loss, output
 
     def inference_step() -> tuple[Any, Any]:
         with torch.no_grad(), context():
-            return forward(args, kwargs, target)
+            for given in sizes:
+                result = forward(*given)
+        return result
 
     def driven_step() -> tuple[Any, Any]:
         assert program.drive is not None

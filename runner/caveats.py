@@ -26,7 +26,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         if any(job.case.mode is Mode.TRAINING for job in jobs)
         else None,
         _other_baseline(jobs),
-        "Shapes are fixed: nothing here speaks about dynamic shapes.",
+        _shapes(jobs),
     )
     return tuple(sentence for sentence in sentences if sentence)
 
@@ -53,6 +53,13 @@ def _skipped(comparisons: Sequence[Comparison]) -> str | None:
         return None
     why = dict.fromkeys(f"{r.job.case.name}: {r.failure.message}" for r in skipped if r.failure is not None)
     return f"Not run, and in no count ({len(why)} models): {'; '.join(why)}."
+
+
+def _shapes(jobs: Sequence[Job]) -> str:
+    dynamic = sum(job.options.dynamic_shapes or job.options.dynamic_batch for job in jobs)
+    if not dynamic:
+        return "Shapes are fixed: nothing here speaks about dynamic shapes."
+    return f"In {dynamic} of {len(jobs)} jobs a step runs several batches, and compilers were asked for any size."
 
 
 def _other_baseline(jobs: Sequence[Job]) -> str | None:

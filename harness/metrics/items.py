@@ -14,6 +14,7 @@ import torch
 
 from harness.metrics import WHOLE, ByVariant, Ended
 from harness.schema import BASELINE
+from harness.sizes import batches
 from harness.tensors import named_tensors
 
 WHEN = "end"
@@ -24,7 +25,13 @@ def measure(ended: Ended) -> ByVariant:
     program = ended.variants[BASELINE].program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs), "input")]
     found = items(given, ended.job.case.new_tokens)
-    return {} if found is None else {WHOLE: {"items_per_step": found[0], "item": found[1]}}
+    if found is None:
+        return {}
+    sizes = batches(program)
+    share = sum(sizes) / sizes[-1]  # above 1 where a step runs several batches
+    return {
+        WHOLE: {"items_per_step": round(found[0] * share), "item": found[1], "batches_per_step": str(sizes)}
+    }
 
 
 def items(inputs: Sequence[torch.Tensor], new_tokens: int | None) -> tuple[int, str] | None:
