@@ -13,6 +13,7 @@ from runner.commands import job_command
 from runner.compilers import with_availability
 from runner.config import Action, Request, RunConfig
 from runner.errors import UsageError
+from runner.formats import printed
 from runner.labels import batch_text, plain, suite_labels
 from runner.partition import nothing_in, part_facts, part_of
 from runner.plan import ON_REQUEST, plan, setting_for, suite_cases
@@ -39,16 +40,15 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     console = Console()
     if request.action is Action.VISUALIZE:
         assert request.folder is not None
-        return report(RunFolder.reopen("--visualize-logs", request.folder), console)
+        folder = RunFolder.reopen("--visualize-logs", request.folder)
+        return report(folder, console, request.formats)
     if request.action is Action.RESUME:
         assert request.folder is not None
         folder = RunFolder.reopen("--resume", request.folder)
         with opened(request.where, folder.jobs()) as executor:
-            return _measure(folder, folder.jobs(), console, executor)
-    if request.action is Action.DOCTOR:
-        from runner.doctor import examine
-
-        return examine(console)
+            return _measure(folder, folder.jobs(), console, executor, request.formats)
+    if request.action in (Action.DOCTOR, Action.INDEX):
+        return _look(request, console)
     if request.action is Action.MERGE:
         return _merge(request, argv, console)
     return _run(request, argv, console)
@@ -57,6 +57,19 @@ def perform(request: Request, argv: Sequence[str]) -> int:
 def _planned(request: Request) -> RunConfig:
     assert request.config is not None
     return request.config
+
+
+def _look(request: Request, console: Console) -> int:
+    """What looks at this machine, or at all the runs of a folder."""
+    if request.action is Action.DOCTOR:
+        from runner.doctor import examine
+
+        return examine(console)
+    from runner.index_page import write_index
+
+    assert request.folder is not None
+    console.print(write_index(request.folder), markup=False, highlight=False, soft_wrap=True)
+    return OK
 
 
 def _part(config: RunConfig, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -82,14 +95,14 @@ def _run(request: Request, argv: Sequence[str], console: Console) -> int:
     facts = part_facts(config.partition, whole)
     with opened(request.where, jobs) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, facts)
-        return _measure(folder, jobs, console, executor)
+        return _measure(folder, jobs, console, executor, request.formats)
 
 
 def _merge(request: Request, argv: Sequence[str], console: Console) -> int:
     from runner.merge import merge
 
     folder, notes = merge(request.folders, request.output_dir, argv)
-    code = report(folder, console)
+    code = report(folder, console, request.formats)
     for note in notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     return code
@@ -144,9 +157,22 @@ def _check_devices(devices: Sequence[str]) -> None:
             raise UsageError(f"--devices: {device} is not there ({why}); use --devices=cpu")
 
 
-def _measure(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> int:
+def _measure(
+    folder: RunFolder,
+    jobs: Sequence[Job],
+    console: Console,
+    executor: Executor,
+    formats: frozenset[str] | None,
+) -> int:
     with _kept(folder):
-        return _measure_missing(folder, jobs, console, executor)
+        stopped = _measure_missing(folder, jobs, console, executor)
+        code = report(folder, console, formats)
+    if stopped:
+        console.print(
+            f"Stopped early; {folder.how_to_go_on()}", markup=False, highlight=False, soft_wrap=True
+        )
+        return INTERRUPTED
+    return code
 
 
 @contextmanager
@@ -166,7 +192,8 @@ def _kept(folder: RunFolder) -> Iterator[None]:
         raise
 
 
-def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> int:
+def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
+    """Whether it was stopped early."""
     from runner.executors import Work
     from runner.progress import view
 
@@ -180,22 +207,18 @@ def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, e
                 if isinstance(event, Record):
                     folder.append(event)
                 seen.event(event)
-        stopped = stop()
-    code = report(folder, console)
-    if stopped:
-        console.print(
-            f"Stopped early; {folder.how_to_go_on()}", markup=False, highlight=False, soft_wrap=True
-        )
-        return INTERRUPTED
-    return code
+        return stop()
 
 
 def _missing(job: Job, done: set[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(candidate for candidate in job.candidates if (job.key, candidate) not in done)
 
 
-def report(folder: RunFolder, console: Console) -> int:
-    """Everything derived from ``records.jsonl``, to the folder and the console; the exit code."""
+def report(folder: RunFolder, console: Console, formats: frozenset[str] | None = None) -> int:
+    """What is derived from ``records.jsonl``, to the folder and the console; the exit code.
+
+    ``formats``: only these; None: all.
+    """
     from runner.derive import summarise
     from runner.reports import render_all
     from runner.reports.console import print_report
@@ -209,11 +232,12 @@ def report(folder: RunFolder, console: Console) -> int:
     if found.records:
         summary = summarise(found.records)
         try:
-            folder.write_derived(render_all(summary))
+            folder.write_derived(render_all(summary, formats))
         except UsageError:  # a full disk does not hide the numbers
             print_report(summary, console)
             raise
-        print_report(summary, console)
+        if printed(formats):
+            print_report(summary, console)
         console.print(f"Files: {folder.path}", markup=False, highlight=False, soft_wrap=True)
     else:
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)

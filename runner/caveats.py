@@ -59,7 +59,7 @@ def _shapes(jobs: Sequence[Job]) -> str:
     dynamic = sum(job.options.dynamic_shapes or job.options.dynamic_batch for job in jobs)
     if not dynamic:
         return "Shapes are fixed: nothing here speaks about dynamic shapes."
-    return f"In {dynamic} of {len(jobs)} jobs a step runs several batches, and compilers were asked for any size."
+    return f"In {dynamic} of {len(jobs)} jobs a step runs several batches; compilers were asked for any size."
 
 
 def _other_baseline(jobs: Sequence[Job]) -> str | None:

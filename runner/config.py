@@ -19,6 +19,7 @@ from runner.compilers import compilers_asked, options_asked
 from runner.errors import UsageError, unknown
 from runner.extras import extras_asked
 from runner.flag_types import seconds
+from runner.formats import formats_asked
 from runner.partition import Partition, partition_asked
 
 PHASES = ("build", "compile", "measure")
@@ -39,6 +40,7 @@ class Action(Enum):
     RESUME = "resume"
     MERGE = "merge"
     DOCTOR = "doctor"
+    INDEX = "index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +107,16 @@ class Request:
     where: Where = field(default_factory=Where)
     folders: tuple[Path, ...] = ()  # to merge, into output_dir
     output_dir: Path | None = None
+    formats: frozenset[str] | None = None  # None: all
 
 
 def parse_request(options: argparse.Namespace) -> Request:
     """Turns parsed flags into a request. Raises ``UsageError`` naming the flag that is wrong."""
+    request = _parse_request(options)
+    return dataclasses.replace(request, formats=formats_asked(_listed("--format", options.format)))
+
+
+def _parse_request(options: argparse.Namespace) -> Request:
     asked = [
         (Action.VISUALIZE, "--visualize-logs", options.visualize_logs),
         (Action.RESUME, "--resume", options.resume),
@@ -117,6 +125,7 @@ def parse_request(options: argparse.Namespace) -> Request:
         (Action.LIST_COMPILERS, "--list-compilers", options.list_compilers),
         (Action.PRINT_COMMANDS, "--print-run-commands", options.print_run_commands),
         (Action.DOCTOR, "--doctor", options.doctor),
+        (Action.INDEX, "--index", options.index is not None),
     ]
     chosen = [(action, flag) for action, flag, given in asked if given]
     if len(chosen) > 1:
@@ -124,6 +133,8 @@ def parse_request(options: argparse.Namespace) -> Request:
     action = chosen[0][0] if chosen else Action.RUN
     if action is Action.VISUALIZE:
         return Request(action=action, folder=Path(options.visualize_logs))
+    if action is Action.INDEX:
+        return Request(action=action, folder=Path(options.index))
     if action is Action.RESUME:
         return Request(action=action, folder=Path(options.resume), where=_where(options))
     if action is Action.DOCTOR:

@@ -58,6 +58,8 @@ def share(flag: str) -> Callable[[str], float]:
             raise UsageError(f"{flag}: {text!r} is not a share; write for example 2%") from None
         if not (0 < value < 1):
             raise UsageError(f"{flag}: {text!r} is not between 0 and 100 %; write for example 2% or 0.02")
+        if value < 1e-6:
+            raise UsageError(f"{flag}: {text!r} is finer than any clock; give 0.0001% or more")
         return value
 
     return parse

@@ -92,6 +92,13 @@ def _add_actions(parser: Parser) -> None:
     group.add_argument(
         "--doctor", action="store_true", help="look at this machine: how noisy it is, and what to change"
     )
+    group.add_argument(
+        "--index",
+        nargs="?",
+        const="logs",
+        metavar="DIR",
+        help="make DIR/index.html of the runs in a folder: a list with links, and trends (default: logs)",
+    )
     group.add_argument("--resume", metavar="DIR", help="finish what is missing in an interrupted run")
     group.add_argument(
         "--merge",
@@ -370,4 +377,11 @@ def _add_output(parser: Parser) -> None:
         "--output-dir",
         metavar="DIR",
         help="a new or empty folder for this run (default: logs/<UTC time>-<what>)",
+    )
+    group.add_argument(
+        "--format",
+        action="append",
+        metavar="FORMAT",
+        help="html, md, csv, txt, json, png, svg: which files to make; console: print the tables; "
+        "repeated or comma-separated (default: all). The records are always kept",
     )

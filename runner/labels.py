@@ -14,6 +14,8 @@ LONGEST_PART = 48  # characters: a file's name has up to five parts, and 255 at 
 
 def plain(text: str) -> str:
     """One printable line: control characters, line ends and text-direction marks become visible escapes."""
+    if text.isprintable():  # nearly always
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

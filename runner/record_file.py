@@ -16,6 +16,8 @@ from runner.labels import plain
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
 """Ends what a killed run left of a line. No record can end so: it is not JSON."""
 
+MOST_DIGITS = 20
+SMALLEST_SHARE = 1e-9
 LONGEST_REASON = 200  # characters: a damaged line may be as long as it likes
 
 
@@ -79,17 +81,35 @@ def read_records(path: Path) -> Records:
 
 def _parse(line: bytes) -> Record:
     try:
-        value = json.loads(line.decode())
+        value = json.loads(line.decode(), parse_int=_whole)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    except (ValueError, RecursionError):
+    except (json.JSONDecodeError, RecursionError):
         raise ValueError("it is not JSON, or was cut short") from None
     version = value.get("schema_version") if isinstance(value, dict) else None
     if not isinstance(version, int) or version < 1:
         raise ValueError("it is not a record")
     if version > SCHEMA_VERSION:
         raise ValueError(f"it has format version {version}, newer than this program's {SCHEMA_VERSION}")
-    return from_json(Record, value)
+    record = from_json(Record, value)
+    _check_protocol(record)
+    return record
+
+
+def _whole(digits: str) -> int:
+    """No count and no size is larger, and what is larger is no number to reckon with."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _check_protocol(record: Record) -> None:
+    """Shares that are none would break every number that is derived with them."""
+    protocol = record.job.protocol
+    for name, least in (("precision", SMALLEST_SHARE), ("noise_threshold", 0.0), ("alpha", 0.0)):
+        share = getattr(protocol, name)
+        if not least <= share < 1:
+            raise ValueError(f"{name} {share} is not a share between 0 and 1")
 
 
 def _append(path: Path, data: bytes) -> None:

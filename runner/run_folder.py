@@ -159,7 +159,7 @@ class RunFolder:
                 for name, content in files.items():
                     if Path(name).name != name:
                         raise ValueError(f"{name!r} is not the name of a file in this folder")
-                    _write_whole(self.path / name, content)
+                    write_whole(self.path / name, content)
         except OSError as error:
             raise UsageError(
                 f"{plain(str(error.filename or self.path))} cannot be written ({error.strerror}); "
@@ -218,7 +218,7 @@ def _write_new(path: Path, content: bytes) -> None:
             partial.replace(path)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """A whole file in place of the one before, which stays when there is no room."""
     partial = path.with_name(f".{path.name}.partial")
     with _written(partial, content, sync=False):

@@ -77,8 +77,9 @@ class Result:
 
         ``ValueError`` when nothing was timed.
         """
+        from runner.reports._pictures import png
         from runner.reports._sections import compilers, sections
-        from runner.reports.speedup_plot import draw, png
+        from runner.reports.speedup_plot import draw
 
         summary = self.summary
         panels = [section for section in sections(summary) if section.rounds]

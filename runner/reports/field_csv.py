@@ -15,6 +15,7 @@ from runner.labels import file_part, ran_batch
 from runner.reports._cells import Cell, csv_bytes
 from runner.reports._sections import Section, sections
 
+FORMATS = ("csv",)
 Columns = dict[str, Callable[[Comparison], Cell]]
 
 

@@ -22,6 +22,7 @@ from runner.reports._html_panels import panel_data
 from runner.reports._html_rows import NOT_COUNTED, kind, mean_text, table_data
 from runner.reports._sections import Section, compiler_name, environment_line, protocol_line, sections
 
+FORMATS = ("html",)
 FILE = "report.html"
 SHOWN_CASES = 12  # of one warning; the rest folds away
 VERDICTS = (

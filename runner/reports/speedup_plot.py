@@ -1,4 +1,4 @@
-"""``{suite}_{dtype}.png``: every speedup with its 95 % interval, a panel for each mode and device.
+"""``{suite}_{dtype}.png``, ``.svg``: every speedup with its 95 % interval, a panel for each mode and device.
 
 A forest plot: a row a model, in plan order, with a marker a compiler and its
 number at the right; where there is no valid speedup, the status stands there
@@ -7,10 +7,8 @@ instead. The last row is the geometric mean over the models that passed.
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,6 +18,7 @@ from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.digits import share_text, speedup_text
 from runner.labels import batch_text, case_name
 from runner.reports._fit import shorten
+from runner.reports._pictures import pictures, plain_style
 from runner.reports._sections import (
     Section,
     compiler_name,
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FORMATS = ("png", "svg")
 # Okabe and Ito's colours, told apart by colour-blind readers; the shapes tell them apart without colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")
 GREY = "#666666"
-DPI = 150
 WIDTH_IN = 11.0
 LINE_IN = 0.17  # height of one compiler's line
 PAD_LINES = 0.9  # between two models, in lines
@@ -80,28 +79,20 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     for section in sections(summary):
         if section.rounds:
             plots.setdefault(plot_name(section.suite, section.dtype), []).append(section)
-    return {name: png(draw(panels, order)) for name, panels in plots.items()}
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as PNG, without the date and program version that would differ on each rebuilding."""
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a model may be called anything
-        figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
-    return file.getvalue()
+    files = {}
+    for name, panels in plots.items():
+        files.update(pictures(name, draw(panels, order)))
+    return files
 
 
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     """The figure of one suite in one dtype. ``order``: all compilers of the run, so that colours keep."""
-    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     rows = [tuple(_rows(panel)) for panel in panels]
     heights = [_lines(panel_rows) * LINE_IN + 1.3 for panel_rows in rows]
-    # a reader's own matplotlibrc must not change the picture
-    with mpl.rc_context(mpl.rcParamsDefault), mpl.rc_context({"font.size": 8.0}):
+    with plain_style():
         figure = Figure(figsize=(WIDTH_IN, sum(heights)), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -244,15 +235,17 @@ def _limits(rows: Sequence[Row]) -> tuple[float, float]:
     return low / margin, high * margin
 
 
+def ticks_between(low: float, high: float, most: int) -> Sequence[float]:
+    """Round speedups for a logarithmic axis with these ends: not more than ``most``, else decades."""
+    choices = [[tick for tick in ticks if low <= tick <= high] for ticks in TICKS]
+    fine = (found for found in choices if len(found) <= most and high / low < MOST_RATIO)
+    return next(fine, choices[-1])
+
+
 def _draw_axis(ax: Axes, label: str) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    low, high = ax.get_xlim()
-    choices = [[tick for tick in ticks if low <= tick <= high] for ticks in TICKS]
-    ticks = next(
-        (found for found in choices if len(found) <= MOST_TICKS and high / low < MOST_RATIO), choices[-1]
-    )
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_locator(FixedLocator(ticks_between(*ax.get_xlim(), MOST_TICKS)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.grid(axis="x", color="#DDDDDD", linewidth=0.5, zorder=0)

@@ -12,6 +12,7 @@ from runner.reports._averages import AverageTable, field_tables
 from runner.reports._cells import csv_bytes
 from runner.reports._sections import environment_line, protocol_line
 
+FORMATS = ("csv", "txt")
 TEXT_FILE = "gh_executive_summary.txt"
 
 

@@ -16,6 +16,7 @@ from harness.codec import to_json
 from runner.comparison import Comparison, Summary
 from runner.labels import ran_batch
 
+FORMATS = ("json",)
 FILE = "summary.json"
 # History of this file's format:
 #   1  2026-11  first version

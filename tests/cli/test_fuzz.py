@@ -320,6 +320,21 @@ def test_whatever_records_have_become_they_are_drawn_at_length(
     check_records(capsys, tmp_path / "run", lines)
 
 
+STRANGE_NUMBERS = (10**400, 2**63, 1e308, 5e-324, -1, 0, math.nan, math.inf, None, "", [], "\udcff")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)) or "all")
+def test_every_value_of_a_record_may_be_strange(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, path: tuple[Any, ...]
+) -> None:
+    record = next(value for value in map(json.loads, LINES) if path in set(places(value)))
+    with without_slow_reports():
+        for number in STRANGE_NUMBERS:
+            changed = json.dumps(put(record, path, number)).encode()
+            check_records(capsys, tmp_path / "run", [changed, LINES[1].encode()])
+
+
 def test_a_record_twice_is_counted_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "records.jsonl").write_text(f"{LINES[0]}\n{LINES[0]}\n")
     assert main(["--visualize-logs", str(tmp_path)]) == 2

@@ -83,10 +83,12 @@ def once(act: Act) -> Make:
 
 
 def on_own_eager_step(calls: int, act: Act) -> Make:
-    """Does ``act`` on the n-th step of each copy of the model, in eager only."""
+    """Does ``act`` on the n-th step of the copy that steps first in the process: eager's own."""
 
     class Count:
         seen = 0  # a copy of the model counts for itself
+
+    first: list[Any] = []
 
     def make(case: Case) -> Any:
         import torch
@@ -94,8 +96,9 @@ def on_own_eager_step(calls: int, act: Act) -> Make:
         def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
             if not torch.compiler.is_compiling():
                 count: Any = module.count
+                first.append(count)
                 count.seen += 1
-                if count.seen == calls:
+                if count is first[0] and count.seen == calls:
                     act()
             return x
 
