@@ -29,6 +29,7 @@ from tests.factories import HOSTILE_NAMES, accuracy_run, make_job, make_record, 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 NOT_GOLDEN = (
     ".png",
+    ".svg",
     "report.html",
     "summary.json",
 )  # the last two: all digits and a library, test_html_report.py

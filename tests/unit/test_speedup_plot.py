@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import pytest
 
 from harness.schema import Mode, Record, Status
 from runner.derive import summarise
-from runner.reports import speedup_plot
+from runner.reports import bar_plot, speedup_plot
 from runner.reports._sections import sections
 from tests.factories import accuracy_run, make_job, make_record
 
@@ -19,18 +20,23 @@ def figures(records: Sequence[Record]) -> list[Any]:
     return [speedup_plot.draw((section,), ("inductor",)) for section in sections(summary)]
 
 
-def test_plots_are_one_file_a_suite_and_dtype() -> None:
+def test_plots_are_one_picture_a_suite_and_dtype() -> None:
     jobs = [make_job(), make_job(mode=Mode.INFERENCE), make_job(dtype="amp"), make_job(suite="/x/more.py")]
     files = speedup_plot.render(summarise([make_record(job) for job in jobs]))
-    assert sorted(files) == ["more_float32.png", "toys_amp.png", "toys_float32.png"]
+    names = ["more_float32", "toys_amp", "toys_float32"]
+    assert sorted(files) == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
 
 
 def test_nothing_timed_means_no_plot() -> None:
     assert speedup_plot.render(summarise(accuracy_run())) == {}
+    assert bar_plot.render(summarise(accuracy_run())) == {}
 
 
-def test_png_carries_neither_date_nor_version() -> None:
-    (content,) = speedup_plot.render(summarise([make_record(make_job())])).values()
+def test_pictures_carry_neither_date_nor_version() -> None:
+    content, vector = speedup_plot.render(summarise([make_record(make_job())])).values()
+    text = vector.decode()
+    assert "metadata" not in text
+    assert str(date.today().year) not in text  # noqa: DTZ011 - any clock will do
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert b"tEXt" not in content
     assert b"tIME" not in content
@@ -63,3 +69,25 @@ def test_the_plots_title_says_under_which_conditions() -> None:
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "toys, training, float32, cpu"
     assert any("n = 20 rounds; torch 0.0.0+synthetic" in text.get_text() for text in axes.texts)
+
+
+def test_bars_begin_at_one_and_failures_have_none() -> None:
+    records = [
+        make_record(make_job("good"), speedup=2.0),
+        make_record(make_job("bad"), speedup=0.5),
+        make_record(make_job("wrong"), speedup=3.0, status=Status.FAIL_ACCURACY),
+        make_record(make_job("dead"), status=Status.CRASH),
+    ]
+    (section,) = sections(summarise(records))
+    (axes,) = bar_plot.draw((section,), ("inductor",)).axes
+    bars = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in axes.patches]
+    assert bars == [(1.0, pytest.approx(2.0, rel=0.01)), (1.0, pytest.approx(0.5, rel=0.01))]
+    (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert list(crosses.get_xdata()) == [2, 3]
+    assert axes.get_yscale() == "log"
+
+
+def test_many_models_go_into_several_rows() -> None:
+    records = [make_record(make_job(f"m{number}")) for number in range(2 * bar_plot.MOST_MODELS + 1)]
+    (section,) = sections(summarise(records))
+    assert len(bar_plot.draw((section,), ("inductor",)).axes) == 3

@@ -1,0 +1,100 @@
+"""Markdown that fits: a document of blocks whose longest tables and lists are cut where it is too long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+EVERYTHING = "report.html and summary.json have all of them"
+SMALLEST = 400  # bytes of rows that a block keeps at least, where it is kept
+REST = "({count} more parts were left out, to stay within {limit:,} characters: {where}.)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A paragraph, table, list or code block. ``rows`` can be cut from the end, the rest cannot."""
+
+    head: tuple[str, ...] = ()
+    rows: Sequence[str] = ()
+    foot: tuple[str, ...] = ()
+    fold: str | None = None  # what the fold that holds it is called; None: it is open
+
+    @property
+    def size(self) -> int:
+        """Bytes of its rows."""
+        return sum(map(_bytes, self.rows))
+
+    def within(self, room: int) -> str:
+        """The block with those of its first rows that fit into ``room`` bytes, and how many did not."""
+        kept = 0
+        for row in self.rows:
+            room -= _bytes(row)
+            if room < 0:
+                break
+            kept += 1
+        left = len(self.rows) - kept
+        body = "\n".join((*self.head, *self.rows[:kept], *self.foot)) if kept or not left else ""
+        what = "row" if left == 1 else "rows"
+        note = f"({left:,} {what} left out, to keep this short: {EVERYTHING}.)" if left else ""
+        parts = [part for part in (body, note) if part]
+        if self.fold is not None:
+            parts = [f"<details>\n<summary>{self.fold}</summary>", *parts, "</details>"]
+        return "\n\n".join(parts)
+
+
+def text(line: str) -> Block:
+    return Block(head=(line,))
+
+
+def folded(title: str, block: Block) -> Block:
+    """``title`` is Markdown."""
+    return replace(block, fold=title)
+
+
+def fitted(blocks: Sequence[Block], limit: int) -> str:
+    """The document, of at most ``limit`` bytes.
+
+    Where it is too long, all blocks get the same room for rows, as much as possible: so the
+    longest are cut, and the short ones stay whole. Where that does not do, blocks at the end
+    are left out.
+    """
+    longest = max((block.size for block in blocks), default=0)
+    if _length(whole := _document(blocks, longest)) <= limit:
+        return whole
+    if _length(_document(blocks, SMALLEST)) > limit:
+        return _first(blocks, limit)
+    enough, too_much = SMALLEST, longest
+    while too_much - enough > 1:
+        middle = (enough + too_much) // 2
+        if _length(_document(blocks, middle)) <= limit:
+            enough = middle
+        else:
+            too_much = middle
+    return _document(blocks, enough)
+
+
+def _first(blocks: Sequence[Block], limit: int) -> str:
+    """As many blocks as fit, their rows cut short, and a sentence."""
+    note = REST.format(count=len(blocks), limit=limit, where=EVERYTHING)
+    room = limit - _bytes(note) - 1
+    kept: list[str] = []
+    for block in blocks:
+        short = block.within(SMALLEST)
+        room -= _bytes(short) + 2
+        if room < 0:
+            break
+        kept.append(short)
+    kept.append(REST.format(count=len(blocks) - len(kept), limit=limit, where=EVERYTHING))
+    return "\n\n".join(kept) + "\n"
+
+
+def _document(blocks: Sequence[Block], room: int) -> str:
+    return "\n\n".join(block.within(room) for block in blocks) + "\n"
+
+
+def _length(document: str) -> int:
+    return len(document.encode())
+
+
+def _bytes(row: str) -> int:
+    return len(row.encode()) + 1

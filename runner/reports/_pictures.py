@@ -1,0 +1,54 @@
+"""Figures as bytes: the same figure gives the same bytes, with no date and no program version in them."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 150
+FONT_SIZE = 8.0
+NAMELESS = ("Date", "Creator", "Format", "Type")  # what an SVG would say of itself
+SALT = "torchduet"  # of the ids inside an SVG, which are random without one
+
+
+@contextmanager
+def plain_style() -> Iterator[None]:
+    """Matplotlib as it comes: a reader's own matplotlibrc must not change the picture."""
+    import matplotlib as mpl
+
+    with (
+        mpl.rc_context(mpl.rcParamsDefault),
+        mpl.rc_context({"font.size": FONT_SIZE, "svg.hashsalt": SALT, "svg.fonttype": "none"}),
+    ):
+        yield
+
+
+def pictures(name: str, figure: Figure) -> dict[str, bytes]:
+    """The figure as ``name.png`` and ``name.svg``; ``name`` is the PNG's file name."""
+    first = png(figure)
+    figure.set_layout_engine("none")  # everything has its place now: to find it again takes long
+    return {name: first, f"{name.removesuffix('.png')}.svg": svg(figure)}
+
+
+def png(figure: Figure) -> bytes:
+    return _saved(figure, format="png", dpi=DPI, metadata={"Software": None})
+
+
+def svg(figure: Figure) -> bytes:
+    """As text that can be searched and selected, in the fonts of whoever looks."""
+    with plain_style():
+        return _saved(figure, format="svg", metadata=dict.fromkeys(NAMELESS))
+
+
+def _saved(figure: Figure, **how: object) -> bytes:
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a model may be called anything
+        figure.savefig(file, **how)  # type: ignore[arg-type]
+    return file.getvalue()
