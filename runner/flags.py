@@ -223,9 +223,7 @@ def _add_compilers(parser: Parser) -> None:
     group.add_argument("--backend", action="append", metavar="NAME", help="the same as --compilers=NAME")
     group.add_argument("--speedup-ts", action="store_true", help="the same as --compilers=torchscript")
     group.add_argument("--nothing", action="store_true", help="the same as --compilers=eager")
-    group.add_argument(
-        "--speedup-dynamo-ts", action="store_true", help="the same as --compilers=dynamo_ts"
-    )
+    group.add_argument("--speedup-dynamo-ts", action="store_true", help="the same as --compilers=dynamo_ts")
     group.add_argument(
         "--accuracy-aot-ts-mincut",
         action="store_true",

@@ -49,6 +49,7 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     assert [(r["candidate"], r["status"]) for r in found] == [("fx", "pass"), ("eager", "pass")]
     assert all(r["job"]["case"]["name"] == "narrow" for r in found)
     assert all(r["metrics"]["candidate_processor_s"] > 0 for r in found)
-    assert re.fullmatch(r"fx \d.*x \[.*\], eager \d.*\n", (run / "one_line.txt").read_text())
+    # one model has no interval over models
+    assert re.fullmatch(r"fx \d[\d.]*x, eager \d[\d.]*x\n", (run / "one_line.txt").read_text())
     made = {path.name for path in run.iterdir() if path.is_file()}
     assert made == {"run.json", "records.jsonl", "one_line.txt", "gh_executive_summary.txt"}

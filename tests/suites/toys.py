@@ -40,7 +40,7 @@ def build(case: Case) -> Workload:
     module = blocks[case.name]()
     return Workload(
         module=module,
-        args=(torch.randn(case.batch_size, 32),),
-        target=torch.randint(0, 8, (case.batch_size,)),
+        args=(torch.randn(case.batch_size or 1, 32),),
+        target=torch.randint(0, 8, (case.batch_size or 1,)),
         loss=nn.functional.cross_entropy,
     )

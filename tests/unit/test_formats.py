@@ -23,7 +23,7 @@ def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
 
 def test_words_are_taken_in_any_case_and_none_means_all() -> None:
     assert formats_asked(()) is None
-    assert formats_asked(("HTML", "console")) == {"html", "console"}
+    assert formats_asked(("HTML", "console")) == frozenset({"html", "console"})
     assert printed(None)
     assert printed(frozenset({CONSOLE}))
     assert not printed(frozenset({"html"}))

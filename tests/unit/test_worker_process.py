@@ -28,7 +28,8 @@ def start(tmp_path: Path, body: str, max_memory_bytes: int | None = None) -> Wor
     script = tmp_path / "worker.py"
     script.write_text(PRELUDE + textwrap.dedent(body))
     log = tmp_path / "output.log"
-    return WorkerProcess(PlainStart(command=[sys.executable, str(script)]), dict(os.environ), log, lambda activity: None, max_memory_bytes)
+    start_it = PlainStart(command=[sys.executable, str(script)])
+    return WorkerProcess(start_it, dict(os.environ), log, lambda activity: None, max_memory_bytes)
 
 
 def soon(seconds: float = 20.0) -> float:
@@ -172,7 +173,8 @@ def test_memory_beyond_the_limit_ends_the_worker_and_what_it_started(tmp_path: P
     body = """
     import subprocess
     incoming.readline()
-    child = subprocess.Popen([sys.executable, "-c", "held = b'x' * 300_000_000; import time; time.sleep(600)"])
+    held = "held = b'x' * 300_000_000; import time; time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", held])
     print(child.pid, flush=True)
     time.sleep(600)
     """
