@@ -295,6 +295,7 @@ class Parity:
     eager_bit_equal: bool
     eager_spread: float
     noise_tensors: tuple[str, ...] = ()  # eager itself carries no correct digit there
+    sensitive_tensors: tuple[str, ...] = ()  # passed only beside eager with shaken weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,6 +172,8 @@ def _parity(parity: Parity) -> Facts:
     ]
     if parity.noise_tensors:
         facts.append(("no correct digit even in eager", plain(", ".join(parity.noise_tensors))))
+    if parity.sensitive_tensors:
+        facts.append(("as near as eager with shaken weights", plain(", ".join(parity.sensitive_tensors))))
     return facts
 
 
