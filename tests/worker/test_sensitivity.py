@@ -55,7 +55,9 @@ def judge(
     reference = subject.reference()
     variant = subject.variant()
     if backwards:
-        variant.program.module.backwards = True
+        module = variant.program.module
+        assert isinstance(module, AtTheKink)
+        module.backwards = True
     if backend is not None:
         variant.use(backend(variant.program).forward)
     found = results(variant)
