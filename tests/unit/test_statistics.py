@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy import stats
 
 from runner.comparison import Verdict
 from runner.statistics import (
+    EXACT_UP_TO,
     PairedEstimate,
     coefficient_of_variation,
     false_discovery,
@@ -126,6 +128,18 @@ def test_swapping_the_columns_inverts_everything(pairs: list[tuple[float, float]
 def test_p_is_scipys() -> None:
     differences = np.random.default_rng(3).normal(0.02, 0.05, 25)
     assert signed_rank_p(differences) == pytest.approx(float(stats.wilcoxon(differences).pvalue))
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 30, 60, 61, 200])
+@pytest.mark.parametrize("shift", [-0.3, 0.0, 0.3])
+def test_p_is_scipys_at_any_number_of_rounds_and_with_ties(n: int, shift: float) -> None:
+    differences = np.random.default_rng(n).normal(shift, 1, n)
+    method: Literal["exact", "approx"] = "exact" if n <= EXACT_UP_TO else "approx"
+    expected = stats.wilcoxon(differences, method=method).pvalue
+    assert signed_rank_p(differences) == pytest.approx(float(expected), rel=1e-6)
+    tied = np.repeat(differences, 2)
+    expected = stats.wilcoxon(tied, method="approx").pvalue
+    assert signed_rank_p(tied) == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_benjamini_and_hochbergs_own_example() -> None:
