@@ -6,11 +6,13 @@ import contextlib
 import io
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.codec import from_json, to_json
-from harness.schema import SCHEMA_VERSION, Record
+from harness.schema import SCHEMA_VERSION, Record, Samples, Scalar
 from runner.labels import plain
 
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
@@ -65,11 +67,12 @@ def read_records(path: Path) -> Records:
     found: dict[tuple[str, str], Record] = {}
     damage = []
     shown = plain(str(path))
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    alike = _Alike()
+    for number, line in enumerate(_lines(path), start=1):
         if not line.strip() or line.endswith(CUT_SHORT):
             continue
         try:
-            record = _parse(line)
+            record = alike.of(_parse(line))
         except ValueError as error:
             damage.append(f"{shown}: line {number} is damaged ({_cut(error)}); the other records are used")
             continue
@@ -77,6 +80,51 @@ def read_records(path: Path) -> Records:
             candidate = _cut(record.candidate)
             damage.append(f"{shown}: line {number} repeats {candidate} of {record.job.key}; the first counts")
     return Records(records=tuple(found.values()), damage=tuple(damage))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Without their ends, one after the other: a large run need not fit into memory twice."""
+    with path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
+
+
+class _Alike:
+    """Lets records that follow each other share what is equal: the job, the environment, eager's times.
+
+    It saves memory, and makes what is derived of a shared part easy to keep.
+    """
+
+    def __init__(self) -> None:
+        self._last: Record | None = None
+
+    def of(self, record: Record) -> Record:
+        last, self._last = self._last, record
+        if last is None:
+            return record
+        shared: dict[str, Any] = {}
+        if record.job == last.job:
+            shared["job"] = last.job
+        elif record.job.protocol == last.job.protocol:
+            shared["job"] = replace(record.job, protocol=last.job.protocol)
+        if _same_facts(record.environment, last.environment):
+            shared["environment"] = last.environment
+        if record.samples is not None and last.samples is not None:
+            shared["samples"] = _sharing_columns(record.samples, last.samples)
+        self._last = replace(record, **shared)
+        return self._last
+
+
+def _same_facts(facts: Mapping[str, Scalar], others: Mapping[str, Scalar]) -> bool:
+    """Equal, and of the same types: Python takes 1, 1.0 and True for equal."""
+    return facts == others and [type(v) for v in facts.values()] == [type(v) for v in others.values()]
+
+
+def _sharing_columns(samples: Samples, last: Samples) -> Samples:
+    columns = ("baseline_s", "baseline_position", "baseline_minor_faults", "candidate_minor_faults")
+    return replace(
+        samples, **{c: getattr(last, c) for c in columns if getattr(samples, c) == getattr(last, c)}
+    )
 
 
 def _parse(line: bytes) -> Record:
