@@ -143,6 +143,7 @@ class Protocol:
     noise_threshold: float = 0.02  # a smaller change is never called faster or slower
     alpha: float = 0.05
     min_sample_s: float = 0.01  # iterations per sample are raised until a sample lasts this long
+    processes: int = 1  # fresh ones, one after the other, that measure every job
     timeout_s: float = 1200.0
     phase_timeouts_s: dict[str, float] = field(default_factory=dict)  # of one call: build, compile, measure
     max_memory_bytes: int | None = None  # of the worker and all it starts, on the host
@@ -175,6 +176,21 @@ class Extras:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A Python interpreter with its packages: one of those that a run compares (``--envs``)."""
+
+    name: str
+    python: str  # the interpreter: a path
+    asked: str  # what the person wrote: that path, or requirements such as "torch==2.2.2"
+    torch: str = ""  # its version, as found when the run was planned
+
+
+def of_environment(compiler: str, environment: str) -> str:
+    """``inductor@new``: what a compiler is called as a candidate in one of several environments."""
+    return f"{compiler}@{environment}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One case on one device at one precision, with all its candidates: one worker's work."""
 
@@ -187,6 +203,7 @@ class Job:
     baseline_dtype: str | None = None  # eager's precision where it is not the candidates'
     unavailable: dict[str, str] = field(default_factory=dict)  # candidates that are not run here, and why
     extras: Extras = field(default_factory=Extras)
+    environments: tuple[Environment, ...] = ()  # the first is the reference; (): the runner's own alone
 
     @property
     def option_words(self) -> tuple[str, ...]:
@@ -196,6 +213,7 @@ class Job:
         flags = ("dynamic_shapes", "dynamic_batch", "freezing", "nopython")
         words += [name for name in flags if getattr(options, name)]
         words += [options.fuser] if options.fuser is not None else []
+        words += ["envs_" + "+".join(one.name for one in self.environments)] if self.environments else []
         return (*words, *options.inductor_config)
 
     @property
@@ -253,6 +271,11 @@ class Samples:
     iterations_per_sample: int
     baseline_prefill_s: tuple[float, ...] = ()  # generation only: until the first new token
     candidate_prefill_s: tuple[float, ...] = ()
+    rounds_by_process: tuple[int, ...] = ()  # where several processes measured, in their order
+    # several environments: eager of the reference environment in the same round, and the round's number
+    reference_s: tuple[float, ...] = ()
+    reference_position: tuple[int, ...] = ()
+    round_index: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.baseline_s)
@@ -338,4 +361,6 @@ class Record:
     notes: tuple[str, ...] = ()
     started: str = ""  # UTC, ISO 8601
     ended: str = ""
+    env: str = ""  # name of the environment that ran it; "": the runner's own interpreter
+    env_parity: Parity | None = None  # of that environment's eager, held against the reference environment's
     schema_version: int = SCHEMA_VERSION

@@ -26,7 +26,10 @@ from harness.standard_streams import StandardStreams
 from harness.status_page import Activity, StatusPage
 
 if TYPE_CHECKING:
+    from harness.metrics import ByVariant
     from harness.workload import Workload
+
+KIND = "DUET_WORKER"  # of the environment: harness.host says there how it started this worker
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -95,11 +98,18 @@ def answers(
     job: Job, announce: Callable[[Activity], None], build: Callable[[Case], Workload] | None = None
 ) -> Callable[[dict[str, Any]], Any]:
     """What answers the calls of one job. ``build`` stands for the suite's, where there is no suite."""
-    from harness.session import Session  # imports torch, after the parent knows that we live
+    from harness.between import HandedSession, answer_between
+    from harness.ledger import Ledger  # imports torch, after the parent knows that we live
+    from harness.session import Session
 
-    session = Session(job, announce, build)
+    ledger = Ledger(announce)
+    session = (HandedSession if job.environments else Session)(job, ledger.announce, build)
 
     def answer(request: dict[str, Any]) -> Any:
+        with ledger.call():
+            return answer_between(session, request, answered)
+
+    def answered(request: dict[str, Any]) -> Any:
         call = request["call"]
         if call == "open":
             model, environment = session.open()
@@ -117,10 +127,15 @@ def answers(
         if call == "finish":
             return {"metrics": session.finish()}
         if call == "conclude":
-            return {"metrics": session.conclude()}
+            return {"metrics": merged(session.conclude(), ledger.spent())}
         raise ValueError(f"there is no call {call!r}")
 
     return answer
+
+
+def merged(first: ByVariant, second: ByVariant) -> ByVariant:
+    """The metrics of both, by variant."""
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
 
 def guarded(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from runner.probe import usable_compilers
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.executors import Executor
+    from runner.executors import Executor, Work
     from runner.run_folder import RunFolder
 
 OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -167,6 +167,10 @@ def _measure(
     with _kept(folder):
         stopped = _measure_missing(folder, jobs, console, executor)
         code = report(folder, console, formats)
+        left = 0 if stopped else len(_without_records(folder, jobs))
+    if left:
+        sentence = f"The time budget ended before {left} of {len(jobs)} jobs; {folder.how_to_go_on()}"
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     if stopped:
         console.print(
             f"Stopped early; {folder.how_to_go_on()}", markup=False, highlight=False, soft_wrap=True
@@ -194,11 +198,9 @@ def _kept(folder: RunFolder) -> Iterator[None]:
 
 def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
     """Whether it was stopped early."""
-    from runner.executors import Work
     from runner.progress import view
 
-    done = {(r.job.key, r.candidate) for r in folder.read().records}
-    missing = [Work(job=job, candidates=rest) for job in jobs if (rest := _missing(job, done))]
+    missing = _without_records(folder, jobs)
     console.print(f"{len(missing)} jobs -> {folder.path}", markup=False, highlight=False, soft_wrap=True)
     with _interrupts() as stop, view(console, len(missing)) as seen:
         # closing: whatever ends this loop ends the workers
@@ -208,6 +210,14 @@ def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, e
                     folder.append(event)
                 seen.event(event)
         return stop()
+
+
+def _without_records(folder: RunFolder, jobs: Sequence[Job]) -> list[Work]:
+    """What has no record yet."""
+    from runner.executors import Work
+
+    done = {(r.job.key, r.candidate) for r in folder.read().records}
+    return [Work(job=job, candidates=rest) for job in jobs if (rest := _missing(job, done))]
 
 
 def _missing(job: Job, done: set[tuple[str, str]]) -> tuple[str, ...]:

@@ -116,6 +116,8 @@ class Comparison:
     work: Work | None = None
     noise: Noise | None = None
     generation: Generation | None = None
+    processes: int | None = None  # that the samples come from
+    between_sd: float | None = None  # of the logarithm of the speedup, between processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

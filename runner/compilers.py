@@ -112,7 +112,10 @@ def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[J
         for name in doubtful:
             if name not in asked[device_type]:
                 raise unknown("--backend", name, "compiler", backend_names())
-            why = asked[device_type][name].refusal(name, job.case.mode.value)
+            found = asked[device_type][name]
+            if name not in backend_names() and found.why_not is not None and not skip:
+                raise UsageError(f"--backend: {found.why_not}")
+            why = found.refusal(name, job.case.mode.value)
             if why is not None and not skip:
                 raise UsageError(f"--compilers: {why}; leave it out, or add --skip-unavailable")
             if why is not None:

@@ -95,6 +95,7 @@ class Where:
     executor: str = "local"
     ray_address: str | None = None
     fork_server: bool = True
+    time_budget_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +254,12 @@ def _where(options: argparse.Namespace) -> Where:
         raise unknown("--executor", options.executor, "executor", EXECUTORS)
     if options.ray_address is not None and options.executor != "ray":
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
+    if options.time_budget is not None and options.executor == "ray":
+        raise UsageError("--time-budget is for this machine; leave it out with --executor=ray")
+    if options.time_budget is not None and options.repeat is not None:
+        raise UsageError("--time-budget and -n exclude each other: a budget decides on the rounds")
     return Where(
+        time_budget_s=options.time_budget,
         executor=options.executor,
         ray_address=options.ray_address,
         fork_server=not options.no_fork_server,
@@ -302,6 +308,7 @@ def _protocol(options: argparse.Namespace) -> Protocol:
         "seed": options.seed,
         "threads": options.threads,
         "timeout_s": options.timeout,
+        "processes": options.processes,
     }
     protocol = dataclasses.replace(
         Protocol(),

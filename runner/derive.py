@@ -14,7 +14,7 @@ from runner.findings import findings
 from runner.generation import generation_of
 from runner.labels import compiler_label, merged_facts
 from runner.noise import noise_of
-from runner.statistics import PairedEstimate, false_discovery, geometric_mean, paired_speedup, verdict
+from runner.statistics import PairedEstimate, false_discovery, geometric_mean, speedup_by_process, verdict
 from runner.work import work_of
 
 
@@ -47,7 +47,8 @@ def _estimate(record: Record) -> PairedEstimate | None:
     if record.samples is None or len(record.samples) == 0:
         return None
     try:
-        return paired_speedup(record.samples.baseline_s, record.samples.candidate_s)
+        samples = record.samples
+        return speedup_by_process(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
     except ValueError:
         return None
 
@@ -71,6 +72,8 @@ def _comparison(record: Record, estimate: PairedEstimate | None, q_value: float 
         verdict=verdict(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha)
         if estimate
         else None,
+        processes=estimate.processes if estimate else None,
+        between_sd=estimate.between_sd if estimate else None,
         speedup_of_medians=estimate.speedup_of_medians if estimate else None,
         compilation_latency_s=compilation_s,
         baseline_peak_gb=_ratio(baseline_peak, 1e9),

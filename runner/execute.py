@@ -23,6 +23,7 @@ from runner.stopping import Decision, decide
 from runner.worker_process import WorkerLost
 
 MAX_RECOMPILING_BATCHES = 3
+SHARE_OF_TIMEOUT = 0.5  # what a time budget may make of a job's time for its rounds
 ISOLATED = ("isolated",)
 
 
@@ -44,7 +45,8 @@ class JobRun:
     """The run of one job, or of those of its ``candidates`` that are still missing.
 
     ``run()`` gives the records as they become final. ``stop()`` answers whether the
-    person wants to end after the current rounds.
+    person wants to end after the current rounds; ``allowance(timed)``, how many seconds this
+    job may be timed in all where a time budget says so.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class JobRun:
         log: str,
         stop: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        allowance: Callable[[float], float] | None = None,
     ) -> None:
         self._job = job
         self._launch = launch
@@ -65,6 +68,7 @@ class JobRun:
         self._log = log
         self._stop = stop
         self._clock = clock
+        self._allowance = allowance
         self._batch_size = job.case.batch_size
         self._started = _now()
         self._model: ModelFacts | None = None
@@ -198,7 +202,10 @@ class JobRun:
             self._finish(calls, states, warmed)
 
     def _next(self, states: Mapping[str, CandidateState], elapsed_s: float) -> Decision:
-        return decide(self._job.protocol, pairs_of(states), elapsed_s)
+        allowed = None
+        if self._allowance is not None:  # and not so long that --timeout ends the worker
+            allowed = min(self._allowance(elapsed_s), SHARE_OF_TIMEOUT * self._job.protocol.timeout_s)
+        return decide(self._job.protocol, pairs_of(states), elapsed_s, allowed)
 
     def _take(
         self, states: dict[str, CandidateState], rounds: Sequence[Round], recompiled: Mapping[str, int]

@@ -46,6 +46,23 @@ def seconds(flag: str) -> Callable[[str], float]:
     return parse
 
 
+def duration(flag: str) -> Callable[[str], float]:
+    """``90``, ``90s``, ``30m`` or ``1.5h``, as seconds."""
+
+    def parse(text: str) -> float:
+        stripped = text.strip().lower()
+        unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(stripped[-1:])
+        try:
+            value = float(stripped if unit is None else stripped[:-1]) * (unit or 1.0)
+        except ValueError:
+            raise UsageError(f"{flag}: {text!r} is not a time; write for example 30m, 90s or 2h") from None
+        if not (0 < value < math.inf):
+            raise UsageError(f"{flag}: {text} is not a time above 0; write for example 30m, 90s or 2h")
+        return value
+
+    return parse
+
+
 def share(flag: str) -> Callable[[str], float]:
     """``2%`` or ``0.02``; a bare ``2`` is refused rather than guessed at."""
 

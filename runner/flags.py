@@ -10,7 +10,8 @@ from typing import NoReturn
 from harness.schema import Protocol
 from runner.errors import UsageError
 from runner.extras import add_extras
-from runner.flag_types import count, gigabytes, seconds, share, whole
+from runner.flag_types import count, whole
+from runner.flags_measure import add_protocol
 
 EXAMPLES = """\
 examples:
@@ -64,7 +65,7 @@ def build_parser(prog: str = "runner.py") -> Parser:
     _add_models(parser)
     _add_compilers(parser)
     _add_conditions(parser)
-    _add_protocol(parser)
+    add_protocol(parser)
     add_extras(parser)
     _add_output(parser)
     return parser
@@ -312,60 +313,6 @@ def _add_conditions(parser: Parser) -> None:
         type=whole("--seed"),
         metavar="N",
         help=f"for weights, inputs and the order of the rounds (default: {DEFAULTS.seed})",
-    )
-
-
-def _add_protocol(parser: Parser) -> None:
-    group = parser.add_argument_group("how to measure")
-    group.add_argument(
-        "-n",
-        "--repeat",
-        type=count("-n/--repeat"),
-        metavar="N",
-        help=f"exactly N rounds (default: {DEFAULTS.min_rounds} to {DEFAULTS.max_rounds}, until precise)",
-    )
-    group.add_argument(
-        "--precision",
-        type=share("--precision"),
-        metavar="P%",
-        help=f"stop when every 95%% interval is within +-P%% (default: {DEFAULTS.precision * 100:g}%%)",
-    )
-    group.add_argument("--accuracy", action="store_true", help="check parity only")
-    group.add_argument("--performance", action="store_true", help="time only: parity is then unchecked")
-    group.add_argument(
-        "--parity",
-        metavar="RULE",
-        help="scaled: by each tensor's own size (default); field: the published harness's looser rule",
-    )
-    group.add_argument(
-        "--use-eval-mode",
-        action="store_true",
-        help="train in eval mode: no dropout, no running statistics",
-    )
-    group.add_argument(
-        "--no-fork-server",
-        action="store_true",
-        help="start a new interpreter for every worker, instead of forking one that has imported everything",
-    )
-    group.add_argument("--isolate", action="store_true", help="a process of its own for each candidate")
-    group.add_argument(
-        "--timeout",
-        type=seconds("--timeout"),
-        metavar="S",
-        help=f"seconds for one worker, compilation included (default: {DEFAULTS.timeout_s:g})",
-    )
-    group.add_argument(
-        "--phase-timeout",
-        action="append",
-        metavar="PHASE=S",
-        help="seconds for one call of a phase: build (with eager's first runs), compile (one candidate), "
-        "measure (a batch of rounds); may be repeated",
-    )
-    group.add_argument(
-        "--max-memory",
-        type=gigabytes("--max-memory"),
-        metavar="GB",
-        help="host memory of a worker and all it starts; beyond, the job ends as OOM (default: no limit)",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.schema import Record, Samples
 from runner.comparison import Generation, Part
 from runner.labels import ran_batch
-from runner.statistics import PairedEstimate, paired_speedup
+from runner.statistics import PairedEstimate, speedup_by_process
 
 
 def generation_of(record: Record) -> Generation | None:
@@ -18,7 +18,9 @@ def generation_of(record: Record) -> Generation | None:
         return None
     batch = ran_batch(record) or 1
     try:
-        prefill = paired_speedup(samples.baseline_prefill_s, samples.candidate_prefill_s)
+        prefill = speedup_by_process(
+            samples.baseline_prefill_s, samples.candidate_prefill_s, samples.rounds_by_process
+        )
         decode = _decode(samples)
     except ValueError:  # a prefill as long as its whole step leaves no decode
         return None
@@ -38,7 +40,9 @@ def _decode(samples: Samples) -> PairedEstimate | None:
     candidate = [
         whole - part for whole, part in zip(samples.candidate_s, samples.candidate_prefill_s, strict=True)
     ]
-    return paired_speedup(baseline, candidate) if min(baseline + candidate) > 0 else None
+    if min(baseline + candidate) <= 0:
+        return None
+    return speedup_by_process(baseline, candidate, samples.rounds_by_process)
 
 
 def _part(estimate: PairedEstimate) -> Part:

@@ -1,11 +1,15 @@
 """When a job has been measured enough. Pure policy: no clock, no process.
 
 Rounds come in batches, so that the parent sleeps while the worker times, and
-looks at the intervals only between batches. Stopping at the first narrow
-interval would favour intervals that are narrow by luck: coverage of the 95 %
-interval fell to 92.7 % in simulation. So the interval must have been narrow
-already without the last few rounds, which brings it back to 94-96 %
-(docs/METHODOLOGY.md has the table).
+looks at the intervals only between batches. A candidate is done when its interval
+is narrow, or so far from the limits of a verdict that no further round can
+change it. Within a time budget that leaves room, a candidate whose narrow
+interval still has a limit in it goes on.
+
+Stopping at the first interval that will do would favour intervals that are so by
+luck: coverage of the 95 % interval fell to 92.7 % in simulation. So it must
+have done already without the last few rounds, and a verdict must hold for
+an interval stretched round its estimate (docs/METHODOLOGY.md has the tables).
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ Pairs = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 SMALLEST_BATCH = 5  # also how many last rounds the interval must have been narrow without
 LARGEST_BATCH = 20
+CLEAR = 3.0  # a verdict that cannot change: the interval stretched so much has it too
+CLOSED = 1.5  # a verdict that is sought, round after round: a peek at every batch must not find it by luck
+WIDEST = 5.0  # times --precision: an interval is to be no wider, however clear the verdict
+ROUNDS_IN_BUDGET = 10  # times max_rounds: a time budget may go so far beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +41,13 @@ class Decision:
     within_s: float = 1e9
 
 
-def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float) -> Decision:
+def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float, allowance_s: float | None = None) -> Decision:
     """What to do after the rounds in ``pairs``, which took ``elapsed_s`` seconds.
 
     Candidates may differ in rounds (a batch in which one recompiled does not
-    count for it); the one with the fewest decides.
+    count for it); the one with the fewest decides. ``allowance_s`` is this job's
+    share of a time budget: it takes the place of the protocol's own limit of
+    time and, as far as it goes, verdicts that are open are pursued.
     """
     done = min((len(baseline) for baseline, _ in pairs.values()), default=0)
     if protocol.repeat is not None:
@@ -45,20 +55,61 @@ def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float) -> Decision:
         return Decision(rounds=min(left, LARGEST_BATCH), reason="fixed count")
     if done < protocol.min_rounds:
         return Decision(rounds=protocol.min_rounds - done, reason="at least")
-    if done >= protocol.max_rounds:
+    most = protocol.max_rounds * (1 if allowance_s is None else ROUNDS_IN_BUDGET)
+    if done >= most:
         return Decision(rounds=0, reason="most rounds")
-    if all(_precise(*columns, protocol.precision) for columns in pairs.values()):
+    wanting = [columns for columns in pairs.values() if not _enough(*columns, protocol)]
+    pursued = () if allowance_s is None else [c for c in pairs.values() if not _closed(*c, protocol)]
+    if not wanting and not pursued:
         return Decision(rounds=0, reason="precise")
-    affordable = _affordable(done, elapsed_s, protocol.max_measure_s)
+    time_s = protocol.max_measure_s if allowance_s is None else allowance_s
+    affordable = _affordable(done, elapsed_s, time_s)
     if affordable < 1:
         return Decision(rounds=0, reason="out of time")
-    needed = max(_needed(*columns, protocol.precision) for columns in pairs.values())
-    batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil((needed - done) / 2)))
+    needed = max((_needed(*columns, protocol.precision) for columns in wanting), default=math.inf)
+    batch = LARGEST_BATCH
+    if math.isfinite(needed):
+        batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil((needed - done) / 2)))
     return Decision(
-        rounds=min(batch, affordable, protocol.max_rounds - done),
-        reason="not yet precise",
-        within_s=protocol.max_measure_s - elapsed_s,
+        rounds=min(batch, affordable, most - done),
+        reason="not yet precise" if wanting else "verdict open",
+        within_s=time_s - elapsed_s,
     )
+
+
+def _enough(baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol) -> bool:
+    """Narrow, or clear of every verdict's limits; now, and already without the last few rounds."""
+    earlier = len(baseline) - SMALLEST_BATCH
+    if earlier < 1:
+        return False
+    return all(_will_do(baseline[:n], candidate[:n], protocol) for n in (len(baseline), earlier))
+
+
+def _will_do(baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol) -> bool:
+    width = half_width(baseline, candidate)
+    if width <= math.log1p(protocol.precision):
+        return True
+    return width <= math.log1p(WIDEST * protocol.precision) and _verdict_stands(
+        baseline, candidate, protocol, CLEAR
+    )
+
+
+def _closed(baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol) -> bool:
+    """Whether the verdict is faster, slower or the same, and not by the luck of one look."""
+    return _verdict_stands(baseline, candidate, protocol, CLOSED)
+
+
+def _verdict_stands(
+    baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol, stretch: float
+) -> bool:
+    """Whether the interval, stretched round its estimate, is wholly beyond a limit of "same" or inside."""
+    found = paired_speedup(baseline, candidate)
+    if found.ci_low is None or found.ci_high is None:
+        return False
+    centre, limit = math.log(found.speedup), math.log1p(protocol.noise_threshold)
+    low = centre - stretch * (centre - math.log(found.ci_low))
+    high = centre + stretch * (math.log(found.ci_high) - centre)
+    return low > limit or high < -limit or (-limit <= low and high <= limit)
 
 
 def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float:
@@ -67,15 +118,6 @@ def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float:
     if estimate.ci_low is None or estimate.ci_high is None:
         return math.inf
     return math.log(estimate.ci_high / estimate.ci_low) / 2
-
-
-def _precise(baseline: Sequence[float], candidate: Sequence[float], precision: float) -> bool:
-    """Narrow now, and already narrow without the last few rounds."""
-    limit = math.log1p(precision)
-    earlier = len(baseline) - SMALLEST_BATCH
-    if earlier < 1 or half_width(baseline, candidate) > limit:
-        return False
-    return half_width(baseline[:earlier], candidate[:earlier]) <= limit
 
 
 def _needed(baseline: Sequence[float], candidate: Sequence[float], precision: float) -> float:

@@ -103,4 +103,4 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
         return
     from runner.executors.local import LocalExecutor
 
-    yield LocalExecutor(fork=where.fork_server)
+    yield LocalExecutor(fork=where.fork_server, time_budget_s=where.time_budget_s)

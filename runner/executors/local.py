@@ -28,9 +28,11 @@ from runner.executors import (
     by_kind,
 )
 from runner.host_process import HostPool, forking_works
+from runner.replication import with_processes
 from runner.starts import Caches, with_starts
+from runner.time_budget import TimeBudget, share_of
 from runner.worker_process import WorkerProcess, worker_environment
-from runner.worker_start import ForkedStart, PlainStart, Start, worker_command
+from runner.worker_start import ForkedStart, fresh_start
 
 CHECK_S = 0.5  # how often a lane that waits for its record to be written looks whether it is still wanted
 
@@ -66,11 +68,12 @@ def worker_records(
     log_name: str,
     base: Mapping[str, str] = os.environ,
     pool: HostPool | None = None,
+    budget: TimeBudget | None = None,
 ) -> Iterator[Record]:
     """Measures in worker processes of this machine, whose output goes to ``log``.
 
     ``log_name`` is what records call the log; ``base`` is the environment that the worker's is made from.
-    With a ``pool``, workers are forked from its hosts.
+    With a ``pool``, workers are forked from its hosts; with a ``budget``, it says how long they may time.
     """
 
     def run(job: Job, caches: Caches) -> Iterator[Record]:
@@ -83,14 +86,20 @@ def worker_records(
                 caches=caches(),
             )
             limit = part.protocol.max_memory_bytes
-            start: Start = PlainStart(command=worker_command())
-            if pool is not None:
-                start = ForkedStart(pool=pool, suite=part.case.suite)
+            start = fresh_start() if pool is None else ForkedStart(pool=pool, suite=part.case.suite)
             return WorkerProcess(start, environment, log, watch.activity, limit)
 
-        return JobRun(job, launch, watch, candidates=work.candidates, log=log_name, stop=stop).run()
+        def measure(part: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+            return JobRun(
+                part, launch, watch, candidates=candidates, log=log_name, stop=stop, allowance=share
+            ).run()
 
-    return with_starts(work.job, run, log.parent)
+        return with_processes(job, work.candidates, measure, stop)
+
+    # processes forked from one host have its memory layout: repeated ones are to differ in that too
+    pool = None if work.job.protocol.processes > 1 else pool
+    with share_of(budget) as share:
+        yield from with_starts(work.job, run, log.parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,27 +196,50 @@ class LocalExecutor:
     ``measure`` stands for real workers in tests.
     """
 
-    def __init__(self, measure: JobRecords | None = None, *, fork: bool = True) -> None:
+    def __init__(
+        self, measure: JobRecords | None = None, *, fork: bool = True, time_budget_s: float | None = None
+    ) -> None:
         self._measure = measure
         self._fork = fork
+        self._time_budget_s = time_budget_s
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
-        with HostPool() as pool:
-            yield from self._run(work, cases, stop, pool if self._fork and forking_works() else None)
+        budget = None
+        if self._time_budget_s is not None:
+            side_by_side = max((len(_lanes(one)) for one in by_kind(work).values()), default=1)
+            budget = TimeBudget(self._time_budget_s, len(work), side_by_side)
+        with HostPool() as hosts:
+            pool = hosts if self._fork and forking_works() else None
+            yield from self._run(work, cases, stop, pool, budget)
 
-    def _run(self, work: Sequence[Work], cases: Cases, stop: Stop, pool: HostPool | None) -> Events:
+    def _run(
+        self,
+        work: Sequence[Work],
+        cases: Cases,
+        stop: Stop,
+        pool: HostPool | None,
+        budget: TimeBudget | None,
+    ) -> Events:
+        def over() -> bool:
+            return stop() or (budget is not None and budget.exhausted())
+
         def measure(one: Work, watch: Watch, stopped: Stop) -> Iterator[Record]:
             log = cases.open_case(one.job)
             name = cases.relative(log)
-            return worker_records(one, watch, stopped, log=log, log_name=name, pool=pool)
+            return worker_records(one, watch, stopped, log=log, log_name=name, pool=pool, budget=budget)
 
         for together in by_kind(work).values():
-            if stop():
+            if over():
                 return
-            lanes: dict[str, list[Work]] = {}
-            for one in together:
-                lanes.setdefault(one.job.device, []).append(one)
-            yield from Lanes(self._measure or measure, stop).run(list(lanes.values()))
+            yield from Lanes(self._measure or measure, over).run(_lanes(together))
+
+
+def _lanes(work: Sequence[Work]) -> list[list[Work]]:
+    """What each device has to do."""
+    lanes: dict[str, list[Work]] = {}
+    for one in work:
+        lanes.setdefault(one.job.device, []).append(one)
+    return list(lanes.values())
 
 
 def _generator(records: Iterator[Record]) -> Generator[Record, None, None]:

@@ -16,6 +16,7 @@ DROPPED_FIRST = (
     "break_even",
     "memory",
     "q",
+    "processes",
     "n",
     "compile",
     "prefill",

@@ -22,17 +22,26 @@ from runner.digits import (
     steps_text,
 )
 from runner.labels import batch_text, plain, ran_case
+from runner.reports._html_roofline import roofline
 from runner.reports._table import speedup_cell, verdict_text
 
 DIGITS = 5  # of a sample, counted at the largest: finer than any clock noise on a step
+CHUNK = 250  # panels that travel, and are unpacked, together
 PLACES = "0123456789abcdefghijklmnopqrstuvwxyz"  # one character a place in a round's order
 
 Facts = list[tuple[str, str]]
 Group = tuple[str, Facts]
 
 
-def panel_data(summary: Summary) -> dict[str, Any]:
-    """All panels. What many cases share (environments, the samples of eager) stands once."""
+def panel_chunks(summary: Summary) -> Iterator[dict[str, Any]]:
+    """The panels, ``CHUNK`` at a time: the page unpacks only what somebody looks at."""
+    kept = Kept()
+    for first in range(0, len(summary.comparisons), CHUNK):
+        yield _chunk(summary.comparisons[first : first + CHUNK], kept)
+
+
+def _chunk(comparisons: Sequence[Comparison], kept: Kept) -> dict[str, Any]:
+    """What many of its cases share (environments, the samples of eager) stands once."""
     shared: dict[str, list[Any]] = {"environments": [], "baselines": []}
     places: dict[Any, int] = {}
 
@@ -43,15 +52,16 @@ def panel_data(summary: Summary) -> dict[str, Any]:
         return places[kind, key]
 
     panels = []
-    for comparison in summary.comparisons:
+    for comparison in comparisons:
         record = comparison.record
-        facts = _mapping(record.environment)
+        key, facts = kept.environment(record)
         panel: dict[str, Any] = {
-            "groups": [group for group in _groups(comparison) if group[1]],
-            "environment": place("environments", tuple(facts), facts),
+            "groups": [group for group in _groups(comparison, kept) if group[1]],
+            "environment": place("environments", key, facts),
             "reproduce": plain(record.reproduce),
             "notes": [plain(note) for note in record.notes],
             "failure": _failure(record),
+            "roofline": roofline(comparison),
         }
         if record.samples is not None and comparison.speedup is not None:
             scale = _scale(record.samples)
@@ -63,6 +73,29 @@ def panel_data(summary: Summary) -> dict[str, Any]:
             }
         panels.append(panel)
     return {**shared, "panels": panels}
+
+
+class Kept:
+    """Texts of what records share, made once. The records live as long as this does, so ids are theirs."""
+
+    def __init__(self) -> None:
+        self._environments: dict[int, tuple[object, Facts]] = {}
+        self._protocols: dict[int, Facts] = {}
+
+    def environment(self, record: Record) -> tuple[object, Facts]:
+        """(what tells it from others, its facts)"""
+        found = self._environments.get(id(record.environment))
+        if found is None:
+            facts = _mapping(record.environment)
+            found = self._environments[id(record.environment)] = (tuple(facts), facts)
+        return found
+
+    def protocol(self, record: Record) -> Facts:
+        protocol = record.job.protocol
+        found = self._protocols.get(id(protocol))
+        if found is None:
+            found = self._protocols[id(protocol)] = _settings(protocol, all_of_them=True)
+        return found
 
 
 # -- samples ---------------------------------------------------------------------
@@ -102,7 +135,7 @@ def _order(places: Sequence[int]) -> str:
 # -- facts -----------------------------------------------------------------------
 
 
-def _groups(comparison: Comparison) -> Iterator[Group]:
+def _groups(comparison: Comparison, kept: Kept) -> Iterator[Group]:
     record = comparison.record
     yield "Result", _result(comparison)
     if record.parity is not None:
@@ -116,7 +149,7 @@ def _groups(comparison: Comparison) -> Iterator[Group]:
         if is_dataclass(part) and part is not record:
             yield field.name.capitalize(), _derived(part)
     yield "What ran", _what_ran(record)
-    yield "How it was measured", [*_settings(record.job.protocol, all_of_them=True), *_times(record)]
+    yield "How it was measured", [*kept.protocol(record), *_times(record)]
 
 
 def _result(comparison: Comparison) -> Facts:

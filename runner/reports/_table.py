@@ -84,6 +84,13 @@ def _part_cell(part: Part | None) -> str:
     return MISSING if part is None else speedup_text(part.speedup, part.ci_low, part.ci_high)
 
 
+def processes_cell(comparison: Comparison) -> str:
+    """Standard deviation of the speedup between processes, and how many there were."""
+    if comparison.between_sd is None:
+        return MISSING
+    return f"{comparison.between_sd:.1%} ({comparison.processes})"
+
+
 def worst_cell(comparison: Comparison) -> str:
     """RMS error of the tensor nearest its limit, and that limit."""
     worst = comparison.record.parity.worst if comparison.record.parity is not None else None
@@ -171,6 +178,7 @@ COLUMNS = (
         cell=number_cell(lambda c: c.n or None, lambda n: f"{n:,}"),
         number=True,
     ),
+    Column(key="processes", header="sd between\nprocesses (n)", cell=processes_cell, number=True),
 )
 
 

@@ -133,6 +133,8 @@ WORK: Columns = {
     "candidate_energy_per_step_j": _metric("candidate_energy_per_step_j"),
 }
 NOISE: Columns = {
+    "processes": lambda c: c.processes,
+    "sd_between_processes": lambda c: c.between_sd,
     "baseline_cv": _noise(lambda n: n.baseline_cv),
     "candidate_cv": _noise(lambda n: n.candidate_cv),
     "lag_1_autocorrelation": _noise(lambda n: n.lag_1),

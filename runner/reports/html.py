@@ -18,7 +18,7 @@ from typing import Any
 from runner.comparison import CONTROL, Comparison, Finding, GroupSummary, Summary, Verdict
 from runner.digits import MISSING, ratio_text, seconds_text
 from runner.labels import plain
-from runner.reports._html_panels import panel_data
+from runner.reports._html_panels import CHUNK, panel_chunks
 from runner.reports._html_rows import NOT_COUNTED, kind, mean_text, table_data
 from runner.reports._sections import Section, compiler_name, environment_line, protocol_line, sections
 
@@ -60,7 +60,8 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         script=Markup(script),  # noqa: S704 - our own file
         script_digests=[_digest(script), _digest(library)],
         rows=Markup(_embedded_json(table_data(summary))),  # noqa: S704 - escaped there
-        panels=_packed(_json(panel_data(summary))),
+        panels=[_packed(_json(chunk)) for chunk in panel_chunks(summary)],
+        chunk=CHUNK,
         library=_packed(library),
         library_licence=_first_comment(library),
     )

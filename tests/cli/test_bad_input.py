@@ -17,7 +17,7 @@ SENTENCES = [
     (["--training", "--only", "MLP_additon"], "did you mean MLP_addition"),
     (["--training", "-k", "shakespere"], "-k/--filter"),
     (["--training", "-x", "."], "-x/--exclude"),
-    (["--training", "--compilers=inducter"], "did you mean inductor?"),
+    (["--training", "--compilers=inducter"], "did you mean inductor"),
     (["--training", "--dtypes=bfloat61"], "did you mean bfloat16"),
     (["--training", "--devices=cup"], "did you mean cpu"),
     (["--training", "--inference"], "exclude each other"),

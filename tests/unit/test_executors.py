@@ -24,6 +24,7 @@ from runner.executors.local import JobRecords, LocalExecutor, Watch
 from runner.flags import build_parser
 from runner.plan import Catalogue, plan
 from runner.progress import BarView, PlainView
+from runner.worker_start import PlainStart
 
 PATIENCE_S = 20.0  # of a test that would otherwise hang
 
@@ -194,7 +195,7 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
 
 def test_a_real_worker_is_ended_with_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
-    monkeypatch.setattr("runner.executors.local.worker_command", lambda: silent)
+    monkeypatch.setattr("runner.executors.local.fresh_start", lambda: PlainStart(command=silent))
     folder = Folder(tmp_path)
     one = work("m", "cpu")
     with closing(LocalExecutor(fork=False).run([one], folder, lambda: False)) as events:

@@ -38,6 +38,45 @@ def test_stops_when_every_candidate_was_and_is_precise() -> None:
     assert decide(DEFAULT, both, 1.0).rounds > 0
 
 
+def far(n: int, spread: float, ratio: float) -> dict[str, tuple[list[float], list[float]]]:
+    """Pairs as in ``pairs``, the candidate ``ratio`` times as fast."""
+    baseline, candidate = pairs(n, spread)["x"]
+    return {"x": ([ratio * second for second in baseline], candidate)}
+
+
+def test_stops_when_no_round_could_change_the_verdict() -> None:
+    wide = 0.05
+    assert half_width(*far(20, wide, 1.0)["x"]) > 0.02
+    assert decide(DEFAULT, far(20, wide, 1.0), 1.0).rounds > 0
+    assert decide(DEFAULT, far(20, wide, 1.5), 1.0).reason == "precise"
+    assert decide(DEFAULT, far(20, wide, 0.6), 1.0).reason == "precise"
+    assert decide(DEFAULT, far(20, wide, 1.1), 1.0).rounds > 0  # clear, but not by three times its width
+
+
+def test_but_an_interval_is_never_left_very_wide() -> None:
+    assert half_width(*far(20, 0.3, 9.0)["x"]) > 0.1
+    assert decide(DEFAULT, far(20, 0.3, 9.0), 1.0).rounds > 0
+
+
+def test_a_budget_pursues_a_verdict_that_is_open() -> None:
+    open_verdict = far(40, 0.02, 1.019)  # a narrow interval, with the threshold in it
+    assert decide(DEFAULT, open_verdict, 1.0).reason == "precise"
+    assert decide(DEFAULT, open_verdict, 1.0, 100.0).reason == "verdict open"
+    assert decide(DEFAULT, open_verdict, 1.0, 100.0).within_s == 99.0
+    assert decide(DEFAULT, open_verdict, 99.9, 100.0).reason == "out of time"
+    for ratio in (1.2, 0.8, 1.0):
+        assert decide(DEFAULT, far(40, 0.005, ratio), 1.0, 100.0).reason == "precise"
+
+
+def test_a_budget_may_go_beyond_the_most_rounds_and_the_usual_time() -> None:
+    assert decide(DEFAULT, pairs(100, 0.5), 100.0, 1000.0).rounds > 0
+    assert decide(DEFAULT, pairs(1000, 0.5), 100.0, 1e6).reason == "most rounds"
+
+
+def test_a_budget_that_is_used_up_still_gives_the_least_rounds() -> None:
+    assert decide(DEFAULT, pairs(4, 0.5), 10.0, 0.0).rounds == 6
+
+
 def test_narrow_for_the_first_time_is_not_enough() -> None:
     n = 10
     assert half_width(*pairs(n, 0.001)["x"]) < 0.02

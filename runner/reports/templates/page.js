@@ -13,7 +13,7 @@
   }
   const byName = new Map(rows.map((row) => [row.id, row]));
   const state = { facets: {}, text: "", sort: "", order: "", open: "" };
-  let points = FIRST_POINTS, shown = FIRST_ROWS, matching = rows, sorted = rows, drawable = false, panels = null, opener = null;
+  let points = FIRST_POINTS, shown = FIRST_ROWS, matching = rows, sorted = rows, drawable = false, opener = null;
 
   // -- the address ---------------------------------------------------------------
 
@@ -202,10 +202,11 @@
     byId("previous").disabled = place <= 0;
     byId("next").disabled = place < 0 || place === sorted.length - 1;
     const id = state.open;
-    try { panels ??= JSON.parse(await inflated("panels")); } catch { byId("panel-body").textContent = "This browser cannot unpack the details: it lacks DecompressionStream."; return; }
+    let panels, place_in;
+    try { [panels, place_in] = await panelsOf(row); } catch { byId("panel-body").textContent = "This browser cannot unpack the details: it lacks DecompressionStream."; return; }
     if (id !== state.open) return; // another was opened meanwhile
     const about = { kind: row.kind, compiler: value(row, "compiler"), speedupText: row.plot[0] === null ? value(row, "status") : row.texts[column.speedup], verdictText: row.plot[0] === null ? "no number" : row.texts[column.verdict], speedup: row.plot[0] };
-    panel.fill(byId("panel-body"), about, panels.panels[row.place], panels, drawable);
+    panel.fill(byId("panel-body"), about, panels.panels[place_in], panels, drawable);
     dialog.scrollTop = 0;
     dialog.dataset.shown = id;
   }
@@ -227,10 +228,21 @@
 
   // -- all together --------------------------------------------------------------
 
-  async function inflated(id) {
-    const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
+  async function inflated(element) {
+    const letters = atob(element.textContent), bytes = new Uint8Array(letters.length);
     for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  }
+
+  // panels travel in parcels: the one of this row, and its place in it; the last few stay unpacked
+  const parcels = document.querySelectorAll(".panels"), unpacked = new Map();
+  async function panelsOf(row) {
+    const size = Number(parcels[0].dataset.chunk), number = Math.floor(row.place / size);
+    const found = unpacked.get(number) ?? inflated(parcels[number]).then(JSON.parse);
+    unpacked.delete(number);
+    unpacked.set(number, found);
+    if (unpacked.size > 4) unpacked.delete(unpacked.keys().next().value);
+    return [await found, row.place % size];
   }
 
   // what is on the screen already is not made again: a link that is replaced loses the focus
@@ -256,7 +268,7 @@
     window.addEventListener("hashchange", () => { readAddress(); show(); });
     try {
       const library = document.createElement("script");
-      library.textContent = await inflated("library");
+      library.textContent = await inflated(byId("library"));
       document.head.append(library);
       drawable = Boolean(window.Plotly);
     } catch { byId("count").after("Charts need a newer browser; the table works."); }

@@ -1,0 +1,45 @@
+"""Where a worker's time went."""
+
+from __future__ import annotations
+
+from harness.ledger import Ledger
+from harness.schema import WHOLE
+from harness.status_page import Activity
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_belongs_to_the_phase_announced_last_and_to_nobody_between_calls() -> None:
+    clock = Clock()
+    heard: list[Activity] = []
+    ledger = Ledger(heard.append, clock)
+    with ledger.call():
+        ledger.announce(Activity(phase="build"))
+        clock.now += 2
+        ledger.announce(Activity(phase="eager"))
+        clock.now += 3
+    clock.now += 50  # the parent thinks
+    for candidate in ("a", "b"):
+        with ledger.call():
+            ledger.announce(Activity(phase="compile", variant=candidate))
+            clock.now += 5
+            ledger.announce(Activity(phase="check", variant=candidate))
+            clock.now += 1
+    with ledger.call():
+        for variant in ("a", "baseline", "b"):
+            ledger.announce(Activity(phase="warm up", variant=variant))
+            clock.now += 0.5
+        found = ledger.spent()
+    of_one = {"spent_compile_s": 5.0, "spent_check_s": 1.0}
+    assert found == {
+        WHOLE: {"spent_build_s": 2.0, "spent_eager_s": 3.0, "spent_warm_up_s": 1.5},
+        "a": of_one,
+        "b": of_one,
+    }
+    assert [activity.phase for activity in heard][:3] == ["build", "eager", "compile"]

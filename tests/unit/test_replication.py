@@ -1,0 +1,80 @@
+"""Several processes make one record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from harness.schema import Failure, Job, Protocol, Record, Status
+from runner.derive import summarise
+from runner.replication import with_processes
+from tests.factories import make_job, make_record, make_samples
+
+
+def job(processes: int) -> Job:
+    return replace(make_job(candidates=("a", "b")), protocol=Protocol(processes=processes))
+
+
+class Processes:
+    """Stands for fresh processes: the n-th gives what ``results`` has for it, or plain samples."""
+
+    def __init__(self, **failing: int) -> None:
+        self.failing = failing
+        self.jobs: list[tuple[Job, tuple[str, ...]]] = []
+
+    def __call__(self, job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        self.jobs.append((job, candidates))
+        number = len(self.jobs)
+        for candidate in candidates:
+            plain = make_record(job, candidate)
+            if self.failing.get(candidate) == number:
+                failure = Failure(kind="crash", message="SIGSEGV", phase="measure")
+                yield replace(plain, status=Status.CRASH, samples=None, failure=failure)
+            else:
+                samples = make_samples(speedup=1 + number / 100, rounds=10 + number, seed=f"{number}")
+                yield replace(plain, samples=samples)
+
+
+def test_one_process_is_left_alone() -> None:
+    processes = Processes()
+    found = list(with_processes(job(1), ("a", "b"), processes, lambda: False))
+    assert [record.candidate for record in found] == ["a", "b"]
+    assert [record.samples.rounds_by_process for record in found if record.samples] == [(), ()]
+
+
+def test_the_samples_of_all_processes_follow_each_other() -> None:
+    processes = Processes()
+    found = list(with_processes(job(3), ("a", "b"), processes, lambda: False))
+    assert [record.candidate for record in found] == ["a", "b"]
+    for record in found:
+        assert record.samples is not None
+        assert record.samples.rounds_by_process == (11, 12, 13)
+        assert len(record.samples) == len(record.samples.candidate_s) == 36
+    # parity is checked once
+    assert [measured.protocol.accuracy for measured, _ in processes.jobs] == [True, False, False]
+    comparison = summarise(found).comparisons[0]
+    assert comparison.processes == 3
+    assert comparison.speedup == pytest.approx(1.02, abs=0.01)
+    assert comparison.between_sd == pytest.approx(0.01, abs=0.006)
+
+
+def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() -> None:
+    processes = Processes(a=2)
+    found = {r.candidate: r for r in with_processes(job(3), ("a", "b"), processes, lambda: False)}
+    assert found["a"].status is Status.CRASH
+    assert found["a"].samples is None
+    assert found["a"].failure is not None
+    assert found["a"].failure.message == "in process 2 of 3: SIGSEGV"
+    assert found["b"].samples is not None
+    assert found["b"].samples.rounds_by_process == (11, 12, 13)
+    assert processes.jobs[2][1] == ("b",)
+
+
+def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
+    processes = Processes()
+    found = list(with_processes(job(5), ("a",), processes, lambda: len(processes.jobs) == 2))
+    assert found[0].samples is not None
+    assert found[0].samples.rounds_by_process == (11, 12)
+    assert "stopped after 2 of 5 processes" in found[0].notes
