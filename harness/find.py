@@ -20,9 +20,15 @@ def find(suite: str, patterns: list[str]) -> dict[str, dict[str, object]]:
     for pattern in patterns:
         try:
             names = finder(pattern) if finder is not None else ()
-            found[pattern] = {"names": list(names)}
+            found[pattern] = {"names": [*map(str, names)]}
         except LookupError as error:
             found[pattern] = {"error": str(error.args[0]) if error.args else str(error)}
+        except ImportError:
+            raise  # the runner says that the library is to be installed
+        except BaseException as error:  # a suite's own code, which may call sys.exit
+            found[pattern] = {
+                "error": f"find({pattern!r}) of {suite} failed: {type(error).__name__}: {error}"
+            }
     return found
 
 

@@ -224,7 +224,7 @@ def _suites(given: list[str] | None, models: list[str] | None) -> tuple[str, ...
             suites.append(name)
         else:
             raise unknown("--suites", name, "suite", suite_names())
-    return tuple(suites)
+    return tuple(dict.fromkeys(suites))
 
 
 def _own_model(spec: str) -> str:

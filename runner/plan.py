@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.schema import Case, Job, Mode, Setting
+from harness.codec import from_json, to_json
+from harness.schema import LOSSES, SCALES, Case, Job, Mode, Setting
 from harness.suite_files import Suite, load_suite
 from runner.config import Changes, RunConfig, Selection
-from runner.errors import UsageError, unknown
+from runner.errors import UsageError, unknown, words_of
 from runner.partition import balanced
 from runner.probe import ask_suite
 
@@ -38,25 +42,71 @@ def setting_for(config: RunConfig, device: str) -> Setting:
 
 def suite_cases(name: str, setting: Setting) -> tuple[Case, ...]:
     """All cases of a suite. ``UsageError`` when the suite's file cannot be used."""
-    try:
-        return tuple(_suite(name).cases(setting))
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"--suites: {name} cannot be listed: {type(error).__name__}: {error}; "
-            "a suite needs cases(setting) and build(case)"
-        ) from None
+    with _code_of(name):
+        return _checked(_suite(name).cases(setting), setting)
 
 
 def _find(name: str, patterns: Sequence[str]) -> Answers:
     """What the suite's library calls by these patterns; nothing for a suite that is all it lists."""
-    return ask_suite(name, patterns) if hasattr(_suite(name), "find") else {}
+    with _code_of(name):
+        finds = hasattr(_suite(name), "find")
+    return ask_suite(name, patterns) if finds else {}
 
 
 def _case_for(name: str, model: str, setting: Setting) -> Case:
-    case: Case = _suite(name).case_for(model, setting)  # type: ignore[attr-defined]  # it goes with find
-    return case
+    with _code_of(name):
+        one = _suite(name).case_for(model, setting)  # type: ignore[attr-defined]  # it goes with find
+        return _checked((one,), setting)[0]
+
+
+@contextmanager
+def _code_of(suite: str) -> Iterator[None]:
+    """Whatever a suite's own code raises, sys.exit too, becomes a sentence. Ctrl-C stays the person's."""
+    pressed: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException as error:
+        if pressed:
+            raise
+        raise UsageError(
+            f"--suites: {suite} cannot be listed: {words_of(error)}; "
+            "a suite needs cases(setting) and build(case)"
+        ) from None
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _checked(offered: Iterable[object], setting: Setting) -> tuple[Case, ...]:
+    """The cases, with lists as tuples. ``TypeError`` or ``ValueError`` for what is none, or cannot travel."""
+    cases = []
+    for one in offered:
+        if not isinstance(one, Case):
+            raise TypeError(f"cases() gave a {type(one).__name__} where a harness.schema.Case belongs")
+        try:
+            case = from_json(Case, to_json(one))
+        except ValueError as error:
+            raise ValueError(f"of the case {one.name!r}, {error}") from None
+        for what, value, known in (
+            ("mode", case.mode, (setting.mode,)),
+            ("scale", case.scale, SCALES),
+            ("loss", case.loss, LOSSES),
+        ):
+            if value not in known:
+                words = " or ".join(to_json(known))
+                raise ValueError(f"the {what} of the case {case.name!r} is {to_json(value)}, not {words}")
+        cases.append(case)
+    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
+    if twice:
+        raise ValueError(f"cases() gave {twice[0]!r} more than once")
+    return tuple(cases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,14 +92,68 @@ def test_an_output_folder_that_holds_another_run(tmp_path: Path) -> None:
     assert (tmp_path / "records.jsonl").read_text() == "precious\n"
 
 
-def test_a_suite_file_that_is_none(tmp_path: Path) -> None:
+CASE = """
+from harness.schema import Case
+def cases(setting):
+    right = dict(suite=__file__, name="x", mode=setting.mode, batch_size=1, published_batch_size=1)
+    return [{}]
+"""
+BROKEN = {
+    "import nothing_like_that\n": "ModuleNotFoundError: No module named 'nothing_like_that'",
+    "x = 1\n": "AttributeError: module",
+    "def cases(:\n": "SyntaxError",
+    "def cases(*a): return 3\n": "TypeError: 'int' object is not iterable",
+    "def cases(*a): return None\n": "TypeError: 'NoneType' object is not iterable",
+    "def cases(*a): return ['one', 'two']\n": "TypeError: cases() gave a str where a harness.schema.Case",
+    "import sys; sys.exit(0)\n": "SystemExit: 0",
+    "def cases(*a): import sys; sys.exit()\n": "SystemExit",
+    "raise KeyboardInterrupt\n": "KeyboardInterrupt",
+    "def cases(*a): raise KeyboardInterrupt('no')\n": "KeyboardInterrupt: no",
+    "def cases(*a): yield from cases(*a)\n": "RecursionError",
+    "class E(Exception):\n    def __str__(self): raise self\nraise E\n": "cannot be listed: E;",
+    "raise ValueError('two\\nlines ' + 'x' * 5000)\n": "ValueError: two\\nlines xxx",
+    CASE.format("Case(**right), Case(**right)"): "cases() gave 'x' more than once",
+    CASE.format("Case(**{**right, 'batch_size': '8'})"): "of the case 'x', batch_size: '8' is not a int",
+    CASE.format("Case(**{**right, 'name': None})"): "of the case None, name: None is not a str",
+    CASE.format("Case(**{**right, 'mode': 'generate'})"): "mode of the case 'x' is generate, not training",
+    CASE.format("Case(**{**right, 'scale': 'huge'})"): "scale of the case 'x' is huge, not full or small or",
+    CASE.format("Case(**right, loss='max')"): "loss of the case 'x' is max, not own or mean or sum",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=lambda text: BROKEN[text][:40])
+def test_a_suite_file_that_is_none(tmp_path: Path, text: str) -> None:
     broken = tmp_path / "broken.py"
-    for text in ("import nothing_like_that\n", "x = 1\n", "def cases(:\n", "def cases(*a): return 3\n"):
-        broken.write_text(text)
-        done = runner("--training", f"--suites={broken}", f"--output-dir={tmp_path / 'run'}")
+    broken.write_text(text)
+    for words in (["--list"], ["--training", f"--output-dir={tmp_path / 'run'}"]):
+        done = runner(f"--suites={broken}", *words)
         assert done.returncode == 2
+        assert BROKEN[text] in done.stderr
         assert "a suite needs cases(setting) and build(case)" in done.stderr
         assert done.stderr.count("\n") == 1
+        assert len(done.stderr) < 600
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_suite_that_looks_names_up_and_fails_at_it(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    for text, says in (
+        ("def find(pattern): raise SystemExit(0)\n", "find('resnet') of"),
+        ("def find(pattern): return ['resnet']\n", "has no attribute 'case_for'"),
+        ("def find(pattern): return ['resnet']\ndef case_for(*a): return 3\n", "gave a int where"),
+    ):
+        broken.write_text(f"def cases(setting): return ()\n{text}")
+        done = runner(f"--suites={broken}", "--training", "--only=resnet", f"--output-dir={tmp_path / 'run'}")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert says in done.stderr
+
+
+def test_lists_in_a_case_are_as_good_as_tuples_and_a_file_named_twice_is_one_suite(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.py"
+    suite.write_text(CASE.format("Case(**right, tags=['quick'])"))
+    done = runner(f"--suites={suite}", "--list", f"--suites={tmp_path}/../{tmp_path.name}/mine.py")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
 
 
 FLAGS = st.sampled_from(sorted(flag for action in build_parser()._actions for flag in action.option_strings))
