@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from harness.schema import Scalar
+from harness.worker import KIND
 
-WORKER = "DUET_WORKER"  # harness.host sets it in the workers that it forks
 RECORDED_PREFIXES = (
     *("TORCH", "PYTORCH", "CUBLAS", "CUDA_"),
     *("OMP_", "MKL_", "KMP_"),
@@ -36,7 +36,7 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "device_name": _device_name(device),
         "cuda": torch.version.cuda,
         "cudnn": _cudnn_version() if device.type == "cuda" else None,
-        "worker": os.environ.get(WORKER, "fresh"),  # or forked, from a process that has imported everything
+        "worker": os.environ.get(KIND, "fresh"),  # or forked, from a process that has imported everything
         "matmul_precision": torch.get_float32_matmul_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
         "allocator": _allocator(),

@@ -1,7 +1,11 @@
 """A process that has imported torch and the model libraries, and forks a worker for each job.
 
 Importing takes seconds, a fork milliseconds. The host itself runs nothing: no tensor is made and no
-device is touched in it, so that a worker starts with the libraries loaded and otherwise fresh.
+device is touched in it, so that a worker starts with the libraries loaded and otherwise fresh. With
+``--bare`` the host imports nothing, and its workers are as new as a new interpreter's.
+
+Whatever a worker leaves behind, in a session of its own or not, becomes the host's child and is ended
+before the worker's end is told; and so it is, with the worker, when the runner dies.
 
 The runner speaks JSON over a socket, one message each, descriptors beside it:
 
@@ -24,7 +28,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from harness.orphan import end_with_parent
+from harness.orphan import adopt_orphans, end_children, end_with_parent
 from harness.suite_files import load_suite, suite_names
 
 MESSAGE = 1 << 16
@@ -34,14 +38,17 @@ DESCRIPTORS = 4
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.host", description=__doc__)
     parser.add_argument("--socket", type=int, required=True, help="a descriptor, given by the runner")
+    parser.add_argument("--bare", action="store_true", help="import nothing: workers do it themselves")
     options = parser.parse_args()
-    end_with_parent(options.socket)
+    end_with_parent(options.socket, signal.SIGTERM)
+    adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to answer
     with socket.socket(fileno=options.socket) as runner:
-        _import_torch()
-        gc.collect()
-        gc.freeze()  # what is imported stays as it is: collections in workers would copy its pages
-        _serve(runner)
+        if not options.bare:
+            _import_torch()
+            gc.collect()
+            gc.freeze()  # what is imported stays as it is: collections in workers would copy its pages
+        _serve(runner, bare=options.bare)
     return 0
 
 
@@ -59,22 +66,27 @@ def _import_torch() -> None:
     del os.environ["TORCH_WARM_POOL"]
 
 
-def _serve(runner: socket.socket) -> None:
+def _serve(runner: socket.socket, *, bare: bool) -> None:
     while True:
         data, descriptors, _, _ = socket.recv_fds(runner, MESSAGE, DESCRIPTORS)
         if not data:
             return
         request = json.loads(data)
-        _warm(request["suite"])
+        if not bare:
+            _warm(request["suite"])
+        # while there is a worker, the closed socket says that the runner has died: there is work to do then
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         pid = os.fork()
         if pid == 0:
             runner.close()
-            _become_worker(Path(request["spawn"]), descriptors)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _become_worker(Path(request["spawn"]), descriptors, "fresh" if bare else "forked")
         for descriptor in descriptors:
             os.close(descriptor)
         _send(runner, {"pid": pid})
         if not _await(pid, runner):
             return
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _warm(suite: str) -> None:
@@ -91,7 +103,7 @@ def _warm(suite: str) -> None:
 
 
 def _await(pid: int, runner: socket.socket) -> bool:
-    """Waits for the worker and tells how it ended; False when the runner has gone."""
+    """Waits for the worker, ends what it left, tells how it ended. False: the runner has gone."""
     watched = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -102,10 +114,12 @@ def _await(pid: int, runner: socket.socket) -> bool:
             if watched in ready:
                 break
             if ready.get(runner.fileno(), 0) & (select.POLLHUP | select.POLLERR):
-                return False  # the worker ends with us
+                end_children()
+                return False
     finally:
         os.close(watched)
     _, status = os.waitpid(pid, 0)
+    end_children()
     _send(runner, {"ended": os.waitstatus_to_exitcode(status)})
     return True
 
@@ -115,10 +129,9 @@ def _send(runner: socket.socket, message: dict[str, Any]) -> None:
         runner.send(json.dumps(message).encode())
 
 
-def _become_worker(folder: Path, descriptors: list[int]) -> None:
+def _become_worker(folder: Path, descriptors: list[int], kind: str) -> None:
     """Turns the forked process into what ``python -m harness.worker`` starts as. Does not return."""
-    from harness.environment import WORKER
-    from harness.worker import run
+    from harness.worker import KIND, run
 
     requests, replies, page, log = descriptors
     os.setsid()
@@ -129,7 +142,7 @@ def _become_worker(folder: Path, descriptors: list[int]) -> None:
     os.close(nothing)
     os.close(log)
     os.chdir(folder)
-    os.environ[WORKER] = "forked"
+    os.environ[KIND] = kind
     run(requests, replies, page)
 
 

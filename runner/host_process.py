@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
 
 START_S = 120.0
+GOODBYE_S = 1.0
 MESSAGE = 1 << 16
 
 
@@ -62,13 +63,13 @@ class ForkedProcess:
 
 
 class Host:
-    """One running host. It serves one worker at a time."""
+    """One running host. It serves one worker at a time. A ``bare`` one has imported nothing."""
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], *, bare: bool = False) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [python, "-m", "harness.host", "--socket", str(theirs.fileno())],
+                [python, "-m", "harness.host", "--socket", str(theirs.fileno()), *(["--bare"] * bare)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -114,7 +115,7 @@ class Host:
         """Ends the host, and with it whatever worker it still has."""
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.5)
+            self._process.wait(GOODBYE_S)
         self._process.kill()
         self._process.wait()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from runner.host_process import Host, HostLost, HostPool
+from runner.host_process import Host, HostLost, HostPool, forking_works
 
 
 class Process(Protocol):
@@ -63,6 +63,29 @@ class PlainStart:
             start_new_session=True,
         )
         return Running(process=process)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareStart:
+    """A new interpreter for each worker, which another watches: it ends all that the worker leaves behind."""
+
+    python: str = sys.executable
+
+    def __call__(
+        self, environment: Mapping[str, str], folder: Path, log: IO[bytes], handed: Sequence[int]
+    ) -> Running:
+        host = Host(self.python, environment, bare=True)
+        try:
+            process = host.spawn("", folder, [*handed, log.fileno()])
+        except HostLost:
+            host.close()
+            return PlainStart(command=worker_command(self.python))(environment, folder, log, handed)
+        return Running(process=process, release=host.close)
+
+
+def fresh_start() -> Start:
+    """A worker that shares nothing with an earlier one."""
+    return BareStart() if forking_works() else PlainStart(command=worker_command())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

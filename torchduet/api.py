@@ -171,11 +171,11 @@ def _run(
 
 def _process_launcher(log: Path) -> Callable[[Job], AbstractContextManager[Worker]]:
     from runner.worker_process import WorkerProcess, worker_environment
-    from runner.worker_start import PlainStart, worker_command
+    from runner.worker_start import fresh_start
 
     def launch(part: Job) -> AbstractContextManager[Worker]:
         environment = worker_environment(part.protocol.threads)
-        return WorkerProcess(PlainStart(command=worker_command()), environment, log, lambda _: None)
+        return WorkerProcess(fresh_start(), environment, log, lambda _: None)
 
     return launch
 

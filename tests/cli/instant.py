@@ -81,9 +81,11 @@ def run(argv: list[str], die_at: int = 0, tear: int = 0, *, light: bool = False)
 
     import runner.executors.local
     from runner.cli import main
+    from runner.worker_start import PlainStart
 
     command = [sys.executable, "-S", str(Path(__file__).resolve())]
-    mock.patch.object(runner.executors.local, "worker_command", return_value=command).start()
+    start = PlainStart(command=command)
+    mock.patch.object(runner.executors.local, "fresh_start", return_value=start).start()
     mock.patch.object(runner.executors.local, "forking_works", return_value=False).start()
     if die_at:
         _die_at(die_at, argv[-1].removeprefix("--output-dir=").removeprefix("--resume="))

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from runner.record_file import CUT_SHORT, read_records
-from tests.cli.command import ROOT
+from tests.cli.command import ANIMALS, ROOT
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -201,6 +201,24 @@ def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) ->
         run.kill()
         run.communicate(timeout=PATIENCE_S)
         assert left_after(tmp_path, 5) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--no-fork-server",)], ids=["forked", "fresh"])
+def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """A child and a daemon of the model's, with real workers: the runner is gone, what is left ends them."""
+    words = ["--training", f"--suites={ANIMALS}", "--only=leaves_both_and_hangs", "--compilers=aot_eager"]
+    command = [sys.executable, str(ROOT / "runner.py"), *words, *more, f"--output-dir={tmp_path / 'run'}"]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        while len(processes_in(tmp_path)) < 3:  # the worker, the child and the daemon
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        run.kill()
+        run.wait()
+    assert left_after(tmp_path, 10) == []
 
 
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:

@@ -115,13 +115,28 @@ def leave_a_child() -> None:
 
 
 def leave_a_daemon() -> None:
-    """A child in a session of its own, whose parent is gone: no signal to our group reaches it."""
+    """A child in a session of its own, whose parent is gone: no signal to our group reaches it.
+
+    Nor has it anything of ours in its environment.
+    """
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            os.execvp("sleep", ["sleep", "3600"])  # noqa: S606, S607
+            os.execvpe("sleep", ["sleep", "3600"], {"PATH": os.defpath})  # noqa: S606, S607
         os._exit(0)
     os.wait()
+
+
+def leave_everything_and_hang() -> None:
+    leave_a_child()
+    leave_a_daemon()
+    hang()
+
+
+def kill_the_parent() -> None:
+    """Of a worker that is not the runner, but what started it."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    hang()
 
 
 def fork_and_go_on() -> None:

@@ -284,6 +284,8 @@ ANIMALS: dict[str, Make] = {
     # processes and threads
     "leaves_children": once(acts.leave_a_child),
     "leaves_a_daemon": once(acts.leave_a_daemon),
+    "leaves_both_and_hangs": compiled(acts.leave_everything_and_hang),
+    "kills_its_parent": compiled(acts.kill_the_parent),
     "forks_and_both_go_on": lambda case: compiled(Countdown(1, acts.fork_and_go_on))(case),
     "hangs_at_exit": once(acts.hang_at_exit),
     # memory

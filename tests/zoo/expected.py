@@ -175,6 +175,8 @@ EXPECTED: dict[str, Fault] = {
     # processes and threads
     "leaves_children": both("leaves a child behind", PASS, "quick"),
     "leaves_a_daemon": both("leaves a child in a session of its own behind", PASS),
+    "leaves_both_and_hangs": only("leaves both behind, then hangs", hang(), "hanging"),
+    "kills_its_parent": only("kills the process that started it", crash("SIGKILL")),
     "forks_and_both_go_on": both("forks, and the child goes on as if it were the worker", PASS, "quick"),
     "hangs_at_exit": both("keeps the interpreter from ending", PASS),
     # memory
