@@ -3,13 +3,16 @@
     python benchmarks/aa_control.py --repetitions 20 --only MLP_addition --only GPT_150k
 
 Prints, for each model, how often the control was called faster or slower (should be at most 1 in 20), the
-spread of the reported speedup beside that of the ratio of medians on the same rounds, and how p is spread.
+spread of the reported speedup beside that of the ratio of medians on the same rounds and of sequential
+timing (eager of one run against the control of the next, as if one had been timed after the other), and how
+p is spread.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import math
 import statistics
 import subprocess
@@ -64,10 +67,12 @@ def print_table(comparisons: list[Comparison]) -> None:
     for comparison in comparisons:
         by_model[comparison.record.job.case.name].append(comparison)
     rows = [row(name, group) for name, group in by_model.items()]
-    rows.append(row("all", comparisons))
+    if len(rows) > 1:
+        rows.append(row("all", comparisons))
     headers = (
         *("model", "runs", "median step ms", "called faster/slower", "interval holds 1"),
-        *("sd paired %", "sd medians %", "ratio of sds", "share p<0.05", "KS p of uniform p"),
+        *("sd paired %", "sd medians %", "paired/medians", "sd sequential %", "paired/sequential"),
+        *("share p<0.05", "KS p of uniform p"),
     )
     print(tabulate(rows, headers=headers, floatfmt=".3g"))
 
@@ -81,6 +86,7 @@ def row(name: str, group: list[Comparison]) -> tuple[object, ...]:
     )
     p_values = [c.p_value for c in group if c.p_value is not None]
     spread_paired, spread_medians = statistics.stdev(paired), statistics.stdev(medians)
+    spread_sequential = statistics.stdev(sequential(group))
     return (
         name,
         len(group),
@@ -90,9 +96,24 @@ def row(name: str, group: list[Comparison]) -> tuple[object, ...]:
         100 * spread_paired,
         100 * spread_medians,
         spread_paired / spread_medians,
+        100 * spread_sequential,
+        spread_paired / spread_sequential,
         sum(p < 0.05 for p in p_values) / len(p_values),
         stats.kstest(p_values, "uniform").pvalue,
     )
+
+
+def sequential(group: list[Comparison]) -> list[float]:
+    """Logarithms of median eager time / median control time, the two from runs that followed each other."""
+    by_model = collections.defaultdict(list)
+    for comparison in group:
+        by_model[comparison.record.job.case.name].append(comparison)
+    return [
+        math.log(earlier.baseline_ms / later.candidate_ms)
+        for runs in by_model.values()
+        for earlier, later in itertools.pairwise(runs)
+        if earlier.baseline_ms and later.candidate_ms
+    ]
 
 
 if __name__ == "__main__":
