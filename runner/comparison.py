@@ -42,6 +42,10 @@ class Work:
     baseline_items_per_s: float | None
     candidate_items_per_s: float | None
     energy_ratio: float | None  # baseline / candidate, above 1 is less energy
+    flop_per_byte: float | None = None  # of eager's operations, nothing fused: the place on the roofline
+    roof_tflop_per_s: float | None = None  # there: measured bandwidth x flop_per_byte, or the measured peak
+    baseline_share_of_roof: float | None = None
+    candidate_share_of_roof: float | None = None  # may pass 1: what is fused moves fewer bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

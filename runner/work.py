@@ -21,6 +21,9 @@ def work_of(record: Record, estimate: PairedEstimate | None) -> Work | None:
     promised = number(record, "data_sheet_peak_flop_per_s")
     measured = number(record, "measured_peak_flop_per_s")
     baseline, candidate = _ratio(flops, baseline_s), _ratio(flops, candidate_s)
+    intensity = _ratio(flops, number(record, "bytes_per_step"))
+    bandwidth = number(record, "measured_bandwidth_bytes_per_s")
+    roof = min(measured, bandwidth * intensity) if measured and bandwidth and intensity else None
     # the peaks are those of the candidates' precision
     alike = record.job.baseline_dtype in (None, record.job.dtype)
     comparable = baseline if alike else None
@@ -38,6 +41,10 @@ def work_of(record: Record, estimate: PairedEstimate | None) -> Work | None:
         energy_ratio=_ratio(
             number(record, "baseline_energy_per_step_j"), number(record, "candidate_energy_per_step_j")
         ),
+        flop_per_byte=intensity,
+        roof_tflop_per_s=_ratio(roof, TERA),
+        baseline_share_of_roof=_ratio(comparable, roof),
+        candidate_share_of_roof=_ratio(candidate, roof),
     )
 
 

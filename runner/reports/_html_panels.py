@@ -22,10 +22,11 @@ from runner.digits import (
     steps_text,
 )
 from runner.labels import batch_text, plain, ran_case
-from runner.reports._html_roofline import roofline
+from runner.reports._html_work import phases, roofline
 from runner.reports._table import speedup_cell, verdict_text
 
 DIGITS = 5  # of a sample, counted at the largest: finer than any clock noise on a step
+RATES = {"flop": "FLOP/s", "bytes": "B/s"}
 CHUNK = 250  # panels that travel, and are unpacked, together
 PLACES = "0123456789abcdefghijklmnopqrstuvwxyz"  # one character a place in a round's order
 
@@ -62,6 +63,7 @@ def _chunk(comparisons: Sequence[Comparison], kept: Kept) -> dict[str, Any]:
             "notes": [plain(note) for note in record.notes],
             "failure": _failure(record),
             "roofline": roofline(comparison),
+            "phases": phases(comparison),
         }
         if record.samples is not None and comparison.speedup is not None:
             scale = _scale(record.samples)
@@ -304,9 +306,22 @@ def _mapping(values: Mapping[str, Any]) -> Facts:
 
 def _named(name: str, value: object) -> tuple[str, str]:
     """A metric's name as words, its unit with its value."""
+    if name.endswith("_per_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
+        words, _, unit = name.removesuffix("_per_s").rpartition("_")
+        return _words(words or unit), _rate(value, plain(unit))
     if isinstance(value, float) and math.isfinite(value) and name.endswith("_s"):
         return _words(name.removesuffix("_s")), f"{seconds_text(value)} s"
     return _words(name), _scalar(value)
+
+
+def _rate(value: float, unit: str) -> str:
+    """``53.1 GFLOP/s``, ``210 switches/s``"""
+    if unit not in RATES or not math.isfinite(value):
+        return f"{significant(value, 3)} {unit}/s"
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if value >= size:
+            return f"{significant(value / size, 3)} {prefix}{RATES[unit]}"
+    return f"{significant(value, 3)} {RATES[unit]}"
 
 
 def _scalar(value: object) -> str:

@@ -18,6 +18,7 @@ from harness.schema import Failure, Mode, Record, Status
 from runner.derive import summarise
 from runner.labels import plain
 from runner.reports import html, summary_json
+from runner.reports._html_panels import CHUNK
 from tests.factories import (
     CANDIDATES,
     HOSTILE_NAMES,
@@ -45,6 +46,10 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
         self._open = (dict(attrs).get("id") or "program") if tag == "script" else ""
+        if dict(attrs).get("class") == "panels":
+            self._open = (
+                f"parcel {sum('class' in found for name, found in self.elements if name == 'script')}"
+            )
 
     def handle_endtag(self, tag: str) -> None:
         self._open = ""
@@ -62,11 +67,19 @@ class Page(HTMLParser):
 
     @property
     def panels(self) -> dict[str, Any]:
-        panels: dict[str, Any] = json.loads(self.unpacked("panels"))
+        """Of the first parcel."""
+        panels: dict[str, Any] = self.parcels[0]
         return panels
 
-    def unpacked(self, name: str) -> str:
-        return zlib.decompress(base64.b64decode(self.scripts[name])).decode()
+    @property
+    def parcels(self) -> list[Any]:
+        return [
+            json.loads(unpacked(text)) for name, text in self.scripts.items() if name.startswith("parcel")
+        ]
+
+
+def unpacked(text: str) -> str:
+    return zlib.decompress(base64.b64decode(text)).decode()
 
 
 def page(records: list[Record] | tuple[Record, ...]) -> Page:
@@ -105,7 +118,7 @@ def test_the_policy_allows_these_scripts_and_no_network(synthetic: Page) -> None
     assert policy is not None
     assert "default-src 'none'" in policy
     assert "connect-src" not in policy
-    for script in (synthetic.scripts["program"], synthetic.unpacked("library")):
+    for script in (synthetic.scripts["program"], unpacked(synthetic.scripts["library"])):
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
     assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
@@ -115,6 +128,17 @@ def test_500_records_with_100_rounds_each_stay_small() -> None:
     records = large_run(125, 100)
     assert len(records) == 500
     assert len(html.render(summarise(records))["report.html"]) < LARGEST
+
+
+def test_panels_travel_in_parcels_in_the_order_of_the_rows() -> None:
+    found = page(large_run(100, 3))
+    sizes = [len(parcel["panels"]) for parcel in found.parcels]
+    assert sizes == [CHUNK, 400 - CHUNK]
+    panels = [panel for parcel in found.parcels for panel in parcel["panels"]]
+    for row, panel in zip(found.rows["rows"], panels, strict=True):
+        model, candidate = row["id"].split("-")[1], row["id"].split("/")[1]
+        assert f"--only='{model}'" in panel["reproduce"]
+        assert panel["reproduce"].endswith(candidate)
 
 
 @pytest.mark.slow
@@ -140,7 +164,7 @@ def test_the_librarys_licence_stays_readable(synthetic: Page) -> None:
 def test_names_never_become_markup(synthetic: Page) -> None:
     assert [attributes.get("id") for tag, attributes in synthetic.elements if tag == "script"] == [
         "rows",
-        "panels",
+        None,  # the panels
         "library",
         None,
     ]
@@ -262,6 +286,31 @@ def test_panels_hold_every_metric() -> None:
     assert facts["trace"] == "1.50 s"
 
 
+def test_rates_have_their_unit_and_are_no_seconds() -> None:
+    metrics: dict[str, Any] = {"measured_peak_flop_per_s": 5.312e10, "switches_per_s": 12.34}
+    groups = dict(page([make_record(make_job(), metrics=metrics)]).panels["panels"][0]["groups"])
+    facts = dict(groups["Compilation and other metrics"])
+    assert facts["measured peak"] == "53.1 GFLOP/s"
+    assert facts["switches"] == "12.3 switches/s"
+
+
+def test_the_roofline_needs_all_its_numbers() -> None:
+    metrics: dict[str, Any] = {
+        "flops_per_step": 2e9,
+        "bytes_per_step": 1e9,
+        "measured_peak_flop_per_s": 1e12,
+        "measured_bandwidth_bytes_per_s": 1e11,
+    }
+    line = page([make_record(make_job(), speedup=2.0, metrics=metrics)]).panels["panels"][0]["roofline"]
+    assert line["flop_per_byte"] == 2.0
+    assert line["roof"] == 0.2  # TFLOP/s: 2 FLOP/byte x 100 GB/s, below the peak
+    assert line["candidate"] == pytest.approx(2 * line["eager"], rel=0.02)
+    assert line["candidate"] == pytest.approx(0.4, rel=0.1)  # 2 GFLOP in about 5 ms: fused, above the slope
+    for name in metrics:
+        rest = {key: value for key, value in metrics.items() if key != name}
+        assert page([make_record(make_job(), metrics=rest)]).panels["panels"][0]["roofline"] is None
+
+
 def test_panels_hold_what_is_derived_in_parts(synthetic: Page) -> None:
     groups = dict(synthetic.panels["panels"][0]["groups"])
     assert dict(groups["Noise"])["baseline cv"].endswith(" %")
@@ -272,7 +321,7 @@ def test_runs_without_times_make_a_page(records: list[Record]) -> None:
     found = page(records)
     assert len(found.rows["rows"]) == len(records)
     assert found.rows["means"] == []
-    assert "samples" not in json.dumps(found.panels)
+    assert "samples" not in json.dumps(found.parcels)
 
 
 def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:

@@ -201,5 +201,38 @@ const charts = (() => {
     });
   }
 
-  return { forest, breakEven, inOrder, distribution, pairs, safe };
+  // line: {flop_per_byte, eager, candidate: TFLOP/s or null, shares, peak_flop_per_s, bandwidth_bytes_per_s}
+  function roofline(element, line, name) {
+    const peak = line.peak_flop_per_s / 1e12, slope = line.bandwidth_bytes_per_s / 1e12;
+    const ridge = peak / slope, place = line.flop_per_byte;
+    const ends = [Math.min(place, ridge) / 8, Math.max(place, ridge) * 8];
+    const sides = [["eager", "eager", "circle"], ["candidate", name, "triangle-up"]].filter(([key]) => line[key] !== null);
+    const heights = [...sides.map(([key]) => line[key]), line.roof];
+    const traces = [{
+      type: "scatter", mode: "lines", name: "measured roof", x: [ends[0], ridge, ends[1]], y: [ends[0] * slope, peak, peak],
+      line: { color: colour("muted"), width: 1.6 }, hoverinfo: "skip",
+    }, {
+      type: "scatter", mode: "lines", x: [place, place], y: [Math.min(...heights), Math.max(...heights)], showlegend: false, hoverinfo: "skip",
+      line: { color: colour("muted"), width: 1, dash: "dot" },
+    }, ...sides.map(([key, who, symbol]) => ({
+      type: "scatter", mode: "markers", name: who, x: [place], y: [line[key]], marker: { color: colour(key), symbol, size: 11 }, hoverinfo: "text",
+      text: [`${who}: ${Number(line[key].toPrecision(3))} TFLOP/s, ${line.shares[key === "eager" ? 0 : 1]} of the roof<br>${Number(place.toPrecision(3))} FLOP a byte`],
+    }))];
+    const low = Math.min(...heights, ends[0] * slope) / 1.5, high = Math.max(...heights, peak) * 2;
+    return draw(element, traces, {
+      height: 300, xaxis: { type: "log", range: ends.map(Math.log10), title: { text: "FLOP a byte" }, tickformat: ",~r", nticks: 6 },
+      yaxis: { type: "log", range: [Math.log10(low), Math.log10(high)], title: { text: "TFLOP/s" }, tickformat: "~r", nticks: 6 },
+    });
+  }
+
+  // found: [[phase, seconds]]
+  function phases(element, found) {
+    const names = found.map(([name]) => safe(name)), seconds = found.map(([, value]) => value);
+    return draw(element, [{
+      type: "bar", orientation: "h", y: names, x: seconds, marker: { color: colour("candidate") }, hoverinfo: "skip", width: 0.7,
+      text: seconds.map((value) => `${Number(value.toPrecision(3))} s`), textposition: "auto", textfont: { size: 11 }, cliponaxis: false,
+    }], { height: 110 + 26 * found.length, showlegend: false, xaxis: { title: { text: "seconds" }, rangemode: "tozero" }, yaxis: { autorange: "reversed", ticks: "" } });
+  }
+
+  return { forest, breakEven, inOrder, distribution, pairs, roofline, phases, safe };
 })();

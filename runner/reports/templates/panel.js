@@ -63,6 +63,22 @@ const panel = (() => {
     return element;
   }
 
+  // where the step stands on the device's roofline, and what compiling it took
+  function work(box, found, name) {
+    if (found.roofline) {
+      const line = found.roofline, parts = [["eager", 0], [name, 1]].filter(([, side]) => line.shares[side]);
+      const about = parts.map(([who, side]) => `${who} at ${line.shares[side]} of the roof`).join(", ");
+      const holder = chart(box, "Place on the roofline", about);
+      charts.roofline(holder, line, charts.safe(name));
+      holder.after(make("p", { class: "legend" }, `${about}. Bytes are those of eager's operations, unfused and uncached: a compiler that fuses moves fewer, so it may stand above the slope.`));
+    }
+    if (found.phases) {
+      const holder = chart(box, "Phases of compilation", `${found.phases.length} of them`);
+      charts.phases(holder, found.phases);
+      holder.after(make("p", { class: "legend" }, "Each phase holds those below it; the first is the one that tables show."));
+    }
+  }
+
   // row: {kind, name, compiler, speedupText, verdictText, speedup}; found: its panel's data; all: what cases share
   function fill(body, row, found, all, drawable) {
     body.replaceChildren();
@@ -78,6 +94,7 @@ const panel = (() => {
       charts.inOrder(chart(box, "Samples in the order they ran", about, true), samples);
       charts.distribution(chart(box, "Distribution", about), samples);
       charts.pairs(chart(box, "Pairs: a point a round", about), samples, row.speedup);
+      work(box, found, row.compiler);
       body.append(make("p", { class: "legend" }, `A sample is ${found.samples.iterations === 1 ? "one step" : `the mean of ${found.samples.iterations} steps`}. A pair below the solid line is a round in which the candidate was faster.`));
     }
     if (found.reproduce) body.append(make("h3", {}, "The command that measures this again"), command(found.reproduce));

@@ -1,0 +1,75 @@
+"""Bytes of known steps, and the memory's speed by an injected clock."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from harness.metrics import Ended, traffic
+from harness.schema import BASELINE, WHOLE, Case, Job, Mode
+from harness.workload import Workload
+from tests.worker.planted import CPU, Trial
+
+ROWS, IN, OUT = 32, 8, 16
+FLOAT = 4  # bytes
+
+
+def counted(step: torch.nn.Module, *given: torch.Tensor) -> int:
+    counter = traffic.TrafficCounter()
+    with torch.no_grad(), counter:
+        step(*given)
+    return counter.bytes
+
+
+def test_a_layer_reads_weight_bias_and_input_and_writes_its_output() -> None:
+    expected = FLOAT * (OUT * IN + OUT + ROWS * IN + ROWS * OUT)
+    assert counted(nn.Linear(IN, OUT), torch.ones(ROWS, IN)) == expected
+
+
+def test_what_works_in_place_reads_and_writes_and_a_view_does_nothing() -> None:
+    x = torch.ones(ROWS, IN)
+    counter = traffic.TrafficCounter()
+    with counter:
+        x.view(-1)[:4].unsqueeze(0)
+    assert counter.bytes == 0
+    with counter:
+        x.relu_()
+    assert counter.bytes == 2 * FLOAT * ROWS * IN
+
+
+def test_an_expanded_tensor_is_as_large_as_its_storage() -> None:
+    counter = traffic.TrafficCounter()
+    row = torch.ones(IN).expand(ROWS, IN)
+    with counter:
+        row.neg()
+    # negating keeps the strides: the result is no larger than its own storage
+    assert FLOAT * IN < counter.bytes <= FLOAT * (IN + ROWS * IN)
+
+
+def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
+    def found(mode: Mode) -> dict[str, object]:
+        work = Workload(
+            module=nn.Linear(IN, OUT), args=(torch.ones(ROWS, IN),), loss=lambda output, _: output.sum()
+        )
+        subject = Trial(workload=work, dtype="float32", mode=mode).variant()
+        case = Case(suite="s", name="n", mode=mode, batch_size=ROWS, published_batch_size=None)
+        job = Job(case=case, device="cpu", dtype="float32", candidates=())
+        ended = Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronise=lambda: None)
+        return dict(traffic.measure(ended)[WHOLE])
+
+    training, inference = found(Mode.TRAINING), found(Mode.INFERENCE)
+    assert isinstance(training["bytes_per_step"], int)
+    assert isinstance(inference["bytes_per_step"], int)
+    assert training["bytes_per_step"] > 2 * inference["bytes_per_step"] > 0
+    speed = training["measured_bandwidth_bytes_per_s"]
+    assert isinstance(speed, float)
+    assert 1e8 < speed < 1e13
+
+
+def test_the_best_copy_counts_and_both_directions_do() -> None:
+    ticks = itertools.count()
+    # every look at the clock is a second later: three copies, a second each
+    assert traffic.bandwidth(1000, CPU, lambda: None, lambda: float(next(ticks))) == pytest.approx(2000)
