@@ -45,6 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="torchduet-matrix-") as temporary:
         parent = options.keep or Path(temporary)
+        parent.mkdir(parents=True, exist_ok=True)
         ours = together(parent, options.rounds)
         if options.separately:
             other = separately(parent, options.rounds)
