@@ -70,8 +70,14 @@ def precision(name: str, device_type: str) -> Precision:
     return Precision(name=name, cast=CASTS[word], autocast=None, tf32=tf32)
 
 
-def forbid_tf32() -> None:
-    """Makes float32 mean float32: cuDNN's convolutions use TF32 by default."""
+def settle(device: torch.device) -> None:
+    """Makes float32 mean float32 in this process, and "cuda" the device of that number.
+
+    A model's code may ask for "cuda" and mean what it is measured on; and cuDNN's convolutions use TF32
+    by default.
+    """
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
 

@@ -33,7 +33,7 @@ from harness.measure import (
     round_order,
 )
 from harness.metrics import ByVariant, Ended, observing
-from harness.precision import Precision, forbid_tf32, precision
+from harness.precision import Precision, precision, settle
 from harness.program import Compiled, Program
 from harness.reference import Reference, family_of, make_reference, rule_for
 from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
@@ -95,7 +95,7 @@ class Session:
     def open(self) -> tuple[ModelFacts, dict[str, Scalar]]:
         """Builds the model and runs eager: twice and in fp64 when parity is to be checked."""
         self._say("build")
-        forbid_tf32()
+        settle(self._device)
         workload = self._attempt(self._build, Status.MODEL_FAIL_TO_LOAD, Status.OOM, "open")
         self._workload = workload
         if self._job.protocol.threads is not None:

@@ -102,6 +102,7 @@ class Comparison:
 
     record: Record
     compiler: str  # the candidate; "eager bfloat16" where its baseline has another precision: no A/A control
+    device: str  # equal where devices are: labels.device_labels
     n: int
     baseline_ms: float | None
     candidate_ms: float | None
@@ -127,6 +128,8 @@ class Comparison:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
     """Averages over the records of one compiler in one (suite, mode, device, dtype).
+
+    Several devices of one model are one device here.
 
     Only records that passed parity enter the averages; ``total`` is the
     denominator and counts every record. Slowdowns count as slowdowns.

@@ -12,7 +12,7 @@ from runner.caveats import caveats
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.findings import findings
 from runner.generation import generation_of
-from runner.labels import compiler_label, merged_facts
+from runner.labels import compiler_label, device_labels, merged_facts
 from runner.noise import noise_of
 from runner.statistics import PairedEstimate, false_discovery, geometric_mean, speedup_by_process, verdict
 from runner.work import work_of
@@ -38,8 +38,8 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     """
     estimates = [_estimate(record) for record in records]
     q_values = false_discovery([e.p_value if e is not None else None for e in estimates])
-    triples = zip(records, estimates, q_values, strict=True)
-    return tuple(_comparison(record, estimate, q_value) for record, estimate, q_value in triples)
+    each = zip(records, device_labels(records), estimates, q_values, strict=True)
+    return tuple(_comparison(*one) for one in each)
 
 
 def _estimate(record: Record) -> PairedEstimate | None:
@@ -53,7 +53,9 @@ def _estimate(record: Record) -> PairedEstimate | None:
         return None
 
 
-def _comparison(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> Comparison:
+def _comparison(
+    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None
+) -> Comparison:
     compilation_s = _metric(record, "compilation_latency_s")
     baseline_peak = _metric(record, "baseline_peak_memory_bytes")
     candidate_peak = _metric(record, "candidate_peak_memory_bytes")
@@ -61,6 +63,7 @@ def _comparison(record: Record, estimate: PairedEstimate | None, q_value: float 
     return Comparison(
         record=record,
         compiler=compiler_label(record),
+        device=device,
         n=estimate.n if estimate else 0,
         baseline_ms=estimate.baseline_median_s * 1e3 if estimate else None,
         candidate_ms=estimate.candidate_median_s * 1e3 if estimate else None,
@@ -128,7 +131,7 @@ def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
     members: dict[GroupKey, list[Comparison]] = {}
     for comparison in comparisons:
         job = comparison.record.job
-        key = (comparison.compiler, job.case.suite, job.case.mode.value, job.device, job.dtype)
+        key = (comparison.compiler, job.case.suite, job.case.mode.value, comparison.device, job.dtype)
         members.setdefault(key, []).append(comparison)
     run = {key: [c for c in group if c.record.status is not Status.SKIP] for key, group in members.items()}
     return tuple(_group(key, group) for key, group in run.items() if group)

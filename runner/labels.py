@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.schema import Case, Record, Scalar
@@ -45,6 +45,30 @@ def where(record: Record, labels: dict[str, str]) -> str:
     case, job = record.job.case, record.job
     conditions = f"{case.mode.value}, {job.dtype}, {job.device}"
     return f"{labels[case.suite]} {case.name} ({conditions}), {record.candidate}"
+
+
+def device_labels(records: Sequence[Record]) -> tuple[str, ...]:
+    """What the device of each record is called where results are averaged: equal for equal devices.
+
+    ``cuda:0`` and ``cuda:1`` are both ``cuda`` if they are of one model. Where models differ, each has
+    its own in the label: ``cuda (NVIDIA L4)``. A device of which no worker could tell keeps its number.
+    """
+    models: dict[str, set[str]] = {}
+    for record in records:
+        name = record.environment.get("device_name")
+        models.setdefault(record.job.device, set()).update([str(name)] if name else [])
+    return tuple(_device_label(record, models) for record in records)
+
+
+def _device_label(record: Record, models: dict[str, set[str]]) -> str:
+    device = record.job.device
+    kind = device.partition(":")[0]
+    alike = [device for device in models if device.partition(":")[0] == kind]
+    known = set().union(*(models[one] for one in alike))
+    own = record.environment.get("device_name") or (min(models[device]) if len(models[device]) == 1 else None)
+    if len(known) > 1 and own:
+        return f"{kind} ({own})"
+    return kind if own and len(alike) > 1 else device
 
 
 def compiler_label(record: Record) -> str:

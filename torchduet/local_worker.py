@@ -29,6 +29,8 @@ class LocalWorker:
 
         self._random = torch.random.get_rng_state()
         self._threads = torch.get_num_threads()
+        used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        self._gpu = torch.cuda.current_device() if used else None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -36,6 +38,8 @@ class LocalWorker:
 
         torch.random.set_rng_state(self._random)
         torch.set_num_threads(self._threads)
+        if self._gpu is not None:
+            torch.cuda.set_device(self._gpu)
 
     def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:  # noqa: ARG002
         """Answers one call, in the form in which it would come back over a pipe."""

@@ -84,7 +84,7 @@ def facets(summary: Summary) -> tuple[Facet, ...]:
         Facet(key="compiler", value=lambda c: compiler_name(c.compiler)),
         Facet(key="precision", value=lambda c: plain(c.record.job.dtype)),
         Facet(key="mode", value=lambda c: c.record.job.case.mode.value),
-        Facet(key="device", value=lambda c: plain(c.record.job.device)),
+        Facet(key="device", value=lambda c: plain(c.device)),
         Facet(key="scale", value=lambda c: plain(c.record.job.case.scale)),
         Facet(key="environment", value=lambda c: environment_line(c.record.environment)),
         Facet(key="verdict", value=kind),

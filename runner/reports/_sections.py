@@ -50,7 +50,7 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     comparisons: dict[SectionKey, list[Comparison]] = {}
     for comparison in summary.comparisons:
         job = comparison.record.job
-        key = (job.case.suite, job.case.mode.value, job.dtype, job.device)
+        key = (job.case.suite, job.case.mode.value, job.dtype, comparison.device)
         comparisons.setdefault(key, []).append(comparison)
     groups: dict[SectionKey, list[GroupSummary]] = {}
     for group in summary.groups:

@@ -202,6 +202,36 @@ def test_groups_keep_suite_mode_device_and_dtype_apart() -> None:
     assert [g.total for g in summarise([make_record(job) for job in jobs]).groups] == [1] * 5
 
 
+def on(device: str, model: str | None, name: str = "model") -> Record:
+    record = make_record(make_job(device=device, name=name))
+    known: dict[str, Scalar] = {"device": device, "device_name": model} if model else {}
+    return replace(record, environment=known)
+
+
+@pytest.mark.parametrize(
+    ("devices", "labels"),
+    [
+        ([("cuda:0", "L4")], ["cuda:0"]),
+        ([("cuda:0", "L4"), ("cuda:1", "L4"), ("cpu", "Xeon")], ["cuda", "cuda", "cpu"]),
+        ([("cuda:0", "L4"), ("cuda:1", "T4")], ["cuda (L4)", "cuda (T4)"]),
+        # nodes of a cluster
+        ([("cuda", "L4"), ("cuda", "T4"), ("cuda", "L4")], ["cuda (L4)", "cuda (T4)", "cuda (L4)"]),
+        # a model that did not load says nothing of its device; others of that device do
+        ([("cuda:0", "L4"), ("cuda:1", "L4"), ("cuda:1", None)], ["cuda", "cuda", "cuda"]),
+        ([("cuda:0", "L4"), ("cuda:1", "T4"), ("cuda:1", None)], ["cuda (L4)", "cuda (T4)", "cuda (T4)"]),
+        ([("cuda:0", "L4"), ("cuda:1", None)], ["cuda", "cuda:1"]),
+        ([("cuda", None)], ["cuda"]),
+    ],
+)
+def test_equal_devices_are_averaged_together_and_others_never(
+    devices: list[tuple[str, str | None]], labels: list[str]
+) -> None:
+    found = summarise([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
+    by_name = {c.record.job.case.name: c.device for c in found.comparisons}
+    assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
+    assert {g.device: g.total for g in found.groups} == {label: labels.count(label) for label in labels}
+
+
 def test_environment_keeps_what_differs() -> None:
     cpu = make_record(make_job())
     cuda = make_record(make_job(device="cuda"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.precision import TF32_UNIT, forbid_tf32, precision
+from harness.precision import TF32_UNIT, precision, settle
 from harness.schema import DTYPES
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -56,7 +56,7 @@ def test_tf32_is_allowed_inside_its_steps_only() -> None:
 
     before = allowed()
     try:
-        forbid_tf32()
+        settle(torch.device("cpu"))
         assert allowed() == (False, False)
         with precision("tf32", "cuda").surroundings():
             assert allowed() == (True, True)
@@ -65,3 +65,13 @@ def test_tf32_is_allowed_inside_its_steps_only() -> None:
         assert allowed() == (False, False)
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.parametrize(("device", "chosen"), [("cpu", []), ("cuda", []), ("cuda:1", ["cuda:1"])])
+def test_a_certain_gpu_is_made_the_processs_own(
+    monkeypatch: pytest.MonkeyPatch, device: str, chosen: list[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda one: asked.append(str(one)))
+    settle(torch.device(device))
+    assert asked == chosen
