@@ -47,20 +47,18 @@ def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[
     A report that fails costs its own files only: what was measured must not be lost to a
     drawing library. The failure is one line on stderr.
     """
-    with _no_garbage():
+    with _kept_alive():
         return _rendered(summary, wanted)
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Without looking for cycles: reports make millions of small objects, and none."""
-    enabled = gc.isenabled()
-    gc.disable()
+def _kept_alive() -> Iterator[None]:
+    """What was read stays until the end: no use in looking for garbage among millions of its objects."""
+    gc.freeze()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        gc.unfreeze()
 
 
 def _rendered(summary: Summary, wanted: Collection[str] | None) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from runner.labels import case_name
 from runner.reports._fit import shorten
 from runner.reports._pictures import pictures, plain_style
 from runner.reports._sections import Section, compiler_name, compilers, plot_name, sections
+from runner.reports._telling import telling
 from runner.reports.speedup_plot import COLOURS, GREY, ticks_between
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 WIDTH_IN, PANEL_IN = 11.0, 2.9
 MOST_MODELS = 40  # side by side; more go into further rows
+MOST_ROWS = 3  # of one panel; of more models a single row, those furthest from 1
 LABEL_WIDTH = 28
 MOST_TICKS = 7
 GAP = 0.2  # between two models, of the room that each has
@@ -52,17 +54,19 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = [(panel, models) for panel in panels for models in _rows_of_models(panel)]
+    shown = [telling(panel, most=MOST_ROWS * MOST_MODELS, otherwise=MOST_MODELS) for panel in panels]
+    rows = [(panel, left_out, models) for panel, left_out in shown for models in _rows_of_models(panel)]
     colours = {compiler: COLOURS[i % len(COLOURS)] for i, compiler in enumerate(order)}
     with plain_style():
         figure = Figure(figsize=(WIDTH_IN, PANEL_IN * len(rows)), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
-        limits = _limits([c for _, models in rows for members in models for c in members])
-        for ax, (panel, models) in zip(axes, rows, strict=True):
+        limits = _limits([c for *_, models in rows for members in models for c in members])
+        for ax, (panel, left_out, models) in zip(axes, rows, strict=True):
             ax.set_yscale("log")
             ax.set_ylim(limits)
             _draw_row(ax, panel, models, colours)
+            _draw_title(ax, panel, left_out)
     return figure
 
 
@@ -124,8 +128,6 @@ def _draw_row(ax: Axes, panel: Section, models: Models, colours: Mapping[str, st
     ax.set_ylabel("speedup over eager")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    title = f"{panel.title}; in the legend the geometric mean"
-    ax.set_title(title, loc="left", fontsize=10, pad=18, parse_math=False)
     ax.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
@@ -135,3 +137,19 @@ def _draw_row(ax: Axes, panel: Section, models: Models, colours: Mapping[str, st
         borderaxespad=0.2,
         borderpad=0.0,
     )
+
+
+def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:
+    title = f"{panel.title}; in the legend the geometric mean"
+    ax.set_title(title, loc="left", fontsize=10, pad=27 if left_out else 18, parse_math=False)
+    if left_out:
+        ax.annotate(
+            left_out,
+            xy=(0.0, 1.0),
+            xycoords="axes fraction",
+            xytext=(0, 16),
+            textcoords="offset points",
+            fontsize=7,
+            color=GREY,
+            parse_math=False,
+        )

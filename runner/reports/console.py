@@ -22,6 +22,7 @@ from runner.reports._sections import (
     protocol_line,
     sections,
 )
+from runner.reports._telling import telling
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SHOWN_CASES = 5  # of one warning; report.md has them all
+MOST_MODELS, TELLING = 200, 50  # of one section; of more, those furthest from 1
 VERDICT_STYLES = {
     Verdict.FASTER.value: "green",
     Verdict.SLOWER.value: "red",
@@ -90,13 +92,16 @@ class _Writer:
             self.blank()
 
     def section(self, part: Section) -> None:
-        fitted = fit(part, self._console.width)
+        shown, left_out = telling(part, most=MOST_MODELS, otherwise=TELLING)
+        fitted = fit(shown, self._console.width)
         self.paragraph(part.title, "bold")
         grid = self._grid([c.header for c in fitted.columns], fitted.gap, [c.number for c in fitted.columns])
         for row in fitted.rows:
             cells = zip(fitted.columns, row, strict=True)
             grid.add_row(*(self._text(text, _style(column.key, text)) for column, text in cells))
         self._console.print(grid)
+        if left_out:
+            self.paragraph(f"{left_out}.", NOTE)
         for line in _caption(part, fitted):
             self.paragraph(line, NOTE)
 

@@ -27,6 +27,7 @@ from runner.reports._sections import (
     plot_name,
     sections,
 )
+from runner.reports._telling import telling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +54,8 @@ MOST_RATIO = 20.0  # of the axis' ends, for ticks finer than a decade
 BEYOND_POINTS = 1.3  # how far intervals may stretch the axis beyond the outermost points
 FACTS_WIDTH = 170  # characters
 LABEL_WIDTH = 48
+MOST_MODELS = 100  # in a panel
+TELLING = 50  # of more, those furthest from 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +93,19 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = [tuple(_rows(panel)) for panel in panels]
+    shown = [telling(panel, most=MOST_MODELS, otherwise=TELLING) for panel in panels]
+    rows = [tuple(_rows(panel)) for panel, _ in shown]
     heights = [_lines(panel_rows) * LINE_IN + 1.3 for panel_rows in rows]
     with plain_style():
         figure = Figure(figsize=(WIDTH_IN, sum(heights)), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
         limits = _limits([row for panel_rows in rows for row in panel_rows])
-        for ax, panel, panel_rows in zip(axes, panels, rows, strict=True):
+        for ax, (panel, left_out), panel_rows in zip(axes, shown, rows, strict=True):
             ax.set_xscale("log")
             ax.set_xlim(limits)
             _draw_panel(ax, panel, panel_rows, _styles(order))
+            _draw_title(ax, panel, left_out)
     return figure
 
 
@@ -186,7 +191,6 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[s
         ax,
         f"speedup over eager (log scale); shaded: noise threshold \N{PLUS-MINUS SIGN}{share_text(threshold)}",
     )
-    _draw_title(ax, panel)
     _draw_legend(ax, panel.compilers, styles)
 
 
@@ -255,11 +259,10 @@ def _draw_axis(ax: Axes, label: str) -> None:
         ax.spines[side].set_visible(False)
 
 
-def _draw_title(ax: Axes, panel: Section) -> None:
+def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:
     """Above the legend: the title, and in small print what the numbers depend on."""
-    facts = textwrap.wrap(
-        f"{panel.rounds} rounds; {environment_line(panel.environment)}", FACTS_WIDTH, max_lines=4
-    )
+    parts = (f"{panel.rounds} rounds", environment_line(panel.environment), left_out)
+    facts = textwrap.wrap("; ".join(part for part in parts if part), FACTS_WIDTH, max_lines=4)
     height = 9 * len(facts)
     ax.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=22 + height, parse_math=False)
     _note(ax, "\n".join(facts), (0.0, 1.0), (0, 17))

@@ -31,10 +31,13 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "groups": to_json(summary.groups),
         "warnings": to_json(summary.warnings),
         "caveats": summary.caveats,
-        "comparisons": [_comparison(comparison) for comparison in summary.comparisons],
+        "comparisons": [],
     }
-    text = json.dumps(to_json(content), indent=1, allow_nan=False)
-    return {FILE: f"{text}\n".encode()}
+    head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
+    # a comparison a line: json indents at a tenth of its speed, and a large run is large
+    lines = (json.dumps(to_json(_comparison(c)), allow_nan=False) for c in summary.comparisons)
+    body = ",\n  ".join(lines)
+    return {FILE: f"{head}[\n  {body}\n ]{tail}\n".encode()}
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
