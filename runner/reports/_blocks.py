@@ -24,8 +24,11 @@ class Block:
         """Bytes of its rows."""
         return sum(map(_bytes, self.rows))
 
-    def within(self, room: int) -> str:
-        """The block with those of its first rows that fit into ``room`` bytes, and how many did not."""
+    def within(self, room: int, everything: str = EVERYTHING) -> str:
+        """The block with those of its first rows that fit into ``room`` bytes, and how many did not.
+
+        ``everything`` says where the others are.
+        """
         kept = 0
         for row in self.rows:
             room -= _bytes(row)
@@ -35,7 +38,7 @@ class Block:
         left = len(self.rows) - kept
         body = "\n".join((*self.head, *self.rows[:kept], *self.foot)) if kept or not left else ""
         what = "row" if left == 1 else "rows"
-        note = f"({left:,} {what} left out, to keep this short: {EVERYTHING}.)" if left else ""
+        note = f"({left:,} {what} left out, to keep this short: {everything}.)" if left else ""
         parts = [part for part in (body, note) if part]
         if self.fold is not None:
             parts = [f"<details>\n<summary>{self.fold}</summary>", *parts, "</details>"]
@@ -51,45 +54,45 @@ def folded(title: str, block: Block) -> Block:
     return replace(block, fold=title)
 
 
-def fitted(blocks: Sequence[Block], limit: int) -> str:
-    """The document, of at most ``limit`` bytes.
+def fitted(blocks: Sequence[Block], limit: int, everything: str = EVERYTHING) -> str:
+    """The document, of at most ``limit`` bytes. ``everything`` says where to find what was cut.
 
     Where it is too long, all blocks get the same room for rows, as much as possible: so the
     longest are cut, and the short ones stay whole. Where that does not do, blocks at the end
     are left out.
     """
     longest = max((block.size for block in blocks), default=0)
-    if _length(whole := _document(blocks, longest)) <= limit:
+    if _length(whole := _document(blocks, longest, everything)) <= limit:
         return whole
-    if _length(_document(blocks, SMALLEST)) > limit:
-        return _first(blocks, limit)
+    if _length(_document(blocks, SMALLEST, everything)) > limit:
+        return _first(blocks, limit, everything)
     enough, too_much = SMALLEST, longest
     while too_much - enough > 1:
         middle = (enough + too_much) // 2
-        if _length(_document(blocks, middle)) <= limit:
+        if _length(_document(blocks, middle, everything)) <= limit:
             enough = middle
         else:
             too_much = middle
-    return _document(blocks, enough)
+    return _document(blocks, enough, everything)
 
 
-def _first(blocks: Sequence[Block], limit: int) -> str:
+def _first(blocks: Sequence[Block], limit: int, everything: str) -> str:
     """As many blocks as fit, their rows cut short, and a sentence."""
-    note = REST.format(count=len(blocks), limit=limit, where=EVERYTHING)
+    note = REST.format(count=len(blocks), limit=limit, where=everything)
     room = limit - _bytes(note) - 1
     kept: list[str] = []
     for block in blocks:
-        short = block.within(SMALLEST)
+        short = block.within(SMALLEST, everything)
         room -= _bytes(short) + 2
         if room < 0:
             break
         kept.append(short)
-    kept.append(REST.format(count=len(blocks) - len(kept), limit=limit, where=EVERYTHING))
+    kept.append(REST.format(count=len(blocks) - len(kept), limit=limit, where=everything))
     return "\n\n".join(kept) + "\n"
 
 
-def _document(blocks: Sequence[Block], room: int) -> str:
-    return "\n\n".join(block.within(room) for block in blocks) + "\n"
+def _document(blocks: Sequence[Block], room: int, everything: str) -> str:
+    return "\n\n".join(block.within(room, everything) for block in blocks) + "\n"
 
 
 def _length(document: str) -> int:

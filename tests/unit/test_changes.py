@@ -1,0 +1,299 @@
+"""Run against run: like with like, what changed, and what may not be left unsaid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.codec import to_json
+from harness.schema import Extras, Mode, Protocol, Record, Status
+from runner.changes.changes import Change, Changes, Verdict, changes_between
+from runner.changes.gates import gates_asked, outcomes
+from runner.changes.load import load, load_records
+from runner.errors import UsageError
+from runner.record_file import append_record
+from tests.factories import control, make_job, make_record
+
+MODELS = tuple(f"model_{number}" for number in range(6))
+
+
+def write(folder: Path, records: Sequence[Record], **about: Any) -> Path:
+    """A run's folder. ``about``: what its run.json says."""
+    folder.mkdir(parents=True)
+    for record in records:
+        append_record(folder / "records.jsonl", record)
+    if about:
+        (folder / "run.json").write_text(json.dumps({"command": [], "jobs": [], **about}))
+    (folder / "records.jsonl").touch()
+    return folder
+
+
+def run_of(folder: Path, speedups: dict[str, float], *, machine: str = "", **changes: Any) -> Path:
+    """inductor and the A/A control on some models."""
+    records = []
+    for name, speedup in speedups.items():
+        job = make_job(name, candidates=("eager", "inductor"))
+        records += [
+            replace(control(job), candidate="eager"),
+            make_record(job, "inductor", speedup=speedup, machine=machine, **changes),
+        ]
+    return write(folder, records)
+
+
+def compared(first: Path, second: Path) -> Changes:
+    return changes_between(load("--compare", first), load("--compare", second))
+
+
+def the_change(found: Changes, name: str = "model", compiler: str = "inductor") -> Change:
+    (change,) = (
+        c for c in (*found.changes, *found.controls) if (c.first.name, c.first.compiler) == (name, compiler)
+    )
+    return change
+
+
+def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -> None:
+    before = run_of(tmp_path / "a", dict.fromkeys(MODELS, 1.5))
+    after = run_of(tmp_path / "b", {**dict.fromkeys(MODELS, 1.5), "model_3": 1.2}, machine="another")
+    found = compared(before, after)
+    assert [c.first.name for c in found.with_verdict(Verdict.REGRESSED)] == ["model_3"]
+    lost = the_change(found, "model_3").speedup
+    assert lost is not None
+    assert lost.factor == pytest.approx(0.8, rel=0.01)
+    assert lost.low < 0.8 < lost.high
+    assert found.noise is not None
+    assert (found.noise.source, found.noise.count) == ("controls", 12)
+    (group,) = found.groups
+    assert (group.shared, group.passed_first, group.passed_second, group.timed) == (6, 6, 6, 6)
+    assert group.geomean_first == pytest.approx(1.5, rel=0.01)
+    assert found.controls[0].verdict is None, "the control is not judged: it is what noise is judged by"
+
+
+def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
+    slower = [make_record(make_job(name), speedup=1.5) for name in MODELS]
+    faster = [
+        replace(r, samples=replace(r.samples, baseline_s=_scaled(r, 1.3), candidate_s=_scaled(r, 1.3 / 1.5)))
+        for r in slower
+        if r.samples
+    ]
+    found = compared(write(tmp_path / "a", slower), write(tmp_path / "b", faster))
+    assert found.drift is not None
+    assert found.drift.models == len(MODELS)
+    assert found.drift.factor == pytest.approx(1.3)
+    assert found.drift.spread == pytest.approx(0, abs=1e-9)
+    for change in found.changes:
+        assert change.verdict is not Verdict.REGRESSED
+        assert change.compiled is not None
+        assert change.compiled.factor == pytest.approx(1.0, rel=0.01), "slower as all, so not slower itself"
+
+
+def _scaled(record: Record, factor: float) -> tuple[float, ...]:
+    assert record.samples is not None
+    return tuple(factor * seconds for seconds in record.samples.baseline_s)
+
+
+@pytest.mark.parametrize(
+    ("condition", "first", "second"),
+    [
+        ("batch size", {}, {"batch_size": 4}),
+        ("scale", {}, {"scale": "small"}),
+        ("precision", {}, {"dtype": "amp"}),
+        ("device", {}, {"device": "cuda"}),
+        ("changes", {}, {"config": ("layers=2",)}),
+        ("changes", {}, {"loss": "mean"}),
+        ("options", {}, {"baseline_dtype": "float32", "dtype": "float32"}),
+        ("eval mode", {}, {"protocol": Protocol(use_eval_mode=True)}),
+    ],
+)
+def test_what_was_measured_in_another_way_is_named_and_in_no_number(
+    tmp_path: Path, condition: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    same = make_record(make_job("same"))
+    one = write(tmp_path / "a", [same, make_record(make_job(**first), speedup=1.5)])
+    two = write(tmp_path / "b", [same, make_record(make_job(**second), speedup=3.0)])
+    found = compared(one, two)
+    assert [change.first.name for change in found.changes] == ["same"]
+    (mismatch,) = found.mismatches
+    assert mismatch.first.name == "model"
+    assert [name for name, _, _ in mismatch.differences] == [condition]
+    assert found.groups[0].shared == 1
+
+
+def test_two_gpus_of_one_kind_are_the_same_device(tmp_path: Path) -> None:
+    one = write(tmp_path / "a", [make_record(make_job(device="cuda:1"))])
+    two = write(tmp_path / "b", [make_record(make_job(device="cuda"))])
+    assert len(compared(one, two).timed) == 1
+
+
+def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Path) -> None:
+    job = make_job(candidates=("inductor",))
+    record = make_record(job, speedup=1.5)
+    elsewhere = {**record.environment, "device_name": "Other CPU", "cpu": "Other CPU", "threads": 8}
+    moved = replace(record, environment=elsewhere, metrics={**record.metrics, "graph_breaks": 2})
+    found = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [moved]))
+    assert [name for (name, _, _), _ in found.incomparable] == ["device_name", "threads"]
+    assert found.timed == ()
+    assert found.drift is None
+    assert found.noise is None
+    assert len(found.breaks) == 1
+    with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first and Other CPU"):
+        outcomes(found, gates_asked(["regression"]))
+
+
+def test_another_torch_is_what_people_compare(tmp_path: Path) -> None:
+    record = make_record(make_job())
+    newer = replace(record, environment={**record.environment, "torch": "99.0"})
+    found = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [newer]))
+    assert len(found.timed) == 1
+    assert found.second.facts["torch"] == "99.0"
+
+
+def test_compile_times_from_other_caches_are_not_compared(tmp_path: Path) -> None:
+    cold = make_record(make_job(extras=Extras(cold_start=True)))
+    found = compared(write(tmp_path / "a", [make_record(make_job())]), write(tmp_path / "b", [cold]))
+    assert the_change(found).compile_factor is None
+    assert the_change(found).speedup is not None
+
+
+def test_endings(tmp_path: Path) -> None:
+    endings = {
+        "lost": (Status.PASS, Status.CRASH),
+        "fixed": (Status.FAIL_ACCURACY, Status.PASS),
+        "other": (Status.TIMEOUT, Status.OOM),
+        "skipped": (Status.PASS, Status.SKIP),
+        "as before": (Status.CRASH, Status.CRASH),
+    }
+    runs = [
+        write(
+            tmp_path / str(which),
+            [make_record(make_job(name), status=both[which]) for name, both in endings.items()],
+        )
+        for which in (0, 1)
+    ]
+    found = compared(*runs)
+    assert [c.first.name for c in found.new_failures] == ["lost"]
+    assert [c.first.name for c in found.fixed] == ["fixed"]
+    assert [c.first.name for c in found.other_endings] == ["other", "skipped"]
+    assert found.timed == (), "a speedup of what failed counts for nothing"
+    assert found.groups[0].passed_first == 2
+    assert found.groups[0].passed_second == 1
+
+
+def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
+    """A killed run must not pass for want of failures."""
+    jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
+    whole = write(tmp_path / "a", [make_record(job) for job in jobs])
+    torn = write(tmp_path / "b", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
+    found = compared(whole, torn)
+    assert [(c.first.name, c.second.status) for c in found.new_failures] == [("two", "no record")]
+    assert any("is not finished: 1 results have no record" in note for note in found.second.notes)
+    (outcome,) = outcomes(found, gates_asked(["parity"]))
+    assert outcome.cases == (
+        "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
+    )
+
+
+def test_few_rounds_still_have_an_error(tmp_path: Path) -> None:
+    one = write(tmp_path / "a", [make_record(make_job(), rounds=3)])
+    two = write(tmp_path / "b", [make_record(make_job(), rounds=1)])
+    (result,) = load_records(one / "records.jsonl").results
+    assert result.speedup is not None
+    assert result.speedup.se > 0
+    assert result.speedup.df == 2
+    assert compared(one, two).timed == (), "one round has no error that could be known"
+
+
+def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
+    record = make_record(make_job(), rounds=20)
+    assert record.samples is not None
+    several = replace(record, samples=replace(record.samples, rounds_by_process=(10, 10)))
+    (result,) = load_records(write(tmp_path / "a", [several]) / "records.jsonl").results
+    assert result.processes == 2
+    assert result.speedup is not None
+    assert result.speedup.df == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ([make_job("a")], [make_job("b")], "share no model; compare two runs of the same models"),
+        ([make_job("a")], [make_job("a", mode=Mode.INFERENCE)], "share models but no mode"),
+        ([make_job("a")], [make_job("a", batch_size=1)], "batch size is 8 in the first and 1 in the second"),
+        ([make_job("a")], [make_job("a", suite="others")], "share models but no suite"),
+    ],
+)
+def test_nothing_in_common_is_one_sentence(
+    tmp_path: Path, first: list[Any], second: list[Any], sentence: str
+) -> None:
+    runs = [
+        write(tmp_path / str(i), [make_record(job) for job in jobs]) for i, jobs in enumerate((first, second))
+    ]
+    with pytest.raises(UsageError, match=sentence):
+        compared(*runs)
+
+
+def test_no_compiler_in_common(tmp_path: Path) -> None:
+    one = write(tmp_path / "a", [make_record(make_job(), "inductor")])
+    two = write(tmp_path / "b", [make_record(make_job(), "aot_eager")])
+    with pytest.raises(UsageError, match=r"share models but no compiler \(inductor in the first, aot_eager"):
+        compared(one, two)
+
+
+# -- --fail-on --------------------------------------------------------------------
+
+
+def gate(found: Changes, *words: str) -> list[int]:
+    return [len(outcome.cases) for outcome in outcomes(found, gates_asked(words))]
+
+
+def test_gates(tmp_path: Path) -> None:
+    steady = dict.fromkeys(MODELS, 1.5)
+    before = run_of(tmp_path / "a", steady)
+    after = run_of(tmp_path / "b", {**steady, "model_1": 1.35, "model_2": 1.0}, metrics={"graph_breaks": 1})
+    found = compared(before, after)
+    assert gate(found, "regression", "regression:15%", "regression:50%") == [2, 1, 0]
+    assert gate(found, "parity", "graph-breaks", "difference") == [0, 6, 6]
+    reverse = compared(after, before)
+    assert gate(reverse, "regression", "graph-breaks", "difference") == [0, 0, 6], "fewer breaks are a change"
+
+
+def test_slower_compiled_steps_beyond_the_drift(tmp_path: Path) -> None:
+    """Eager and compiled both slower: the speedup hides it, the time does not."""
+    before = [make_record(make_job(name), speedup=1.5) for name in (*MODELS, "other")]
+    after = [
+        replace(r, samples=replace(r.samples, baseline_s=_scaled(r, 2), candidate_s=_scaled(r, 2 / 1.5)))
+        if r.job.case.name == "other" and r.samples
+        else r
+        for r in before
+    ]
+    found = compared(write(tmp_path / "a", before), write(tmp_path / "b", after))
+    assert gate(found, "regression:5%", "time:5%") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["speed"], "there is no kind of change called 'speed'; choose from"),
+        (["parity:5%"], "parity has no threshold; write just parity"),
+        (["regression:"], "'' is not a share"),
+        (["regression:5"], "'5' is not between 0 and 100 %"),
+    ],
+)
+def test_bad_gates(words: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence) as caught:
+        gates_asked(words)
+    assert str(caught.value).startswith("--fail-on: ")
+
+
+def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
+    job = make_job(protocol=Protocol(performance=False))
+    runs = [write(tmp_path / name, [make_record(job)]) for name in "ab"]
+    found = compared(*runs)
+    with pytest.raises(UsageError, match="no shared result has a speedup in both"):
+        outcomes(found, gates_asked(["regression:5%"]))
+    with pytest.raises(UsageError, match="at least 3 shared models"):
+        outcomes(found, gates_asked(["time"]))

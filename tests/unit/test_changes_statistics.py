@@ -1,0 +1,179 @@
+"""Two runs of the same speedups must not be told apart, and a change must be: by simulation, fixed seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from runner.changes.statistics import (
+    ASSUMED_PROCESS_SD,
+    Uncertain,
+    difference,
+    drift,
+    estimate,
+    less_drift,
+    mean_change,
+    process_noise,
+    se_of_interval,
+    se_of_median,
+    shamos,
+    with_noise,
+)
+from runner.statistics import paired_speedup
+
+ROUNDS = 20
+WITHIN = 0.03  # standard deviation of a round's log-ratio
+
+
+@dataclass(frozen=True)
+class Simulated:
+    covered: float  # share of intervals that hold the true change
+    false_alarms: float  # share of p < 0.05 where nothing changed
+
+
+def one_run(rng: np.random.Generator, truth: float, between: float) -> Uncertain:
+    """A run's ln(speedup) as the program estimates it: one process, ROUNDS rounds."""
+    logs = rng.normal(truth + rng.normal(0, between), WITHIN, ROUNDS)
+    found = paired_speedup(np.exp(logs), np.ones(ROUNDS))
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    se = se_of_interval(found.ci_low, found.ci_high, ROUNDS)
+    return Uncertain(value=math.log(found.speedup), se=se, df=ROUNDS - 1)
+
+
+def simulate(
+    *, models: int, controls: int, between: float, changed: float = 0.0, repetitions: int = 150
+) -> tuple[Simulated, str]:
+    """``changed``: standard deviation of the true change of one model in four."""
+    rng = np.random.default_rng([models, controls, round(between * 1000)])
+    covered, alarms, source = [], [], ""
+    for _ in range(repetitions):
+        truths = [rng.normal(0, changed) if rng.random() < 0.25 else 0.0 for _ in range(models)]
+        found = [difference(one_run(rng, 0.3, between), one_run(rng, 0.3 + t, between)) for t in truths]
+        noise = process_noise([one_run(rng, 0.0, between) for _ in range(2 * controls)], found)
+        source = noise.source
+        for change, truth in zip(found, truths, strict=True):
+            judged = estimate(with_noise(change, noise))
+            covered.append(judged.low <= math.exp(truth) <= judged.high)
+            if truth == 0:
+                alarms.append(judged.p_value < 0.05)
+    return Simulated(covered=float(np.mean(covered)), false_alarms=float(np.mean(alarms))), source
+
+
+@pytest.mark.parametrize("between", [0.0, 0.01, 0.05])
+@pytest.mark.parametrize(
+    ("models", "controls", "source"), [(4, 2, "controls"), (4, 4, "controls"), (10, 0, "spread")]
+)
+def test_intervals_hold_the_truth_whatever_a_process_brings(
+    models: int, controls: int, source: str, between: float
+) -> None:
+    found, used = simulate(models=models, controls=controls, between=between)
+    assert used == source
+    assert found.covered >= 0.935
+    assert found.false_alarms <= 0.065
+
+
+def test_within_run_intervals_alone_would_not() -> None:
+    """What the noise of a process is for: without it, most differences of two processes look real."""
+    rng = np.random.default_rng(5)
+    changes = [difference(one_run(rng, 0.3, 0.03), one_run(rng, 0.3, 0.03)) for _ in range(200)]
+    assert np.mean([estimate(change).p_value < 0.05 for change in changes]) > 0.3
+
+
+def test_real_changes_of_some_models_are_no_noise_where_there_are_controls() -> None:
+    found, _ = simulate(models=12, controls=6, between=0.01, changed=0.2)
+    assert 0.93 <= found.covered <= 0.98
+
+
+def test_the_spread_of_changes_is_too_large_rather_than_too_small() -> None:
+    found, used = simulate(models=12, controls=0, between=0.01, changed=0.2)
+    assert used == "spread"
+    assert found.covered >= 0.96
+
+
+def test_too_little_to_tell_is_an_assumption_that_says_so() -> None:
+    noise = process_noise([], [])
+    assert (noise.source, noise.count, noise.sd) == ("assumed", 0, ASSUMED_PROCESS_SD)
+    found, _ = simulate(models=2, controls=1, between=ASSUMED_PROCESS_SD, repetitions=400)
+    assert 0.93 <= found.covered <= 0.97
+
+
+def test_a_run_of_several_processes_has_its_noise_within() -> None:
+    noise = process_noise([], [])
+    change = Uncertain(value=0.0, se=0.01, df=20)
+    ses = [with_noise(change, noise, processes).se for processes in (0, 1, 2)]
+    assert ses == [pytest.approx(math.sqrt(0.01**2 + count * ASSUMED_PROCESS_SD**2)) for count in (0, 1, 2)]
+
+
+def test_welch_and_satterthwaite() -> None:
+    equal = Uncertain(value=0.1, se=0.02, df=9)
+    found = difference(equal, Uncertain(value=0.4, se=0.02, df=9))
+    assert found.value == pytest.approx(0.3)
+    assert found.se == pytest.approx(0.02 * math.sqrt(2))
+    assert found.df == pytest.approx(18)
+    lopsided = difference(equal, Uncertain(value=0.4, se=2e-6, df=9))
+    assert lopsided.df == pytest.approx(9, rel=0.01)
+
+
+def test_shamos_is_the_standard_deviation_and_keeps_its_sense() -> None:
+    values = np.random.default_rng(1).normal(0, 2, 2000)
+    assert shamos(values) == pytest.approx(2, rel=0.05)
+    values[: len(values) // 5] += 1000  # a fifth of the models really changed
+    assert shamos(values) < 4
+    with pytest.raises(ValueError, match="two values"):
+        shamos([1.0])
+
+
+def test_the_error_of_a_median() -> None:
+    rng = np.random.default_rng(2)
+    medians = [math.log(np.median(np.exp(rng.normal(0, 0.1, 30)))) for _ in range(500)]
+    claimed = [se_of_median(np.exp(rng.normal(0, 0.1, 30)).tolist()) for _ in range(500)]
+    assert np.mean([c for c in claimed if c is not None]) == pytest.approx(np.std(medians), rel=0.1)
+    assert se_of_median([1.0, 1.0]) is None
+
+
+def test_drift_is_the_middle_of_the_models_with_its_interval_and_spread() -> None:
+    logs = np.random.default_rng(3).normal(math.log(1.1), 0.05, 40).tolist()
+    found = drift(logs)
+    assert found is not None
+    assert found.models == 40
+    assert found.factor == pytest.approx(1.1, rel=0.02)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 1.1 < found.high
+    assert found.spread == pytest.approx(0.05, rel=0.3)
+    assert drift([]) is None
+    alone = drift([0.1])
+    assert alone is not None
+    assert (alone.low, alone.high, alone.spread) == (None, None, None)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) -> None:
+    """Under the null: every model drifts by 30 % and wanders by ``spread``; 5 % look changed."""
+    rng = np.random.default_rng(4)
+    alarms = []
+    for _ in range(200):
+        known = drift((math.log(1.3) + rng.normal(0, spread, 12) + rng.normal(0, 0.01, 12)).tolist())
+        assert known is not None
+        found = less_drift(math.log(1.3) + rng.normal(0, spread) + rng.normal(0, 0.01), 0.0, known)
+        assert found is not None
+        alarms.append(estimate(found).p_value < 0.05)
+    assert np.mean(alarms) <= 0.085
+
+
+def chances(values: Sequence[float]) -> float:
+    found = mean_change(values)
+    assert found is not None
+    return found.p_value
+
+
+def test_the_mean_change_over_models() -> None:
+    assert mean_change([0.1]) is None
+    assert chances([0.1, 0.11, 0.09, 0.1]) < 0.001
+    assert chances([0.1, -0.11, 0.09, -0.1]) > 0.5
+    assert chances([0.0, 0.0]) == 1.0
