@@ -22,6 +22,14 @@ const charts = (() => {
     return `${letters.slice(0, room - 2 - tail).join("")}..${letters.slice(letters.length - tail).join("")}`;
   };
 
+  const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif";
+
+  function widest(texts) {
+    const context = document.createElement("canvas").getContext("2d");
+    context.font = `12px ${FONT}`;
+    return Math.ceil(Math.max(0, ...texts.map((text) => context.measureText(text).width)));
+  }
+
   const printing = () => document.documentElement.classList.contains("print");
   const narrow = () => window.innerWidth < 720 && !printing();
 
@@ -32,7 +40,7 @@ const charts = (() => {
     };
     const merged = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", size: 12, color: colour("ink") },
+      font: { family: FONT, size: 12, color: colour("ink") },
       margin: { l: 8, r: 8, t: 8, b: 40 }, hovermode: "closest", dragmode: narrow() ? false : "zoom",
       hoverlabel: { align: "left", bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") } },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom" },
@@ -97,7 +105,7 @@ const charts = (() => {
       }];
     });
     const ticks = items.map((item, place) => place);
-    const rows = { tickmode: "array", tickvals: ticks, range: [items.length - 0.4, -0.6], showgrid: false, fixedrange: true, ticks: "" };
+    const rows = { tickmode: "array", tickvals: ticks, range: [items.length - 0.4, -0.6], showgrid: false, fixedrange: true, ticks: "", ticklabeloverflow: "allow" };
     const shapes = [vertical(1, { color: colour("muted"), width: 1.2 })];
     if (threshold) {
       shapes.unshift({
@@ -109,15 +117,18 @@ const charts = (() => {
     const means = items.findIndex((item) => item.kind === "mean");
     if (means > 0) shapes.push(across(means, { color: colour("line"), width: 1 }));
     if (gap) shapes.push(across(gap, { color: colour("muted"), width: 1.5, dash: "dot" }));
+    const labels = items.map((item) => shorten(item.label, room));
     const figure = {
-      height: 110 + items.length * 22, shapes, showlegend: !narrow() && !printing(), // the tiles have the same marks
+      height: 110 + items.length * 22, shapes,
+      // the margins that these texts need, measured: plotly finds them by drawing everything several times
+      margin: { l: 12 + widest(labels), r: narrow() ? 8 : 12 + widest(items.map((item) => item.text)), t: 8, b: 44 }, showlegend: !narrow() && !printing(), // the tiles have the same marks
       xaxis: { ...ratioAxis(narrow() ? "speedup over eager" : "speedup over eager (right of 1 is faster)"), range: ends.map(Math.log10) },
-      yaxis: { ...rows, ticktext: items.map((item) => safe(shorten(item.label, room))) },
+      yaxis: { ...rows, automargin: false, ticktext: labels.map(safe) },
     };
     if (!narrow()) {
       // an empty trace: an axis without one is not drawn
       traces.push({ type: "scatter", x: [null], y: [null], yaxis: "y2", mode: "markers", hoverinfo: "skip", showlegend: false });
-      figure.yaxis2 = { ...rows, overlaying: "y", side: "right", ticktext: items.map((item) => safe(item.text)), tickfont: { color: colour("muted") } };
+      figure.yaxis2 = { ...rows, automargin: false, overlaying: "y", side: "right", ticktext: items.map((item) => safe(item.text)), tickfont: { color: colour("muted") } };
     }
     return draw(element, traces, figure);
   }

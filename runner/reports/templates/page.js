@@ -1,6 +1,6 @@
 // The page: what the address says is what is shown. Filters, order and the open case live in location.hash.
 (() => {
-  const FIRST_POINTS = 60, MOST_POINTS = 1500, FIRST_ROWS = 200;
+  const FIRST_POINTS = 60, MORE_POINTS = 1500, MOST_CASES = 1500, FIRST_ROWS = 200, MANY_ROWS = 2000;
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("rows").textContent);
   const column = Object.fromEntries(data.columns.map((c, place) => [c.key, place]));
@@ -71,10 +71,15 @@
       tile.addEventListener("click", () => choose("verdict", state.facets.verdict === tile.dataset.verdict ? "" : tile.dataset.verdict));
       tile.disabled = !data.facets[facet.verdict].values.includes(tile.dataset.verdict);
     }
-    byId("text").addEventListener("input", (event) => change({ text: event.target.value.trim() }));
+    let pause;
+    byId("text").addEventListener("input", (event) => {
+      const typed = () => change({ text: event.target.value.trim() });
+      clearTimeout(pause);
+      if (rows.length < MANY_ROWS) typed(); else pause = setTimeout(typed, 200); // not at every letter
+    });
     byId("reset").addEventListener("click", () => change({ facets: {}, text: "", sort: "", order: "" }));
     byId("order").addEventListener("change", (event) => change({ order: event.target.value }));
-    byId("forest-all").addEventListener("click", () => { points = MOST_POINTS; drawCharts(); });
+    byId("forest-all").addEventListener("click", () => { points = MORE_POINTS; drawCharts(); });
     byId("more").addEventListener("click", () => { shown += 1000; fillTable(); });
     document.querySelector("[data-jump]").addEventListener("click", (event) => { event.preventDefault(); byId("table-part").focus(); });
     const head = byId("table").tHead.rows[0];
@@ -173,14 +178,14 @@
     const band = data.threshold ? `The grey band is the noise threshold, within ${Number((data.threshold * 100).toPrecision(3))} %. ` : "";
     const some = all ? "" : `The first ${half} and the last ${half} of ${items.length.toLocaleString("en")} are shown.`;
     byId("forest-note").textContent = `${band}Click a point to open it. ${some}`;
-    byId("forest-all").hidden = all || points === MOST_POINTS;
-    byId("forest-all").textContent = items.length <= MOST_POINTS ? "show all" : `show ${MOST_POINTS.toLocaleString("en")}`;
+    byId("forest-all").hidden = all || points === MORE_POINTS;
+    byId("forest-all").textContent = items.length <= MORE_POINTS ? "show all" : `show ${MORE_POINTS.toLocaleString("en")}`;
     const compiled = matching.filter((row) => row.plot[0] !== null && row.plot[3] !== null);
     const part = byId("even").closest("section");
     part.hidden = !compiled.length;
-    byId("even-note").textContent = compiled.length > MOST_POINTS ? ` The first ${MOST_POINTS} of ${compiled.length} are drawn.` : "";
+    byId("even-note").textContent = compiled.length > MOST_CASES ? ` The first ${MOST_CASES.toLocaleString("en")} of ${compiled.length} are drawn.` : "";
     if (compiled.length) {
-      const cases = compiled.slice(0, MOST_POINTS).map((row) => ({ kind: row.kind, hover: hover(row), steps: row.plot[3], speedup: row.plot[0], id: row.id }));
+      const cases = compiled.slice(0, MOST_CASES).map((row) => ({ kind: row.kind, hover: hover(row), steps: row.plot[3], speedup: row.plot[0], id: row.id }));
       charts.breakEven(byId("even"), cases).then(clicks);
     }
   }
