@@ -129,14 +129,20 @@ def void(_: object) -> None:
     """Turns a result into none, for use as a callback."""
 
 
-def has_settled(history: list[Round], *, least: int = 3) -> bool:
+LONG_ROUND_S = 1.0
+
+
+def has_settled(history: list[Round]) -> bool:
     """Whether warm-up may end: no variant's last round was much better than the one before.
 
     Page faults per step fall as the allocator's heap grows to what the steps
     need; a fall of more than 10 % (and 64 faults) from one round to the next
     is still settling. A time more than 25 % below the last round's is, too.
+    Short rounds cost little: there are three of them at least, two of long ones.
     """
-    if len(history) < least:
+    if len(history) < 2:
+        return False
+    if len(history) == 2 and sum(history[-1].seconds.values()) < LONG_ROUND_S:
         return False
     last, previous = history[-1], history[-2]
     for variant, now in last.minor_faults.items():

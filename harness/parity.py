@@ -113,6 +113,11 @@ def compare(reference: Reference, candidate: Tensors, shaken: Sequence[Reference
     )
 
 
+def resembles(found: Parity) -> bool:
+    """Whether even the worst tensor has an error smaller than what it stands for: no NaN, none missing."""
+    return found.worst is None or 0.0 < found.worst.candidate_rmse < found.worst.scale
+
+
 def worse(first: Parity, second: Parity) -> Parity:
     """Of two checks of the same candidate (first call, settled call), the one to report."""
     if (second.failed > 0) != (first.failed > 0):

@@ -58,11 +58,6 @@ class JobFailed(Exception):
         self.failure = failure
 
 
-def _resembles(found: Parity) -> bool:
-    """Whether even the worst tensor has an error smaller than what it stands for: no NaN, none missing."""
-    return found.worst is None or 0.0 < found.worst.candidate_rmse < found.worst.scale
-
-
 class Session:
     """One job in this process. Knows nothing of pipes, records or other jobs."""
 
@@ -111,7 +106,8 @@ class Session:
             self._say("fp64")
             oom = Status.EAGER_1ST_RUN_OOM
             self._reference = self._attempt(lambda: self._refer(first, second), fail, oom, "eager")
-        self._attempt(self._time_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
+        else:
+            self._attempt(self._time_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
         facts = facts_of(self._variants[BASELINE].program, self._job.case.batch_size)
         return facts, describe(self._device)
 
@@ -176,8 +172,7 @@ class Session:
     def _run_apart(self) -> dict[str, torch.Tensor]:
         """Eager again, on a copy that is as settled as a candidate is at its last check."""
         variant = self._variant()
-        for _ in range(FIRST_CALLS):
-            variant.step()
+        self._baseline_step_s = min(self._time_calls(variant, 1) for _ in range(FIRST_CALLS))
         return self._run(variant)
 
     def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
@@ -202,7 +197,8 @@ class Session:
 
     def _time_baseline(self) -> None:
         """The settled eager step (s), to be taken off a candidate's first calls."""
-        self._baseline_step_s = min(self._time_calls(self._variants[BASELINE], 1) for _ in range(3))
+        baseline = self._variants[BASELINE]
+        self._baseline_step_s = min(self._time_calls(baseline, 1) for _ in range(FIRST_CALLS))
 
     # -- prepare ------------------------------------------------------------
 
@@ -222,7 +218,7 @@ class Session:
         if self._reference is not None:
             self._say("check", candidate)
             status, found = self._attempt(lambda: self._check(variant, first), fail, oom, "check")
-            if compiled.approximate and status is Status.FAIL_ACCURACY and _resembles(found):
+            if compiled.approximate and status is Status.FAIL_ACCURACY and parity.resembles(found):
                 status = Status.PASS_DUE_TO_SKIP  # its error is meant: it is shown, not judged
         self._variants[candidate] = variant
         return status, found, numbers, (*compiled.notes, *compiled.late_notes())

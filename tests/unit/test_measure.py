@@ -216,7 +216,10 @@ def rounds_of(*figures: tuple[float, float]) -> list[Round]:
 @pytest.mark.parametrize(
     ("figures", "settled"),
     [
-        ([(1.0, 0)] * 2, False),  # too few rounds to say
+        ([(1.0, 0)], False),  # too few rounds to say
+        ([(0.9, 0)] * 2, False),
+        ([(1.0, 0)] * 2, True),  # long ones cost much
+        ([(2.0, 0), (1.0, 0)], False),
         ([(1.0, 0)] * 3, True),
         ([(9.0, 9000), (1.0, 100), (1.0, 100)], True),  # only the last two count
         ([(1.0, 0), (1.0, 1000), (1.0, 901)], True),  # fell by less than a tenth

@@ -134,7 +134,7 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
     [
         (1, ValueError("boom"), True, Status.EAGER_1ST_RUN_FAIL),
         (2, ValueError("boom"), True, Status.EAGER_2ND_RUN_FAIL),
-        (7, ValueError("boom"), True, Status.EAGER_1ST_RUN_FAIL),  # after settling, when it is timed
+        (5, ValueError("boom"), True, Status.EAGER_2ND_RUN_FAIL),  # the second run itself, after settling
         (1, ValueError("boom"), False, Status.EAGER_FAIL_TO_RUN),
         (1, torch.OutOfMemoryError(OUT_OF_MEMORY), True, Status.EAGER_1ST_RUN_OOM),
         (2, torch.OutOfMemoryError(OUT_OF_MEMORY), True, Status.EAGER_2ND_RUN_OOM),
