@@ -15,11 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -51,7 +46,9 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``tiny_gpt.toml`` says, by case name, in its order."""
-    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    from harness.toml_file import read_toml  # not above: as a script, this file cannot see harness/ at first
+
+    tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
 
 

@@ -1,0 +1,142 @@
+"""A session in one of several environments: its weights and inputs are those of the reference environment.
+
+The parent's calls, beside those that every session answers:
+
+    hand_over {path}          the reference's: writes weights, inputs and what eager made of them
+    open {..., given: path}   another's: builds the model and takes them
+    agree {}                  another's: holds its own eager against the reference's
+    measure {..., iterations} steps per sample, the same in all environments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import parity
+from harness.handover import hand_over, handed_reference, receive
+from harness.reference import Reference, Tensors, rule_for
+from harness.schema import Mode, Parity, TensorError
+from harness.sensitivity import shaken_references
+from harness.session import TOKENS, Session
+from harness.workload import Workload
+
+MAY_DIFFER = ("output", "buffer")
+"""Kinds of tensors of which one version of a library may give more than another."""
+
+
+class HandedSession(Session):
+    """A session that can hand its workload over, or take one that was."""
+
+    _given: Path | None = None
+    _problem = ""
+
+    def take(self, path: Path) -> None:
+        """To be called before ``open``."""
+        self._given = path
+
+    def _build(self) -> Workload:
+        workload = super()._build()
+        if self._given is None:
+            return workload
+        received = receive(self._given, workload)
+        self._problem = received.problem
+        return received.workload
+
+    def hand_over(self, path: Path) -> None:
+        """To be called right after ``open``: later the results of eager are gone."""
+        assert self._workload is not None
+        self._say("eager")
+        hand_over(path, self._workload, self._reference)
+
+    def agree(self) -> tuple[Parity | None, str]:
+        """How this environment's eager compares with the reference's, and a note.
+
+        None where parity is not checked. Another model than the reference's fails.
+        """
+        self._say("eager")
+        if self._reference is None or self._given is None:
+            return None, self._problem
+        rule = rule_for(
+            self._job.protocol.parity, self._job.case.mode, self._precision, self._job.case.tolerance
+        )
+        theirs = handed_reference(self._given, rule)
+        if theirs is None:
+            return None, self._problem
+        if self._problem:
+            return _another_model(theirs, self._problem), ""
+        ours = self._ours(theirs)
+        theirs, ours, note = _comparable(theirs, ours)
+        found = parity.compare(theirs, ours)
+        if found.failed and self._training:
+            found = parity.compare(theirs, ours, shaken_references(theirs, self._variant, self._run))
+        return found, note
+
+    def _ours(self, theirs: Reference) -> Tensors:
+        """What eager makes here. Where it generates, it goes on with the reference's tokens."""
+        assert self._reference is not None
+        tokens = theirs.eager.get(TOKENS)
+        if self._job.case.mode is not Mode.GENERATE or tokens is None:
+            return self._reference.eager
+        own, self._tokens = self._tokens, tokens.to(self._device)
+        try:
+            return self._run(self._variant())
+        finally:
+            self._tokens = own
+
+    def use_iterations(self, iterations: int) -> None:
+        self._iterations = iterations
+
+
+def _another_model(theirs: Reference, problem: str) -> Parity:
+    empty: dict[str, torch.Tensor] = {}
+    found = parity.compare(replace(theirs, eager=empty), empty)
+    worst = TensorError(
+        name="model",
+        numel=0,
+        scale=0.0,
+        eager_rmse=0.0,
+        candidate_rmse=0.0,
+        allowed=0.0,
+        candidate_max=0.0,
+        allowed_max=0.0,
+        failure=problem,
+    )
+    return replace(found, tensors=1, failed=1, worst=worst)
+
+
+def _comparable(theirs: Reference, ours: Tensors) -> tuple[Reference, Tensors, str]:
+    """Both without outputs and buffers that only one of them has, and a note on these.
+
+    Another version of a library may return more than it did; where nothing that both return
+    is left, all of it stays and fails.
+    """
+    apart = {name for name in theirs.eager.keys() ^ ours.keys() if name.split(".", 1)[0] in MAY_DIFFER}
+    if not apart or not any(name.startswith("output") for name in theirs.eager.keys() & ours.keys()):
+        return theirs, ours, ""
+    kept = {name: value for name, value in theirs.eager.items() if name not in apart}
+    note = f"not compared between environments, for only one has them: {', '.join(sorted(apart)[:5])}"
+    note += f" and {len(apart) - 5} more" if len(apart) > 5 else ""
+    return replace(theirs, eager=kept), {n: v for n, v in ours.items() if n not in apart}, note
+
+
+def answer_between(session: Session, request: dict[str, Any], rest: Callable[[dict[str, Any]], Any]) -> Any:
+    """The answer to a call of one of several environments; ``rest`` answers what every session answers."""
+    if not isinstance(session, HandedSession):
+        return rest(request)
+    call = request["call"]
+    if call == "hand_over":
+        session.hand_over(Path(request["path"]))
+        return {}
+    if call == "agree":
+        found, note = session.agree()
+        return {"parity": found, "note": note}
+    if call == "open" and request.get("given"):
+        session.take(Path(request["given"]))
+    if call == "measure" and "iterations" in request:
+        session.use_iterations(request["iterations"])
+    return rest(request)

@@ -1,0 +1,85 @@
+"""``--envs``: the words, each an interpreter's path or requirements, with or without a name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.errors import UsageError, unknown
+
+FLAG = "--envs"
+NAMED = re.compile(r"^(?P<name>[^=<>!~/]+)=(?!=)(?P<value>.*)$", re.DOTALL)
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}$")
+REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([=<>!~]=?[^\s;]*)?$")
+TORCH = re.compile(r"^torch(\[[^\]]*\])?==(?P<version>[0-9][A-Za-z0-9.+!-]*)$")
+EXAMPLE = "write old=/path/to/python, torch==2.2.2 or old=torch==2.2.2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One environment as the person named it: an interpreter's path, or requirements to make it of."""
+
+    name: str
+    text: str
+    python: Path | None = None
+    requirements: tuple[str, ...] = ()
+
+
+def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[Asked, ...]:
+    """The environments, the reference first. ``UsageError`` for what is neither path nor requirement."""
+    if not given:
+        if reference is not None:
+            raise UsageError("--reference-env names one of --envs; give these, or leave it out")
+        return ()
+    found = [_asked(text.strip()) for text in given]
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"{FLAG}: two environments are called {name}; write other=... before one of them"
+            )
+    if reference is not None and reference not in names:
+        raise unknown("--reference-env", reference, "environment", names)
+    return tuple(sorted(found, key=lambda one: one.name != (reference or names[0])))
+
+
+def _asked(text: str) -> Asked:
+    named = NAMED.match(text)
+    name, value = (named["name"].strip(), named["value"].strip()) if named else ("", text)
+    if named and not NAME.match(name):
+        raise UsageError(
+            f"{FLAG}: {name!r} cannot be the name of an environment; use up to 32 letters, digits and -_.+"
+        )
+    words = tuple(value.split())
+    if not words:
+        raise UsageError(f"{FLAG}: {text!r} names no environment; {EXAMPLE}")
+    python = _python(value)
+    if python is not None:
+        if not name:
+            raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
+        return Asked(name=name, text=value, python=python)
+    wrong = [word for word in words if not REQUIREMENT.match(word)]
+    pins = [pin for word in words if (pin := TORCH.match(word))]
+    if wrong or len(pins) != 1:
+        if not wrong and any(re.match(r"^torch\b(?!-)", word) for word in words):
+            raise UsageError(f"{FLAG}: {value!r} does not say which version of torch; write torch==2.2.2")
+        raise UsageError(f"{FLAG}: {value!r} is neither a Python nor a requirement of torch; {EXAMPLE}")
+    if not name:
+        name = f"torch-{pins[0]['version']}"[:32]
+        if not NAME.match(name):
+            raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
+    return Asked(name=name, text=value, requirements=words)
+
+
+def _python(value: str) -> Path | None:
+    """The interpreter that the words mean: a path, a folder that holds one, or a command. None: no such."""
+    if "/" in value or value.startswith(("~", ".")):
+        path = Path(value).expanduser()
+        if (path / "bin" / "python").exists():
+            path = path / "bin" / "python"
+        return path.absolute()  # not resolved: a virtual environment's python is a link to another
+    found = shutil.which(value) if REQUIREMENT.match(value) and not TORCH.match(value) else None
+    return Path(found) if found else None
