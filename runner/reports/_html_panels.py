@@ -27,6 +27,10 @@ from runner.reports._table import speedup_cell, verdict_text
 
 DIGITS = 5  # of a sample, counted at the largest: finer than any clock noise on a step
 RATES = {"flop": "FLOP/s", "bytes": "B/s"}
+OF_COMPILATION = (
+    *("compil", "graph", "unique_graph", "recompile", "calls_captured", "autograd_"),
+    *("cudagraph", "candidate_spent_compile"),
+)
 CHUNK = 250  # panels that travel, and are unpacked, together
 PLACES = "0123456789abcdefghijklmnopqrstuvwxyz"  # one character a place in a round's order
 
@@ -144,12 +148,14 @@ def _groups(comparison: Comparison, kept: Kept) -> Iterator[Group]:
         yield "Parity", _parity(record.parity)
     memory = {name: value for name, value in record.metrics.items() if name.endswith("_bytes")}
     others = {name: value for name, value in record.metrics.items() if name not in memory}
-    yield "Compilation and other metrics", _mapping(others)
+    compilation = {name: value for name, value in others.items() if name.startswith(OF_COMPILATION)}
+    yield "Compilation", _mapping(compilation)
     yield "Memory", _memory(comparison, memory)
     for field in fields(comparison):  # the parts that are derived together: work, noise, generation
         part = getattr(comparison, field.name)
         if is_dataclass(part) and part is not record:
             yield field.name.capitalize(), _derived(part)
+    yield "Other metrics", _mapping({n: value for n, value in others.items() if n not in compilation})
     yield "What ran", _what_ran(record)
     yield "How it was measured", [*kept.protocol(record), *_times(record)]
 

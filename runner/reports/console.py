@@ -14,6 +14,7 @@ from runner.comparison import CONTROL, Finding, Summary, Verdict
 from runner.digits import MISSING
 from runner.labels import plain
 from runner.reports._averages import AverageTable, detailed_tables
+from runner.reports._environments import Table, environment_note, environment_tables
 from runner.reports._fit import WIDE_GAP, Fitted, fit, widest
 from runner.reports._sections import (
     Section,
@@ -26,7 +27,7 @@ from runner.reports._telling import telling
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as Grid
     from rich.text import Text
 
 SHOWN_CASES = 5  # of one warning; report.md has them all
@@ -52,6 +53,11 @@ def print_report(summary: Summary, console: Console) -> None:
         "Slowdowns count as slowdowns.",
         NOTE,
     )
+    for apart in environment_tables(summary):
+        writer.blank()
+        writer.table(apart)
+    if summary.across:
+        writer.paragraph(environment_note(summary), NOTE)
     for part in sections(summary):
         writer.blank()
         writer.section(part)
@@ -91,6 +97,15 @@ class _Writer:
             self._console.print(grid)
             self.blank()
 
+    def table(self, table: Table) -> None:
+        """Without the columns for which there is no room."""
+        fitting = table.within(self._console.width, WIDE_GAP)
+        self.paragraph(table.title, "bold")
+        grid = self._grid(fitting.header, WIDE_GAP, fitting.numbers)
+        for row in fitting.rows:
+            grid.add_row(*(self._text(text, VERDICT_STYLES.get(text, "")) for text in row))
+        self._console.print(grid)
+
     def section(self, part: Section) -> None:
         shown, left_out = telling(part, most=MOST_MODELS, otherwise=TELLING)
         fitted = fit(shown, self._console.width)
@@ -114,7 +129,7 @@ class _Writer:
             self.paragraph(f"and {more} more, all in report.md", indent=4)
         self.paragraph(f"-> {finding.advice}", indent=2)
 
-    def _grid(self, headers: Sequence[str], gap: int, numbers: Sequence[bool] = ()) -> Table:
+    def _grid(self, headers: Sequence[str], gap: int, numbers: Sequence[bool] = ()) -> Grid:
         from rich import box
         from rich.table import Table
 

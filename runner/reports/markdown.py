@@ -13,6 +13,7 @@ from runner.comparison import Finding, Summary
 from runner.labels import plain
 from runner.reports._averages import detailed_tables
 from runner.reports._blocks import Block, fitted, folded, text
+from runner.reports._environments import environment_note, environment_tables
 from runner.reports._sections import (
     Section,
     compiler_name,
@@ -45,6 +46,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         text(f"{escape(_cut(environment_line(summary.environment)))}."),
         text(f"Protocol: {escape(_cut(protocol_line(summary.comparisons)))}."),
         *_executive(summary),
+        *_environments(summary),
         *_warnings(summary.warnings),
         *(block for part in parts for block in _section(part)),
         *_environment(summary),
@@ -82,6 +84,15 @@ def _executive(summary: Summary) -> Iterator[Block]:
     )
     if summary.caveats:
         yield Block(rows=[f"- {escape(caveat)}" for caveat in summary.caveats])
+
+
+def _environments(summary: Summary) -> Iterator[Block]:
+    for table in environment_tables(summary):
+        yield text(f"## {escape(table.title)}")
+        rows = _table(table.header, table.rows, table.numbers)
+        yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
+    if summary.across:
+        yield text(escape(environment_note(summary)))
 
 
 def _warnings(findings: Sequence[Finding]) -> Iterator[Block]:

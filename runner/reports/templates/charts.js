@@ -36,7 +36,7 @@ const charts = (() => {
   function layout(more) {
     const axis = {
       gridcolor: colour("line"), linecolor: colour("line"), zeroline: false, automargin: true,
-      tickfont: { color: colour("ink") }, title: { font: { color: colour("muted"), size: 12 } },
+      tickfont: { color: colour("ink") }, title: { standoff: 10, font: { color: colour("muted"), size: 12 } },
     };
     const merged = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -69,7 +69,7 @@ const charts = (() => {
   }
 
   const ratioAxis = (title) => ({
-    type: "log", ticksuffix: "x", tickformat: ".4~g", nticks: narrow() ? 5 : printing() ? 7 : 10, tickangle: 0, title: { text: title },
+    type: "log", ticksuffix: "x", tickformat: ".4~g", nticks: narrow() || printing() ? 5 : 10, tickangle: 0, title: { text: title },
   });
 
   const marker = (name) => ({
@@ -145,7 +145,7 @@ const charts = (() => {
       const at = Array.from({ length: 80 }, (_, i) => left * (end / left) ** (i / 79)).filter((x) => x < count && end > left);
       return {
         type: "scatter", mode: "lines+text", x: at, y: at.map((x) => 1 / (1 - x / count)), showlegend: false, hoverinfo: "skip",
-        line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: end === right ? "top left" : "bottom right", textfont: { color: colour("muted"), size: 11 },
+        line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: end === right ? "top left" : end > right / 2 ? "bottom left" : "bottom right", textfont: { color: colour("muted"), size: 11 },
         text: at.map((_, i) => (i === at.length - 1 ? `${count.toLocaleString("en")} steps` : "")),
       };
     }).filter((trace) => trace.x.length > 1 && trace.y[trace.y.length - 1] - 1 > 0.03 * (top - bottom)); // else it lies on the line of 1

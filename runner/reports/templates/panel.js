@@ -75,7 +75,7 @@ const panel = (() => {
     if (found.phases) {
       const holder = chart(box, "Phases of compilation", `${found.phases.length} of them`);
       charts.phases(holder, found.phases);
-      holder.after(make("p", { class: "legend" }, "Each phase holds those below it; the first is the one that tables show."));
+      holder.after(make("p", { class: "legend" }, "Each phase holds those below it, though a backward that is compiled later counts from Inductor on; the first is what tables show."));
     }
   }
 
@@ -94,8 +94,10 @@ const panel = (() => {
       charts.inOrder(chart(box, "Samples in the order they ran", about, true), samples);
       charts.distribution(chart(box, "Distribution", about), samples);
       charts.pairs(chart(box, "Pairs: a point a round", about), samples, row.speedup);
-      work(box, found, row.compiler);
       body.append(make("p", { class: "legend" }, `A sample is ${found.samples.iterations === 1 ? "one step" : `the mean of ${found.samples.iterations} steps`}. A pair below the solid line is a round in which the candidate was faster.`));
+      const more = make("div", { class: "charts" });
+      body.append(more);
+      work(more, found, row.compiler);
     }
     if (found.reproduce) body.append(make("h3", {}, "The command that measures this again"), command(found.reproduce));
     const groups = make("div", { class: "groups" });
