@@ -22,6 +22,7 @@ from harness.environment import describe
 from harness.facts import facts_of
 from harness.failures import describe_failure, is_out_of_memory, log_traceback
 from harness.finish import last_metrics, step_metrics
+from harness.late import Changed, LateCheck
 from harness.losses import REDUCTIONS
 from harness.measure import (
     Instruments,
@@ -33,6 +34,7 @@ from harness.measure import (
     round_order,
 )
 from harness.metrics import ByVariant, Ended, observing
+from harness.metrics.explain import latest_recompilation
 from harness.precision import Precision, precision, settle
 from harness.program import Compiled, Program
 from harness.reference import Reference, family_of, make_reference, rule_for
@@ -77,12 +79,14 @@ class Session:
         self._variants: dict[str, Variant] = {}
         self._workload: Workload | None = None
         self._reference: Reference | None = None
+        self._late = LateCheck()
         self._tokens: torch.Tensor | None = None  # what eager generated first
         self._baseline_step_s = math.nan
         self._iterations = 1
         self._rounds_done = 0
         self._recompiled: dict[str, int] = {}
         self._given_up: dict[str, int] = {}
+        self.recompile_reasons: dict[str, str] = {}  # of each variant the latest, as torch tells it
         self._of_rounds: dict[str, Scalar] = {}
 
     # -- open ---------------------------------------------------------------
@@ -106,6 +110,8 @@ class Session:
             self._say("fp64")
             oom = Status.EAGER_1ST_RUN_OOM
             self._reference = self._attempt(lambda: self._refer(first, second), fail, oom, "eager")
+            if self._precision == self._baseline_precision:
+                self._late.remember(self._variants[BASELINE], first, self._reference)
         else:
             self._attempt(self._time_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
         facts = facts_of(self._variants[BASELINE].program, self._job.case.batch_size)
@@ -254,6 +260,7 @@ class Session:
         """Parity of the first call and of a settled one: the settled one is what is timed."""
         assert self._reference is not None
         settled = self._run(variant)
+        self._late.remember(variant, settled, self._reference)
         found = parity.worse(*(parity.compare(self._reference, r) for r in (first, settled)))
         if found.failed and self._training:
             shaken = shaken_references(self._reference, self._variant, self._run)
@@ -293,9 +300,7 @@ class Session:
     def measure(self, rounds: int, within_s: float = math.inf) -> tuple[list[Round], dict[str, int]]:
         """That many rounds, and how many graphs each variant compiled during them (none, if all is well).
 
-        After ``within_s`` seconds no further round begins: a machine may turn
-        slow in the middle. There is one in any case.
-
+        After ``within_s`` seconds no further round begins: machines turn slow. There is one in any case.
         A variant on which Dynamo gave up after its first calls (its limit of
         recompilations) runs eager from then on: it counts as compiling for good.
         """
@@ -313,7 +318,7 @@ class Session:
     def _rounds(self, iterations: int, phase: str) -> Generator[Round, None, None]:
         """Rounds without end, with garbage collection off until the generator is closed."""
         laps = LapClock(time.perf_counter, self._synchronise)
-        steps = {name: self._timed_step(variant, laps) for name, variant in self._variants.items()}
+        steps = {name: variant.timed(laps) for name, variant in self._variants.items()}
         running, graphs, given_up = BASELINE, graphs_compiled(), frames_given_up()
 
         def announce(variant: str) -> None:
@@ -324,6 +329,7 @@ class Session:
             ):
                 if now != before:
                     found[running] = found.get(running, 0) + now - before
+                    self.recompile_reasons[running] = latest_recompilation()
             running, graphs, given_up = variant, graphs_compiled(), frames_given_up()
             self._say(phase, variant)
 
@@ -344,13 +350,11 @@ class Session:
                 announce(BASELINE)  # attributes what the last variant compiled
                 yield one
 
-    def _timed_step(self, variant: Variant, laps: LapClock) -> Callable[[], object]:
-        if variant.program.drive is None:
-            return variant.step
-        variant.drive_with(lap=laps.lap)
-        return laps.timing(variant.step)
-
     # -- finish -------------------------------------------------------------
+
+    def changed(self) -> Changed:
+        """The variants that no longer compute what they did when they were checked."""
+        return self._late.changed(self._variants, self._run)
 
     def finish(self) -> ByVariant:
         """Metrics of one extra step of every variant, by variant. A variant that fails has none."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness.measure import LapClock
 from harness.precision import Precision
 from harness.program import Forward, Program
 from harness.schema import CompilerOptions
@@ -140,6 +141,13 @@ class Variant:
         self._lap = lap or (lambda: None)
         self._forced = forced
         self.step = self._make_step()
+
+    def timed(self, laps: LapClock) -> Callable[[], object]:
+        """The step as the rounds run it: a driven one says when its first part is done."""
+        if self.program.drive is None:
+            return self.step
+        self.drive_with(lap=laps.lap)
+        return laps.timing(self.step)
 
     def _make_step(self) -> Step:
         step = make_step(self.program, self._forward, self._context, self._lap, self._forced)

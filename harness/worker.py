@@ -123,9 +123,9 @@ def answers(
         if call == "measure":
             session.keep_only(tuple(request["candidates"]))
             rounds, recompiled = session.measure(request["rounds"], request["within_s"])
-            return {"rounds": rounds, "recompiled": recompiled}
+            return {"rounds": rounds, "recompiled": recompiled, "reasons": session.recompile_reasons}
         if call == "finish":
-            return {"metrics": session.finish()}
+            return {"changed": session.changed(), "metrics": session.finish()}
         if call == "conclude":
             return {"metrics": merged(session.conclude(), ledger.spent())}
         raise ValueError(f"there is no call {call!r}")

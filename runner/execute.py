@@ -15,14 +15,28 @@ from datetime import datetime, timezone
 from typing import Protocol
 
 from harness.codec import from_json
-from harness.schema import BASELINE, WHOLE, Failure, Job, ModelFacts, Parity, Record, Round, Scalar, Status
+from harness.schema import (
+    BASELINE,
+    WHOLE,
+    Failure,
+    Job,
+    ModelFacts,
+    Parity,
+    Record,
+    Round,
+    Scalar,
+    Status,
+    TensorError,
+)
 from runner.calls import Calls, CandidateFailed, Launch
 from runner.commands import job_command
-from runner.pairs import CandidateState, paired_samples, pairs_of
+from runner.labels import plain
+from runner.pairs import CandidateState, judge_late, paired_samples, pairs_of
 from runner.stopping import Decision, decide
 from runner.worker_process import WorkerLost
 
 MAX_RECOMPILING_BATCHES = 3
+LONGEST_REASON = 400  # characters of torch's own words
 SHARE_OF_TIMEOUT = 0.5  # what a time budget may make of a job's time for its rounds
 ISOLATED = ("isolated",)
 
@@ -196,7 +210,7 @@ class JobRun:
                 states.clear()  # the others are measured again in a fresh worker
                 return
             rounds = [from_json(Round, one) for one in reply["rounds"]]
-            yield from self._take(states, rounds, reply["recompiled"])
+            yield from self._take(states, rounds, reply["recompiled"], reply.get("reasons", {}))
             self._watcher.rounds(self._least_rounds(states), pairs_of(states))
         if states:
             self._finish(calls, states, warmed)
@@ -208,7 +222,11 @@ class JobRun:
         return decide(self._job.protocol, pairs_of(states), elapsed_s, allowed)
 
     def _take(
-        self, states: dict[str, CandidateState], rounds: Sequence[Round], recompiled: Mapping[str, int]
+        self,
+        states: dict[str, CandidateState],
+        rounds: Sequence[Round],
+        recompiled: Mapping[str, int],
+        reasons: Mapping[str, str] | None = None,
     ) -> Iterator[Record]:
         """Adds a batch to every candidate that did not compile during it."""
         for candidate, state in list(states.items()):
@@ -219,9 +237,10 @@ class JobRun:
             state.rounds.clear()
             if state.recompiling >= MAX_RECOMPILING_BATCHES:
                 del states[candidate]
+                why = plain((reasons or {}).get(candidate, ""))[:LONGEST_REASON]
                 message = (
                     f"{candidate} compiled again during {MAX_RECOMPILING_BATCHES} batches of timed rounds; "
-                    "look for shapes or values that change from step to step"
+                    + (f"the latest reason: {why}" if why else "look for what changes from step to step")
                 )
                 failure = Failure(kind="Recompiles", message=message, phase="measure")
                 yield self._failed(candidate, Status.RECOMPILES, failure, state.notes, state)
@@ -231,7 +250,10 @@ class JobRun:
         found: dict[str, dict[str, Scalar]] = {}
         try:
             for call in ("finish", "conclude"):
-                for name, numbers in calls(call)["metrics"].items():
+                reply = calls(call)
+                changed = {name: from_json(TensorError, e) for name, e in reply.get("changed", {}).items()}
+                judge_late(states, changed)
+                for name, numbers in reply["metrics"].items():
                     found.setdefault(name, {}).update(numbers)
         except (CandidateFailed, WorkerLost) as error:
             what = "some metrics are missing" if found else "no step metrics"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from harness.schema import BASELINE, Parity, Round, Samples, Scalar, Status
+from harness.schema import BASELINE, Parity, Round, Samples, Scalar, Status, TensorError
 
 
 @dataclass(slots=True)
@@ -44,3 +44,19 @@ def pairs_of(states: Mapping[str, CandidateState]) -> dict[str, tuple[list[float
         )
         for candidate, state in states.items()
     }
+
+
+def judge_late(states: Mapping[str, CandidateState], changed: Mapping[str, TensorError]) -> None:
+    """Takes the pass from every candidate that no longer computes what it did when it was checked.
+
+    From all, where eager itself does not: nobody can then say who is right.
+    """
+    for candidate, state in states.items():
+        error = changed.get(BASELINE) or changed.get(candidate)
+        if error is None or not state.status.passed or state.parity is None:
+            continue
+        drifts = BASELINE in changed
+        state.status = Status.EAGER_TWO_RUNS_DIFFER if drifts else Status.FAIL_ACCURACY
+        state.notes += (f"{'eager' if drifts else candidate} changed in time: {error.name}: {error.failure}",)
+        if not drifts:
+            state.parity = replace(state.parity, failed=1, worst=error)

@@ -48,10 +48,16 @@ def break_line(reason: Any) -> str:
 def recompile_line(compilation: Any) -> str:
     """``forward (model.py:12): n == 2``: the guard that failed."""
     guard = " ".join(str(compilation.recompile_reason).split("User stack trace:")[0].split())
-    return (
-        f"{compilation.co_name} ({short_path(compilation.co_filename or '?')}:{compilation.co_firstlineno}): "
-        f"{guard}"
-    )
+    if not compilation.co_name:  # of a frame that torch then left to eager
+        return guard
+    place = f"{short_path(compilation.co_filename or '?')}:{compilation.co_firstlineno}"
+    return f"{compilation.co_name} ({place}): {guard}"
+
+
+def latest_recompilation() -> str:
+    """The line of the last graph that was compiled again in this process; "" where torch tells of none."""
+    again = [one for one in counters.compilations() if _again(one)]
+    return recompile_line(again[-1]) if again else ""
 
 
 def short_path(path: str) -> str:

@@ -177,6 +177,7 @@ def check(record: dict[str, Any], ending: Ending, folder: Path) -> None:
         assert failure["kind"] == ending.kind or ending.kind is None
         assert failure["phase"] == ending.phase or ending.phase is None
         assert failure["message"].isprintable()
+        assert (ending.says or "") in failure["message"]
         assert len(failure["message"]) <= 1000
         assert (folder / failure["log"]).is_file()
     if ending.batch_size is not None:

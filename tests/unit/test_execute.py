@@ -43,6 +43,7 @@ class Script:
         self.closed = 0
         self.running = ""
         self.recompiling: dict[str, int] = {}
+        self.reasons: dict[str, str] = {}
 
     @contextlib.contextmanager
     def launch(self, job: Job) -> Iterator[Script]:
@@ -88,7 +89,11 @@ class Script:
         order = [*request["candidates"], BASELINE]
         seconds = {name: 1.0 + i / 10 for i, name in enumerate(sorted(order))}
         one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
-        return {"rounds": [one] * request["rounds"], "recompiled": self.recompiling}
+        return {
+            "rounds": [one] * request["rounds"],
+            "recompiled": self.recompiling,
+            "reasons": self.reasons,
+        }
 
     def _finish(self, request: Mapping[str, Any]) -> Reply:
         return {"metrics": {BASELINE: {"peak_memory_bytes": 10}, "a": {"peak_memory_bytes": 5}}}
@@ -281,7 +286,10 @@ def test_losing_the_worker_at_the_end_loses_metrics_not_samples() -> None:
 def test_who_compiles_during_every_batch_has_no_number_and_the_others_keep_theirs() -> None:
     script = Script()
     script.recompiling = {"b": 1}
+    script.reasons = {"b": "forward (model.py:3): \nsteps == 5"}
     records = run(script)
+    assert records[0].failure is not None
+    assert records[0].failure.message.endswith("the latest reason: forward (model.py:3): \\nsteps == 5")
     assert statuses(records) == {"b": Status.RECOMPILES, "a": Status.PASS, "c": Status.PASS}
     assert [name for _, name in script.calls].count("measure") == 3
     assert records[0].samples is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -260,6 +261,11 @@ def test_compiling_during_rounds_is_reported_of_the_variant_that_did(session: Ca
         assert recompiled == {"aot_eager": 3}
         _, recompiled = ready.measure(1)
         assert recompiled == {"aot_eager": 1}
+        assert set(ready.recompile_reasons) == {"aot_eager"}
+        why = ready.recompile_reasons["aot_eager"]
+        assert re.search(
+            r"module.steps == \d+ .*self.steps \+= 1 .*test_session_models.py:\d+ in forward", why
+        )
 
 
 def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable[..., Session]) -> None:
@@ -272,6 +278,7 @@ def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable
         assert set(recompiled) == {"aot_eager"}
         ready.warm_up()
         assert set(ready.measure(1)[1]) == {"aot_eager"}
+        assert "steps == " in ready.recompile_reasons["aot_eager"]
 
 
 def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Session]) -> None:
