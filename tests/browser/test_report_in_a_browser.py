@@ -2,79 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from runner.derive import summarise
 from runner.labels import plain
 from runner.reports import html
+from runner.reports._html_panels import CHUNK
+from tests.browser.open_pages import DESKTOP, PHONE, Scheme, Visit, new_visit, overflow
 from tests.factories import HOSTILE_NAMES, make_job, make_record, synthetic_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-DESKTOP, PHONE = (1280, 900), (390, 844)
 CRASHED = "toys-does_not_run-training-cpu-float32-bs8-full/inductor"
 GAINS = "toys-gains-training-cpu-float32-bs8-full/inductor"
 
 
-@dataclass(slots=True, kw_only=True)
-class Visit:
-    """An open report and all that went wrong in it."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-
-    def texts(self, column: str) -> list[str]:
-        """What the table shows in a column, from top to bottom."""
-        place = self.headers().index(column) + 1
-        found: list[str] = self.page.locator(f"#table tbody td:nth-child({place})").all_inner_texts()
-        return [text.strip() for text in found]
-
-    def headers(self) -> list[str]:
-        return [
-            str(name)
-            for name in self.page.locator("#table thead th").evaluate_all(
-                "cells => cells.map(cell => cell.dataset.column)"
-            )
-        ]
-
-    def hash(self) -> str:
-        return str(self.page.evaluate("location.hash"))
-
-    def wait_for_panel(self, case: str) -> None:
-        self.page.wait_for_selector(f'dialog[data-shown="{case}"]')
-
-
 Open = Callable[..., Visit]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install '.[browser]'")
-    if not CHROMIUM:
-        pytest.skip("no chromium on this machine: apt-get install chromium")
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +48,14 @@ def open_report(browser: Browser, report: Path, pages: dict[object, Visit]) -> I
         size: tuple[int, int] = DESKTOP,
         *,
         file: Path = report,
-        scheme: Literal["light", "dark"] = "light",
+        scheme: Scheme = "light",
         fresh: bool = False,
     ) -> Visit:
         key = (size, file, scheme)
         visit = None if fresh else pages.get(key)
         if visit is None:
             visit = pages[key] = new_visit(browser, file.as_uri(), size, scheme, address)
+            visit.page.wait_for_selector("html[data-ready]")
         else:
             visit.page.evaluate(GO_TO, address)
         visits.append(visit)
@@ -126,35 +75,9 @@ GO_TO = """address => new Promise(done => {
 })"""
 
 
-def new_visit(
-    browser: Browser, own: str, size: tuple[int, int], scheme: Literal["light", "dark"], address: str
-) -> Visit:
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    context.set_default_timeout(20_000)
-    visit = Visit(page=context.new_page())
-    page = visit.page
-    page.on("console", lambda message: visit.complaints.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: visit.complaints.append(f"error: {error}"))
-    page.on("dialog", lambda box: visit.complaints.append(f"a name became a program: {box.message}"))
-    page.on("request", lambda request: note_request(visit, request.url, own))
-    page.goto(own + address)
-    page.wait_for_selector("html[data-ready]")
-    return visit
-
-
-def note_request(visit: Visit, url: str, own: str) -> None:
-    if url.split("#", maxsplit=1)[0] != own and not url.startswith(("data:", "blob:")):
-        visit.complaints.append(f"request: {url}")
-
-
-def overflow(page: Page) -> int:
-    """By how many pixels the page is wider than its window."""
-    return int(page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
-
-
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_it_opens_quietly_at_any_width_in_light_and_dark(
-    open_report: Open, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_report: Open, size: tuple[int, int], scheme: Scheme
 ) -> None:
     visit = open_report(size=size, scheme=scheme)
     assert visit.page.locator("#table tbody tr").count() == len(synthetic_run())
@@ -242,7 +165,7 @@ def test_addresses_from_elsewhere_do_no_harm(open_report: Open) -> None:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_a_panel_opens_from_its_link_with_everything(
-    open_report: Open, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_report: Open, size: tuple[int, int], scheme: Scheme
 ) -> None:
     visit = open_report(f"#case={GAINS}", size=size, scheme=scheme)
     visit.wait_for_panel(GAINS)
@@ -316,6 +239,40 @@ def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
     assert visit.page.locator("#table tbody tr").count() == 600
     assert visit.page.locator("#forest .point").count() <= 70
     assert "first 30 and the last 30 of 600" in visit.page.locator("#forest-note").inner_text()
+
+
+def test_panels_beyond_the_first_parcel_are_those_of_their_rows(open_report: Open, tmp_path: Path) -> None:
+    jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(2 * CHUNK + 1)]
+    file = tmp_path / "parcels.html"
+    file.write_bytes(html.render(summarise([make_record(job, rounds=3) for job in jobs]))["report.html"])
+    visit = open_report(file=file)
+    for number in (0, CHUNK - 1, CHUNK, 2 * CHUNK):
+        case = f"{jobs[number].key}/inductor"
+        visit.page.evaluate(GO_TO, f"#case={case}")
+        visit.wait_for_panel(case)
+        assert f"--only='model_{number}'" in visit.page.locator("dialog").inner_text()
+
+
+def test_the_roofline_and_the_phases_are_drawn(open_report: Open, tmp_path: Path) -> None:
+    metrics: dict[str, Any] = {
+        "flops_per_step": 2e9,
+        "bytes_per_step": 1e9,
+        "compile_dynamo_s": 3.0,
+        "compile_inductor_s": 2.0,
+        "measured_peak_flop_per_s": 1e12,
+        "measured_bandwidth_bytes_per_s": 1e11,
+    }
+    job = make_job("drawn")
+    file = tmp_path / "work.html"
+    file.write_bytes(html.render(summarise([make_record(job, speedup=2.0, metrics=metrics)]))["report.html"])
+    visit = open_report(f"#case={job.key}/inductor", file=file)
+    visit.wait_for_panel(f"{job.key}/inductor")
+    panel = visit.page.locator("dialog")
+    assert panel.locator(".main-svg").count() >= 5
+    text = panel.inner_text()
+    assert "Place on the roofline" in text
+    assert "of the roof" in text
+    assert "Dynamo and all below" in (panel.locator(".charts").nth(1).text_content() or "")
 
 
 def test_it_prints_light_and_whole(open_report: Open) -> None:

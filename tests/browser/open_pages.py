@@ -1,0 +1,93 @@
+"""Pages in Debian's chromium, driven by Playwright: opened once, watched for complaints and requests."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+Scheme = Literal["light", "dark"]
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+@dataclass(slots=True, kw_only=True)
+class Visit:
+    """An open page and all that went wrong in it."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def texts(self, column: str) -> list[str]:
+        """What the table shows in a column, from top to bottom."""
+        place = self.headers().index(column) + 1
+        found: list[str] = self.page.locator(f"#table tbody td:nth-child({place})").all_inner_texts()
+        return [text.strip() for text in found]
+
+    def headers(self) -> list[str]:
+        return [
+            str(name)
+            for name in self.page.locator("#table thead th").evaluate_all(
+                "cells => cells.map(cell => cell.dataset.column)"
+            )
+        ]
+
+    def hash(self) -> str:
+        return str(self.page.evaluate("location.hash"))
+
+    def wait_for_panel(self, case: str) -> None:
+        self.page.wait_for_selector(f'dialog[data-shown="{case}"]')
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """The browser; skips the test where it or Playwright is missing."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install '.[browser]'")
+    if not CHROMIUM:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        yield started
+        started.close()
+
+
+def new_visit(browser: Browser, own: str, size: tuple[int, int], scheme: Scheme, address: str = "") -> Visit:
+    """Opens ``own`` (a file's URI) at that place; whatever it complains about is noted."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    context.set_default_timeout(20_000)
+    visit = Visit(page=context.new_page())
+    page = visit.page
+    page.on("console", lambda message: visit.complaints.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: visit.complaints.append(f"error: {error}"))
+    page.on("dialog", lambda box: visit.complaints.append(f"a name became a program: {box.message}"))
+    page.on("request", lambda request: note_request(visit, request.url, own))
+    page.goto(own + address)
+    return visit
+
+
+def note_request(visit: Visit, url: str, own: str) -> None:
+    if url.split("#", maxsplit=1)[0] != own and not url.startswith(("data:", "blob:")):
+        visit.complaints.append(f"request: {url}")
+
+
+def overflow(page: Page) -> int:
+    """By how many pixels the page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))

@@ -1,0 +1,69 @@
+"""``--format`` on the real command line: which files there are afterwards, and what is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.record_file import append_record
+from tests.cli.command import runner
+from tests.factories import make_job, make_record
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for speedup, name in ((1.5, "one"), (1.2, "two")):
+        append_record(folder / "records.jsonl", make_record(make_job(name), speedup=speedup))
+    return folder
+
+
+def made(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"records.jsonl"}
+
+
+def test_only_what_was_asked_for_is_made_and_nothing_printed(run: Path) -> None:
+    done = runner("--visualize-logs", str(run), "--format=html,md")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert made(run) == {"report.html", "report.md"}
+    assert done.stdout.splitlines() == [f"Files: {run}"]
+
+
+def test_the_console_alone_leaves_no_file(run: Path) -> None:
+    done = runner("--visualize-logs", str(run), "--format", "console")
+    assert done.returncode == 0
+    assert made(run) == set()
+    assert "Geometric mean speedup" in done.stdout
+    assert "two" in done.stdout
+
+
+def test_without_it_everything_is_made(run: Path) -> None:
+    done = runner("--visualize-logs", str(run))
+    assert done.returncode == 0
+    assert {name.rsplit(".", 1)[-1] for name in made(run)} == {
+        *("csv", "html", "json", "md", "png", "svg", "txt")
+    }
+    assert "Geometric mean speedup" in done.stdout
+
+
+@pytest.mark.parametrize("asked", ["pdf", "html,", ",", ""])
+def test_what_is_no_format_ends_in_one_sentence_and_makes_nothing(run: Path, asked: str) -> None:
+    done = runner("--visualize-logs", str(run), f"--format={asked}")
+    if asked == "html,":  # a comma too many is no mistake
+        assert (done.returncode, made(run)) == (0, {"report.html"})
+        return
+    assert done.returncode == 2
+    assert "--format" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert made(run) == set()
+
+
+def test_it_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "never"
+    words = ("--suites=tiny_gpt", "--training", "--quick", f"--output-dir={folder}")
+    done = runner(*words, "--format=HTLM")
+    assert done.returncode == 2
+    assert "html" in done.stderr
+    assert not folder.exists()
