@@ -26,6 +26,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         if any(job.case.mode is Mode.TRAINING for job in jobs)
         else None,
         _other_baseline(jobs),
+        _environments(jobs),
         _shapes(jobs),
     )
     return tuple(sentence for sentence in sentences if sentence)
@@ -70,6 +71,16 @@ def _other_baseline(jobs: Sequence[Job]) -> str | None:
     return f"Every precision is timed against eager {names}; parity is checked with eager in its own."
 
 
+def _environments(jobs: Sequence[Job]) -> str | None:
+    references = dict.fromkeys(job.environments[0].name for job in jobs if job.environments)
+    if not references:
+        return None
+    return (
+        "compiler@environment is held against eager of its own environment, and eager@environment against "
+        f"eager of {', '.join(references)}; the tables of environments hold all against the latter."
+    )
+
+
 def _halved(comparisons: Sequence[Comparison]) -> str | None:
     halved = {c.record.job.key for c in comparisons if ran_batch(c.record) != c.record.job.case.batch_size}
     if not halved:
@@ -101,4 +112,6 @@ def _warm_caches(comparisons: Iterable[Comparison]) -> str | None:
     hits = sum(bool(metrics.get("compile_cache_hits")) for metrics in looked_up)
     if not hits:
         return None
-    return f"Compile caches were warm for {hits} of {len(looked_up)} compilations: cold ones take longer."
+    saved = [s for m in looked_up if isinstance(s := m.get("compile_cache_saved_s"), (int, float))]
+    longer = f"they saved about {sum(saved):.0f} s" if sum(saved) >= 1 else "cold ones take longer"
+    return f"Compile caches were warm for {hits} of {len(looked_up)} compilations: {longer}."

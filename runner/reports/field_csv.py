@@ -109,6 +109,7 @@ COMPILATION: Columns = {
         "compile_inductor_s",
         "compile_inductor_code_generation_s",
         "compile_kernel_compiler_s",
+        "compile_cache_saved_s",
         "compile_backward_s",
         "recompiles",
         "compile_cache_hits",
