@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.schema import Job, Record, Status
 from runner.commands import job_command
@@ -45,9 +45,13 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     if request.action is Action.RESUME:
         assert request.folder is not None
         folder = RunFolder.reopen("--resume", request.folder)
+        if any(job.environments for job in folder.jobs()):
+            from runner.environments.resolve import check_still_there
+
+            check_still_there(folder.jobs())
         with opened(request.where, folder.jobs()) as executor:
             return _measure(folder, folder.jobs(), console, executor, request.formats)
-    if request.action in (Action.DOCTOR, Action.INDEX):
+    if request.action in LOOKS:
         return _look(request, console)
     if request.action is Action.MERGE:
         return _merge(request, argv, console)
@@ -59,8 +63,13 @@ def _planned(request: Request) -> RunConfig:
     return request.config
 
 
+LOOKS = (Action.DOCTOR, Action.INDEX, Action.COMPARE, Action.UPDATE_EXPECTED, Action.HISTORY)
+
+
 def _look(request: Request, console: Console) -> int:
-    """What looks at this machine, or at all the runs of a folder."""
+    """What looks at this machine, or at finished runs."""
+    if request.changes is not None or request.history is not None:
+        return _hold_together(request, console)
     if request.action is Action.DOCTOR:
         from runner.doctor import examine
 
@@ -70,6 +79,20 @@ def _look(request: Request, console: Console) -> int:
     assert request.folder is not None
     console.print(write_index(request.folder), markup=False, highlight=False, soft_wrap=True)
     return OK
+
+
+def _hold_together(request: Request, console: Console) -> int:
+    """What finished runs say beside each other."""
+    if request.history is not None:
+        from runner.history.command import show_history
+
+        return show_history(request.history, request.formats, console)
+    from runner.changes.command import compare_runs, update
+
+    assert request.changes is not None
+    if request.action is Action.UPDATE_EXPECTED:
+        return update(request.changes, console)
+    return compare_runs(request.changes, request.formats, console)
 
 
 def _part(config: RunConfig, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -85,16 +108,20 @@ def _run(request: Request, argv: Sequence[str], console: Console) -> int:
     from runner.run_folder import RunFolder
 
     config = _planned(request)
-    whole = plan(config)
+    whole, about = plan(config), dict[str, Any]()
+    if config.environments:
+        from runner.environments.prepare import prepared
+
+        whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
     jobs = _part(config, whole)
     if not jobs:
         return OK
-    if request.where.executor == "local":
+    if request.where.executor == "local" and not config.environments:
         _check_devices(config.devices)
         jobs = with_availability(jobs, usable_compilers, skip=config.skip_unavailable)
-    facts = part_facts(config.partition, whole)
+    facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
     with opened(request.where, jobs) as executor:
-        folder = RunFolder.create(config.output_dir, jobs, argv, facts)
+        folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
         return _measure(folder, jobs, console, executor, request.formats)
 
 
@@ -103,9 +130,17 @@ def _merge(request: Request, argv: Sequence[str], console: Console) -> int:
 
     folder, notes = merge(request.folders, request.output_dir, argv)
     code = report(folder, console, request.formats)
+    _enter(folder)
     for note in notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     return code
+
+
+def _enter(folder: RunFolder) -> None:
+    """Into the index of runs beside the folder; a run never fails for it."""
+    from runner.history.enter import enter
+
+    enter(folder.path)
 
 
 def _list(config: RunConfig) -> int:
@@ -125,7 +160,12 @@ def _list(config: RunConfig) -> int:
 
 
 def _print_commands(config: RunConfig) -> int:
-    for job in _part(config, plan(config)):
+    jobs = plan(config)
+    if config.environments:
+        from runner.environments.prepare import named
+
+        jobs = named(config.environments, jobs)
+    for job in _part(config, jobs):
         print(job_command(job))
     return OK
 
@@ -165,8 +205,9 @@ def _measure(
     formats: frozenset[str] | None,
 ) -> int:
     with _kept(folder):
-        stopped = _measure_missing(folder, jobs, console, executor)
+        stopped = measure_missing(folder, jobs, console, executor)
         code = report(folder, console, formats)
+        _enter(folder)
         left = 0 if stopped else len(_without_records(folder, jobs))
     if left:
         sentence = f"The time budget ended before {left} of {len(jobs)} jobs; {folder.how_to_go_on()}"
@@ -196,7 +237,7 @@ def _kept(folder: RunFolder) -> Iterator[None]:
         raise
 
 
-def _measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
+def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
     """Whether it was stopped early."""
     from runner.progress import view
 

@@ -15,11 +15,14 @@ from harness.own_model import is_own_model
 from harness.schema import DTYPES, LOSSES, SCALES, CompilerOptions, Extras, Mode, Protocol
 from harness.suite_files import suite_names
 from runner.batch_sizes import batch_sizes
+from runner.changes import asked as changes
 from runner.compilers import compilers_asked, options_asked
+from runner.environments.spec import Asked, environments_asked
 from runner.errors import UsageError, unknown
 from runner.extras import extras_asked
 from runner.flag_types import seconds
 from runner.formats import formats_asked
+from runner.history import asked as history
 from runner.partition import Partition, partition_asked
 
 PHASES = ("build", "compile", "measure")
@@ -41,6 +44,9 @@ class Action(Enum):
     MERGE = "merge"
     DOCTOR = "doctor"
     INDEX = "index"
+    COMPARE = "compare"
+    UPDATE_EXPECTED = "update expected"
+    HISTORY = "history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,8 @@ class RunConfig:
     output_dir: Path | None
     partition: Partition | None = None  # None: the whole plan
     extras: Extras = field(default_factory=Extras)
+    environments: tuple[Asked, ...] = ()  # the reference first; (): the runner's own alone
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +117,8 @@ class Request:
     folders: tuple[Path, ...] = ()  # to merge, into output_dir
     output_dir: Path | None = None
     formats: frozenset[str] | None = None  # None: all
+    changes: changes.Asked | None = None  # two finished runs, or an expected file and a run
+    history: history.Asked | None = None
 
 
 def parse_request(options: argparse.Namespace) -> Request:
@@ -127,24 +137,41 @@ def _parse_request(options: argparse.Namespace) -> Request:
         (Action.PRINT_COMMANDS, "--print-run-commands", options.print_run_commands),
         (Action.DOCTOR, "--doctor", options.doctor),
         (Action.INDEX, "--index", options.index is not None),
+        (Action.COMPARE, "--compare", options.compare),
+        (Action.UPDATE_EXPECTED, "--update-expected", options.update_expected),
+        (Action.HISTORY, "--history", options.history is not None),
     ]
     chosen = [(action, flag) for action, flag, given in asked if given]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0][1]} and {chosen[1][1]} exclude each other; choose one")
     action = chosen[0][0] if chosen else Action.RUN
+    changes.refuse_lone_gates(options)
+    history.refuse_lone_filters(options)
+    if action in (Action.DOCTOR, Action.COMPARE, Action.UPDATE_EXPECTED, Action.HISTORY):
+        return _look(action, options)
     if action is Action.VISUALIZE:
         return Request(action=action, folder=Path(options.visualize_logs))
     if action is Action.INDEX:
         return Request(action=action, folder=Path(options.index))
     if action is Action.RESUME:
         return Request(action=action, folder=Path(options.resume), where=_where(options))
-    if action is Action.DOCTOR:
-        return Request(action=action)
     if action is Action.MERGE:
         output_dir = Path(options.output_dir) if options.output_dir else None
         return Request(action=action, folders=tuple(map(Path, options.merge)), output_dir=output_dir)
     config = _config(options, mode_required=action not in (Action.LIST, Action.LIST_COMPILERS))
     return Request(action=action, config=config, where=_where(options))
+
+
+def _look(action: Action, options: argparse.Namespace) -> Request:
+    """A look at this machine, or at finished runs beside each other."""
+    if action is Action.DOCTOR:
+        return Request(action=action)
+    if action is Action.HISTORY:
+        return Request(action=action, history=history.history_asked(options, _listed))
+    if action is Action.UPDATE_EXPECTED:
+        return Request(action=action, changes=changes.update_asked(options))
+    gates = _listed("--fail-on", options.fail_on)
+    return Request(action=action, changes=changes.compare_asked(options, gates))
 
 
 def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
@@ -161,6 +188,7 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
         dtypes=_dtypes(options),
         compilers=compilers_asked(options, _listed),
         extras=extras_asked(options),
+        environments=environments_asked(options.envs, options.reference_env),
         options=options_asked(options),
         baseline_dtype=_baseline_dtype(options),
         skip_unavailable=options.skip_unavailable,
@@ -169,6 +197,7 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
         protocol=_protocol(options),
         output_dir=Path(options.output_dir) if options.output_dir else None,
         partition=partition_asked(options.total_partitions, options.partition_id, options.timings),
+        tags=history.tags_asked(options.tag),
     )
 
 
@@ -254,6 +283,8 @@ def _where(options: argparse.Namespace) -> Where:
         raise unknown("--executor", options.executor, "executor", EXECUTORS)
     if options.ray_address is not None and options.executor != "ray":
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
+    if options.envs and options.executor == "ray":
+        raise UsageError("--envs are interpreters of this machine; leave --executor=ray out")
     if options.time_budget is not None and options.executor == "ray":
         raise UsageError("--time-budget is for this machine; leave it out with --executor=ray")
     if options.time_budget is not None and options.repeat is not None:

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from harness.schema import Protocol
+from runner.changes.asked import add_compare
+from runner.environments.flags import add_environments
 from runner.errors import UsageError
 from runner.extras import add_extras
 from runner.flag_types import count, whole
 from runner.flags_measure import add_protocol
+from runner.history.asked import add_history, add_tag
 
 EXAMPLES = """\
 examples:
@@ -29,8 +32,10 @@ examples:
         one model by the suite's own script, exactly 30 rounds
   python runner.py --visualize-logs logs/RUN
         builds every table, file and plot of a finished run again
+  python runner.py --compare logs/BEFORE logs/AFTER --fail-on=regression:5%,parity
+        what changed between two runs, and whether a pull request may go in
 
-exit code: 0 all well; 1 a parity check failed or a candidate could not run; 2 bad input
+exit code: 0 all well; 1 a parity check failed, a candidate could not run, or --fail-on found it; 2 bad input
 """
 
 DEFAULTS = Protocol()
@@ -67,6 +72,7 @@ def build_parser(prog: str = "runner.py") -> Parser:
     _add_conditions(parser)
     add_protocol(parser)
     add_extras(parser)
+    add_environments(parser)
     _add_output(parser)
     return parser
 
@@ -107,6 +113,8 @@ def _add_actions(parser: Parser) -> None:
         metavar="DIR",
         help="join runs that belong together, such as the parts of a plan, in a new folder (--output-dir)",
     )
+    add_compare(group)
+    add_history(group)
 
 
 def _add_selection(parser: Parser) -> None:
@@ -330,3 +338,4 @@ def _add_output(parser: Parser) -> None:
         help="html, md, csv, txt, json, png, svg: which files to make; console: print the tables; "
         "repeated or comma-separated (default: all). The records are always kept",
     )
+    add_tag(group)

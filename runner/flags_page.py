@@ -41,7 +41,8 @@ def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _names(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 or action.metavar is None else f" {action.metavar}"
+    words = " ".join(action.metavar) if isinstance(action.metavar, tuple) else action.metavar
+    value = "" if action.nargs == 0 or words is None else f" {words}"
     several = " ..." if action.nargs == "+" else ""
     optional = f" [{value.strip()}]" if action.nargs == "?" else f"{value}{several}"
     *others, last = action.option_strings

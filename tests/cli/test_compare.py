@@ -1,0 +1,147 @@
+"""``--compare``, ``--update-expected``, ``--history`` and ``--tag`` as a person types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Status
+from tests.cli.command import TOYS, runner
+from tests.factories import control, make_job, make_record
+from tests.unit.test_changes import write
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """B: one model slower, one lost, one graph break more."""
+    folder = tmp_path_factory.mktemp("runs")
+    sides = []
+    for which in ("a", "b"):
+        worse = which == "b"
+        records = []
+        for number in range(5):
+            job = make_job(f"model_{number}", candidates=("eager", "inductor"))
+            records += [
+                control(job),
+                make_record(
+                    job,
+                    speedup=1.2 if worse and number == 1 else 1.5,
+                    status=Status.CRASH if worse and number == 2 else Status.PASS,
+                    metrics={"graph_breaks": 1 if worse and number == 3 else 0},
+                    machine=which,
+                ),
+            ]
+        sides.append(write(folder / which, records))
+    return sides[0], sides[1]
+
+
+def test_the_terminal_shows_what_changed_and_fails_only_when_asked(runs: tuple[Path, Path]) -> None:
+    done = runner("--compare", *map(str, runs))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 regressed, 0 improved" in done.stdout
+    assert "New failures: 1" in done.stdout
+    assert "pass -> crash (SIGSEGV" in done.stdout
+    assert "0 -> 1 graph breaks" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gates", "code", "said"),
+    [
+        ("regression:5%", 1, "--fail-on regression:5 %: FAILED (1 of 4 speedups, lower by more than 5 %)"),
+        ("regression:50%", 0, "--fail-on regression:50 %: passed"),
+        ("parity", 1, "--fail-on parity: FAILED (1 passed before and fail now)"),
+        ("graph-breaks", 1, "--fail-on graph-breaks: FAILED (1 more graph breaks than before)"),
+        ("regression:50%,parity", 1, "--fail-on regression:50 %: passed"),
+    ],
+)
+def test_fail_on(runs: tuple[Path, Path], gates: str, code: int, said: str) -> None:
+    done = runner("--compare", *map(str, runs), f"--fail-on={gates}")
+    assert (done.returncode, done.stderr) == (code, "")
+    assert said in done.stdout
+
+
+def test_markdown_alone_is_printed_and_the_reason_goes_to_stderr(runs: tuple[Path, Path]) -> None:
+    done = runner("--compare", *map(str, runs), "--fail-on", "parity", "--format", "md")
+    assert done.returncode == 1
+    assert done.stdout.startswith("## What changed between two runs\n")
+    assert ":x: **parity: 1 passed before and fail now**" in done.stdout
+    assert "--fail-on parity: FAILED" in done.stderr
+
+
+def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "deep"
+    done = runner("--compare", *map(str, runs), f"--output-dir={folder}")
+    assert done.returncode == 0
+    assert {path.name for path in folder.iterdir()} == {"changes.md", "changes.json"}
+    data = json.loads((folder / "changes.json").read_text())
+    assert len(data["changes"]) == 5
+    assert data["process_noise"]["source"] == "controls"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--compare", "{a}"], "expected 2 arguments"),
+        (["--compare", "{a}", "{a}"], "is named twice; name two runs"),
+        (["--compare", "{a}", "nowhere"], "--compare: there is no nowhere; give the folder of a run"),
+        (["--compare", "{a}", "{b}", "--fail-on", "speed"], "--fail-on: there is no kind of change"),
+        (["--compare", "{a}", "{b}", "--format", "png"], "--format: a comparison of runs has no png"),
+        (["--compare", "{a}", "{b}", "--format", "md,json"], "one format at a time is printed"),
+        (["--fail-on", "parity", "--training"], "--fail-on is for --compare A B"),
+        (["--compare", "{a}", "{b}", "--history"], "--compare and --history exclude each other"),
+        (["--since", "7d", "--training"], "--since is for --history"),
+        (["--rebuild", "--training"], "--rebuild is for --history"),
+        (["--history", "nowhere", "--rebuild"], "--history: there is no folder nowhere"),
+        (["--history", "{a}", "--since", "soon"], "--since: 'soon' is no time"),
+        (["--history", "{a}"], "make it again from the run folders"),
+    ],
+)
+def test_bad_input(runs: tuple[Path, Path], words: list[str], sentence: str) -> None:
+    done = runner(*(word.format(a=runs[0], b=runs[1]) for word in words))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_runs_that_share_no_model(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    other = write(tmp_path / "other", [make_record(make_job("another"))])
+    done = runner("--compare", str(runs[0]), str(other))
+    assert done.returncode == 2
+    assert "share no model; compare two runs of the same models" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_expected_files(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "expected.csv"
+    made = runner("--update-expected", str(path), str(runs[0]))
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "10 rows, 10 new, 0 changed" in made.stdout
+    assert runner("--compare", str(path), str(runs[0])).returncode == 0
+    worse = runner("--compare", str(path), str(runs[1]))
+    assert worse.returncode == 1
+    assert "--fail-on difference: FAILED (2 other statuses or graph breaks than before)" in worse.stdout
+    assert runner("--update-expected", str(path), str(runs[1])).returncode == 0
+    assert runner("--compare", str(path), str(runs[1])).returncode == 0
+
+
+def test_every_run_is_entered_listed_and_can_be_compared(tmp_path: Path) -> None:
+    """Two real runs beside each other, with tags."""
+    flags = ("--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6")
+    for name, tag in (("one", "before"), ("two", "after")):
+        done = runner(*flags, f"--output-dir={tmp_path / name}", "--tag", tag, "--tag", "both")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert json.loads((tmp_path / "one" / "run.json").read_text())["tags"] == ["before", "both"]
+    listed = runner("--history", str(tmp_path))
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "before" in listed.stdout
+    assert "after" in listed.stdout
+    only = runner("--history", str(tmp_path), "--tag=before", "--format=console")
+    assert "after" not in only.stdout
+    again = runner("--history", str(tmp_path), "--rebuild", "--format=console")
+    assert again.stdout.startswith("2 runs -> ")
+    compared = runner("--compare", str(tmp_path / "one"), str(tmp_path / "two"))
+    assert compared.returncode == 0
+    assert "Drift: eager in B takes" in compared.stdout
