@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -36,6 +38,8 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "device_name": _device_name(device),
         "cuda": torch.version.cuda,
         "cudnn": _cudnn_version() if device.type == "cuda" else None,
+        "driver": _driver(device),
+        **{name: _installed(name) for name in ("triton", "transformers", "timm", "numpy")},
         "worker": os.environ.get(KIND, "fresh"),  # or forked, from a process that has imported everything
         "matmul_precision": torch.get_float32_matmul_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
@@ -50,6 +54,25 @@ def describe(device: torch.device) -> dict[str, Scalar]:
 def _cudnn_version() -> int | None:
     version: Callable[[], int | None] = torch.backends.cudnn.version
     return version()
+
+
+def _driver(device: torch.device, version: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """The version of NVIDIA's kernel driver, where the job is on its device; None where it does not say."""
+    if device.type != "cuda":
+        return None
+    try:
+        found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", version.read_text(errors="replace"))
+    except OSError:
+        return None
+    return found[0] if found else None
+
+
+def _installed(package: str) -> str | None:
+    """The package's version by its own account, without importing it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _device_name(device: torch.device) -> str:

@@ -213,7 +213,7 @@ class Job:
         flags = ("dynamic_shapes", "dynamic_batch", "freezing", "nopython")
         words += [name for name in flags if getattr(options, name)]
         words += [options.fuser] if options.fuser is not None else []
-        words += ["envs_" + "+".join(one.name for one in self.environments)] if self.environments else []
+        words += ["envs_" + "_".join(one.name for one in self.environments)] if self.environments else []
         return (*words, *options.inductor_config)
 
     @property
@@ -253,6 +253,7 @@ class Round:
     seconds: dict[str, float]
     minor_faults: dict[str, float]
     prefill_s: dict[str, float] = field(default_factory=dict)  # generation only: the part before decoding
+    index: int = 0  # several environments: the number of the round of all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from harness.status_page import Activity
 
 PHASE_OF = {
     "open": "build",
+    "hand_over": "build",
+    "agree": "build",
     "prepare": "compile",
     "warm_up": "measure",
     "measure": "measure",

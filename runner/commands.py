@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from harness.own_model import is_own_model
 from harness.schema import Case, Job, Protocol
 from runner.config import QUICK
+from runner.environments.plan import split_candidate
 from runner.extras import extras_flags
 
 
@@ -25,13 +26,24 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
         f"--{case.mode.value}",
         f"--dtypes={job.dtype}",
         f"--devices={job.device}",
-        f"--compilers={','.join(candidates or job.candidates)}",
+        *_compiler_flags(job, candidates or job.candidates),
         *_case_flags(case),
         *_option_flags(job),
         *_protocol_flags(job.protocol),
         *extras_flags(job.extras),
     ]
     return shlex.join(words)
+
+
+def _compiler_flags(job: Job, candidates: Sequence[str]) -> list[str]:
+    if not job.environments:
+        return [f"--compilers={','.join(candidates)}"]
+    chosen = [split_candidate(job, candidate) for candidate in candidates]
+    needed = {job.environments[0].name, *(environment.name for _, environment in chosen)}
+    return [
+        *(f"--envs={one.name}={one.asked}" for one in job.environments if one.name in needed),
+        f"--compilers={','.join(dict.fromkeys(compiler for compiler, _ in chosen))}",
+    ]
 
 
 def _option_flags(job: Job) -> list[str]:

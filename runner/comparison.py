@@ -155,6 +155,51 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcrossEnvironments:
+    """One (environment, compiler) against eager of the reference environment, round by round.
+
+    ``compiler`` is "eager" for the environment's own eager. Everything is as in ``Comparison``,
+    ``q_value`` over all of these of a run. ``same_results`` says whether the environment's eager computes
+    what the reference's does; None where that was not checked. ``counts``: whether the
+    speedup may enter an average.
+    """
+
+    record: Record
+    environment: str
+    reference: str
+    compiler: str
+    n: int
+    reference_ms: float | None
+    ms: float | None
+    speedup: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p_value: float | None
+    q_value: float | None
+    verdict: Verdict | None
+    same_results: bool | None
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentAverage:
+    """Over the models of one (environment, compiler), mode, device and dtype: as in ``GroupSummary``."""
+
+    environment: str
+    versions: str
+    compiler: str
+    suite: str
+    mode: str
+    device: str
+    dtype: str
+    total: int
+    averaged: int
+    geomean_speedup: float | None
+    geomean_low: float | None
+    geomean_high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something to know before the numbers are used: what it is, where with its number, what to do."""
 
@@ -177,3 +222,5 @@ class Summary:
     environment: dict[str, Scalar]
     warnings: tuple[Finding, ...] = ()
     caveats: tuple[str, ...] = ()
+    across: tuple[AcrossEnvironments, ...] = ()
+    across_averages: tuple[EnvironmentAverage, ...] = ()

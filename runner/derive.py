@@ -10,6 +10,7 @@ from statistics import fmean
 from harness.schema import Record, Status
 from runner.caveats import caveats
 from runner.comparison import Comparison, GroupSummary, Summary, Verdict
+from runner.environments.compare import across_environments, averages_across
 from runner.findings import findings
 from runner.generation import generation_of
 from runner.labels import compiler_label, device_labels, merged_facts
@@ -21,12 +22,15 @@ from runner.work import work_of
 def summarise(records: Sequence[Record]) -> Summary:
     """Everything the reports show of a run, in plan order: job by job, candidates as the job lists them."""
     comparisons = compare(_in_plan_order(records))
+    across = across_environments(records)
     return Summary(
         comparisons=comparisons,
         groups=_groups(comparisons),
         environment=merged_facts(records),
         warnings=findings(comparisons),
         caveats=caveats(comparisons),
+        across=across,
+        across_averages=averages_across(across),
     )
 
 

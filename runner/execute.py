@@ -211,7 +211,7 @@ class JobRun:
                 return
             rounds = [from_json(Round, one) for one in reply["rounds"]]
             yield from self._take(states, rounds, reply["recompiled"], reply.get("reasons", {}))
-            self._watcher.rounds(self._least_rounds(states), pairs_of(states))
+            self._watcher.rounds(self._least_rounds(states), self._pairs(states))
         if states:
             self._finish(calls, states, warmed)
 
@@ -219,7 +219,10 @@ class JobRun:
         allowed = None
         if self._allowance is not None:  # and not so long that --timeout ends the worker
             allowed = min(self._allowance(elapsed_s), SHARE_OF_TIMEOUT * self._job.protocol.timeout_s)
-        return decide(self._job.protocol, pairs_of(states), elapsed_s, allowed)
+        return decide(self._job.protocol, self._pairs(states), elapsed_s, allowed)
+
+    def _pairs(self, states: Mapping[str, CandidateState]) -> dict[str, tuple[list[float], list[float]]]:
+        return pairs_of(states)
 
     def _take(
         self,

@@ -17,6 +17,8 @@ from runner.digits import (
     speedup_text,
     steps_text,
 )
+from runner.environments.compare import is_eager_of
+from runner.environments.findings import moved_between_processes, slower_environment
 from runner.labels import suite_labels, where
 from runner.noise_findings import NOISE_RULES
 
@@ -203,7 +205,8 @@ def _half_width(comparison: Comparison) -> float | None:
 
 
 def _counts(comparison: Comparison) -> bool:
-    return comparison.record.status.passed and comparison.compiler != CONTROL
+    compiled = comparison.compiler != CONTROL and not is_eager_of(comparison.record)
+    return comparison.record.status.passed and compiled
 
 
 def _speedup_text(comparison: Comparison) -> str:
@@ -218,6 +221,8 @@ RULES: tuple[Callable[[Comparison], Found | None], ...] = (
     _could_not_run,
     _unusable,
     _moving_control,
+    moved_between_processes,
+    slower_environment,
     _slow,
     _slow_compilation,
     _memory,

@@ -20,17 +20,19 @@ class CandidateState:
     recompiling: int = 0
 
 
-def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int) -> Samples:
+def paired_samples(
+    candidate: str, rounds: Sequence[Round], iterations: int, baseline: str = BASELINE
+) -> Samples:
     """The candidate's samples beside the baseline's, round by round."""
     return Samples(
-        baseline_s=tuple(r.seconds[BASELINE] for r in rounds),
+        baseline_s=tuple(r.seconds[baseline] for r in rounds),
         candidate_s=tuple(r.seconds[candidate] for r in rounds),
-        baseline_position=tuple(r.order.index(BASELINE) for r in rounds),
+        baseline_position=tuple(r.order.index(baseline) for r in rounds),
         candidate_position=tuple(r.order.index(candidate) for r in rounds),
-        baseline_minor_faults=tuple(r.minor_faults[BASELINE] for r in rounds),
+        baseline_minor_faults=tuple(r.minor_faults[baseline] for r in rounds),
         candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
         iterations_per_sample=iterations,
-        baseline_prefill_s=tuple(r.prefill_s[BASELINE] for r in rounds if r.prefill_s),
+        baseline_prefill_s=tuple(r.prefill_s[baseline] for r in rounds if r.prefill_s),
         candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
     )
 

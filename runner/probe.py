@@ -25,12 +25,14 @@ def missing_devices(devices: Sequence[str]) -> dict[str, str]:
     return {str(device): str(why) for device, why in answer.items()}
 
 
-def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
+def ask_suite(
+    suite: str, patterns: Sequence[str], python: str | None = None
+) -> dict[str, tuple[str, ...] | str]:
     """For each name or glob what the suite's library has by it, or a sentence why nothing.
 
     ``UsageError`` when the library cannot be asked.
     """
-    answer = _ask("harness.find", [suite, *patterns])
+    answer = _ask("harness.find", [suite, *patterns], python)
     if answer is None:
         raise UsageError(
             f"--only: the model library of suite {suite} cannot be imported here, so {', '.join(patterns)} "
@@ -42,12 +44,14 @@ def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] 
     }
 
 
-def usable_compilers(device_type: str, names: Sequence[str] = ()) -> dict[str, Usable]:
-    """What a worker's interpreter says of these compilers, or of all.
+def usable_compilers(
+    device_type: str, names: Sequence[str] = (), python: str | None = None
+) -> dict[str, Usable]:
+    """What a worker's interpreter (``python``: another one) says of these compilers, or of all.
 
     ``UsageError`` when it cannot be asked.
     """
-    answer = _ask("harness.probe_compilers", [device_type, *names])
+    answer = _ask("harness.probe_compilers", [device_type, *names], python)
     if answer is None:
         raise UsageError(
             "--compilers: torch cannot be imported here; install it (make bench does), then try again"
@@ -58,9 +62,9 @@ def usable_compilers(device_type: str, names: Sequence[str] = ()) -> dict[str, U
     }
 
 
-def _ask(module: str, arguments: Sequence[str]) -> dict[str, Any] | None:
+def _ask(module: str, arguments: Sequence[str], python: str | None = None) -> dict[str, Any] | None:
     """The JSON object that ``python -m module`` prints last; None when it prints none in time."""
-    command = [*worker_command()[:-1], module, *arguments]
+    command = [*worker_command(*([python] if python else []))[:-1], module, *arguments]
     try:
         done = subprocess.run(
             command,

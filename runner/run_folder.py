@@ -144,9 +144,11 @@ class RunFolder:
         job_file.write_text(json.dumps(to_json(job), indent=1), encoding="utf-8")
         log = folder / "output.log"
         if not log.exists():
-            by_hand = f"{_settings(job)}python -m harness.worker --job {shlex.quote(str(job_file))}"
+            text = f"# by hand: {by_hand(job, job_file)}\n"
+            if job.environments:
+                text = "# each environment has a log of its own: envs/NAME/output.log\n"
             # a path need not be UTF-8: it is written as it is
-            log.write_text(f"# by hand: {by_hand}\n", encoding="utf-8", errors="surrogateescape")
+            log.write_text(text, encoding="utf-8", errors="surrogateescape")
         return log
 
     def write_derived(self, files: Mapping[str, bytes]) -> None:
@@ -255,6 +257,11 @@ def _locked(descriptor: int, how: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def by_hand(job: Job, job_file: Path, python: str = "python") -> str:
+    """The command that runs a job file in the foreground."""
+    return f"{_settings(job)}{shlex.quote(python)} -m harness.worker --job {shlex.quote(str(job_file))}"
 
 
 def _settings(job: Job) -> str:

@@ -129,7 +129,7 @@ class FlatModule(nn.Module):
         expected = [(t.shape, t.dtype) for t in self.tensors]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+            tensors = [t for t in pytree.tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
             if [(t.shape, t.dtype) for t in tensors] != expected:
                 raise ValueError("this model was captured for inputs of other sizes")
             return outputs.put(run(tensors))

@@ -44,9 +44,11 @@ def all_settings(
     program: Program, mode: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """inductor's settings for this candidate. ``ValueError`` for one that it does not know."""
-    from torch._inductor import list_mode_options
+    found: dict[str, Any] = {}
+    if mode:
+        from torch._inductor import list_mode_options  # torch 2.0 has none, and no other modes
 
-    found = dict(list_mode_options(mode)) if mode else {}
+        found.update(list_mode_options(mode))
     found.update(settings or {})
     if program.options.freezing and not program.training:
         found["freezing"] = True

@@ -41,6 +41,9 @@ def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
     ``ValueError`` for a key that inductor does not know, or a value it cannot have.
     """
+    pairs = tuple(pairs)
+    if not pairs:
+        return {}
     from torch._inductor import config
 
     known = config.get_config_copy()

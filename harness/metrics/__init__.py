@@ -89,7 +89,11 @@ def at_the_end(ended: Ended) -> ByVariant:
 
 def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
     for name in metric_names():
-        module = importlib.import_module(f"{__name__}.{name}")
+        try:
+            module = importlib.import_module(f"{__name__}.{name}")
+        except ImportError as error:  # an older torch lacks what it needs
+            _say_failed(name, error)
+            continue
         wanted = getattr(module, "WANTED", None)
         if when == module.WHEN and (wanted is None or getattr(extras, wanted)):
             yield name, module

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 from harness.metrics import WHOLE, ByVariant, Ended
 from harness.schema import BASELINE
@@ -55,8 +55,8 @@ class TrafficCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         made = func(*args, **(kwargs or {}))
-        given = _storages(tree_leaves((args, kwargs)))
-        results = _storages(tree_leaves(made))
+        given = _storages(tree_flatten((args, kwargs))[0])
+        results = _storages(tree_flatten(made)[0])
         # a view makes no storage of its own; what works in place does not either, but its schema says so
         if func._schema.is_mutable or not results.keys() <= given.keys():  # noqa: SLF001 - torch's own name
             self.bytes += sum(given.values()) + sum(results.values())

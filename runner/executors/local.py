@@ -96,6 +96,21 @@ def worker_records(
 
         return with_processes(job, work.candidates, measure, stop)
 
+    if work.job.environments:
+        from runner.environments.records import environment_records
+
+        with share_of(budget) as share:
+            yield from environment_records(
+                work.job,
+                work.candidates,
+                watch,
+                stop,
+                folder=log.parent,
+                folder_name=str(Path(log_name).parent),
+                allowance=share,
+                base=base,
+            )
+        return
     # processes forked from one host have its memory layout: repeated ones are to differ in that too
     pool = None if work.job.protocol.processes > 1 else pool
     with share_of(budget) as share:

@@ -99,7 +99,7 @@ def _by_model(summary: Summary) -> Iterator[Table]:
                 name = case_name(one.record.job.case) if place == 0 else ""
                 rows.append((name, *(text(one) for _, _, text in COLUMNS)))
         yield Table(
-            title=f"Environments: {title}",
+            title=f"Environments: {title}, against eager of {members[0].reference}",
             header=("model", *(header for header, _, _ in COLUMNS)),
             numbers=(False, *(number for _, number, _ in COLUMNS)),
             rows=tuple(rows),
@@ -127,7 +127,7 @@ COLUMNS: tuple[tuple[str, bool, Text], ...] = (
     ("compiler", False, lambda one: plain(one.compiler)),
     ("reference ms", True, lambda one: _number(one.reference_ms, ms_text)),
     ("ms", True, lambda one: _number(one.ms, ms_text)),
-    ("against the reference's eager", False, _speedup),
+    ("speedup", False, _speedup),
     ("p", True, lambda one: _number(one.p_value, p_text)),
     ("q", True, lambda one: _number(one.q_value, p_text)),
     ("verdict", False, _verdict),

@@ -1,0 +1,366 @@
+"""What ``--envs`` means, how an environment is made and kept, and the sentences for what cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.schema import Environment, Protocol
+from runner.compilers import Usable
+from runner.environments.make import Say, cache_folder, key_of, made, why_pip_failed
+from runner.environments.plan import candidates_in, in_environments, split_candidate
+from runner.environments.probe import probe
+from runner.environments.resolve import check_devices, check_still_there, resolved
+from runner.environments.spec import environments_asked
+from runner.errors import UsageError
+from tests.factories import make_job
+
+OLD = Environment(name="old", python="/old/python", asked="/old/python", torch="2.2.2")
+NEW = Environment(name="new", python="/new/python", asked="torch==2.13.0", torch="2.13.0")
+
+
+# -- the words ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "python", "requirements"),
+    [
+        ("old=/usr/bin/python3", "old", "/usr/bin/python3", ()),
+        ("torch==2.2.2", "torch-2.2.2", None, ("torch==2.2.2",)),
+        ("a=torch==2.2.2 numpy<2", "a", None, ("torch==2.2.2", "numpy<2")),
+        ("torch==2.2.2+cpu transformers==4.40.0", "torch-2.2.2+cpu", None, None),
+        ("2.2=torch==2.2.2", "2.2", None, ("torch==2.2.2",)),
+    ],
+)
+def test_words(text: str, name: str, python: str | None, requirements: tuple[str, ...] | None) -> None:
+    (found,) = environments_asked([text], None)
+    assert found.name == name
+    assert (str(found.python) if found.python else None) == python
+    assert requirements is None or found.requirements == requirements
+
+
+def test_a_folder_with_an_interpreter_is_one(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    (found,) = environments_asked([f"x={tmp_path}"], None)
+    assert found.python == tmp_path / "bin" / "python"
+
+
+def test_the_reference_comes_first() -> None:
+    words = ["a=torch==2.2.2", "b=torch==2.3.0", "c=torch==2.4.0"]
+    assert [one.name for one in environments_asked(words, None)] == ["a", "b", "c"]
+    assert [one.name for one in environments_asked(words, "b")] == ["b", "a", "c"]
+    assert environments_asked(None, None) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "reference", "sentence"),
+    [
+        (["torch=2.2.2"], None, "neither a Python nor a requirement of torch"),
+        (["numpy==2.0"], None, "neither a Python nor a requirement of torch"),
+        (["pyton3"], None, "neither a Python nor a requirement of torch"),
+        (["old="], None, "names no environment"),
+        ([""], None, "names no environment"),
+        (["torch"], None, "which version of torch; write torch==2.2.2"),
+        (["new=torch>=2.2"], None, "which version of torch; write torch==2.2.2"),
+        (["/usr/bin/python3"], None, "give /usr/bin/python3 a name; write old=/usr/bin/python3"),
+        (["a b=torch==2.2.2"], None, "'a b' cannot be the name"),
+        (["a=torch==2.2.2; rm -rf"], None, "neither a Python nor a requirement"),
+        (["a=torch==2.2.2 -e."], None, "neither a Python nor a requirement"),
+        (["torch==2.2.2", "torch==2.2.2"], None, "two environments are called torch-2.2.2"),
+        (["a=torch==2.2.2"], "b", "--reference-env: there is no environment called 'b'"),
+        (None, "b", "--reference-env names one of --envs"),
+    ],
+)
+def test_bad_words_end_in_one_sentence(words: list[str] | None, reference: str | None, sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        environments_asked(words, reference)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+# -- making one -----------------------------------------------------------------
+
+
+def pretended(folder: Path, requirements: Sequence[str], say: Say) -> None:
+    (folder / "bin").mkdir(parents=True)
+    say("Collecting torch")
+    (folder / "bin" / "python").write_text(" ".join(requirements))
+
+
+def fine(python: Path, name: str) -> None:
+    assert python.is_file()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "torchduet" / "envs"
+
+
+def test_the_cache_is_where_the_person_keeps_caches() -> None:
+    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/torchduet/envs")
+    assert cache_folder({}) == Path.home() / ".cache/torchduet/envs"
+    assert cache_folder({"XDG_CACHE_HOME": "not/absolute"}) == Path.home() / ".cache/torchduet/envs"
+
+
+def test_the_key_tells_environments_apart() -> None:
+    keys = {
+        key_of(("torch==2.2.2",)),
+        key_of(("torch==2.2.2+cpu",)),
+        key_of(("torch==2.2.2", "numpy<2")),
+        key_of(("torch==2.2.2",), "another Python"),
+    }
+    assert len(keys) == 4
+    assert key_of(("a==1", "torch==2.2.2")).endswith(key_of(("torch==2.2.2", "a==1"))[-8:])
+
+
+def test_it_is_made_once_and_says_so(cache: Path) -> None:
+    said: list[str] = []
+    first = made("old", ("torch==2.2.2",), said.append, pretended, fine)
+    assert first.read_text() == "torch==2.2.2"
+    assert first.is_relative_to(cache)
+    assert any("making an environment" in line for line in said)
+    assert "old: Collecting torch" in said
+    said.clear()
+
+    def never(folder: Path, requirements: Sequence[str], say: Say) -> None:
+        raise AssertionError
+
+    assert made("old", ("torch==2.2.2",), said.append, never, fine) == first
+    assert len(said) == 1
+    assert "made before" in said[0]
+
+
+@pytest.mark.parametrize("when", ["install", "check"])
+def test_a_half_made_one_is_not_kept(cache: Path, when: str) -> None:
+    def install(folder: Path, requirements: Sequence[str], say: Say) -> None:
+        pretended(folder, requirements, say)
+        if when == "install":
+            raise UsageError("pip failed")
+
+    def check(python: Path, name: str) -> None:
+        raise UsageError("its torch is broken")
+
+    with pytest.raises(UsageError):
+        made("old", ("torch==2.2.2",), lambda _: None, install, check)
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+    assert made("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
+
+
+def test_what_a_killed_run_left_is_removed(cache: Path) -> None:
+    left = cache / f".{key_of(('torch==2.2.2',))}.123.partial"
+    left.mkdir(parents=True)
+    (left / "half").touch()
+    made("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+    assert not left.exists()
+
+
+def slowly(folder: Path, requirements: Sequence[str], say: Say) -> None:
+    time.sleep(0.5)
+    pretended(folder, requirements, say)
+    with (folder.parent / "makers").open("a") as file:
+        file.write("x")
+
+
+def make_slowly() -> None:
+    made("old", ("torch==2.2.2",), lambda _: None, slowly, fine)
+
+
+def test_two_runs_make_it_once(cache: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    runs = [context.Process(target=make_slowly) for _ in range(3)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(30)
+    assert [run.exitcode for run in runs] == [0, 0, 0]
+    assert (cache / "makers").read_text() == "x"
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="XDG_CACHE_HOME may name another folder"):
+        made("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+
+
+NO_VERSION = (
+    "ERROR: Could not find a version that satisfies the requirement torch==9.9 "
+    "(from versions: 2.0.0, 2.0.1, 2.1.0, 2.2.0, 2.13.0)"
+)
+
+
+def test_pips_account_as_a_sentence() -> None:
+    lines = [
+        "Collecting nothing",
+        NO_VERSION,
+        "ERROR: No matching distribution found for torch==9.9",
+    ]
+    text = why_pip_failed(lines, ("torch==9.9",))
+    assert "pip finds no torch==9.9 for Python" in text
+    assert text.endswith("the latest there are 2.0.1, 2.1.0, 2.2.0, 2.13.0")
+    none = "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)"
+    assert "there is none at all" in why_pip_failed([none], ("x==1",))
+    full = ["ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"]
+    assert "No space left on device" in why_pip_failed(full, ("torch==2.2.2",))
+    assert "it said nothing" in why_pip_failed([], ("torch==2.2.2",))
+
+
+# -- asking one -----------------------------------------------------------------
+
+
+def script(path: Path, text: str, mode: int = 0o755) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def says(path: Path, *lines: dict[str, Any], then: str = "") -> Path:
+    texts = "".join(f"cat <<'END'\n{json.dumps(line)}\nEND\n" for line in lines)
+    return script(path, f"#!/bin/sh\n{texts}{then}\n")
+
+
+PYTHON = {"python": "3.11.7", "version": [3, 11], "machine": os.uname().machine}
+TORCH = {"torch": "2.2.2", "torch_file": "/x/torch/__init__.py"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "then", "sentence"),
+    [
+        (
+            [{**PYTHON, "python": "3.8.1", "version": [3, 8]}],
+            "",
+            "Python is 3.8.1; a worker needs 3.10 or la",
+        ),
+        ([{**PYTHON, "machine": "sparc"}, TORCH], "", "its Python is for sparc, this machine is"),
+        ([PYTHON, {"torch": None, "torch_error": ""}], "", "it has no torch; install it there"),
+        (
+            [PYTHON, {"torch_error": "OSError: libc.so: wrong ELF class"}],
+            "",
+            "cannot be used (OSError: libc.so",
+        ),
+        ([PYTHON, {**TORCH, "torch": "1.13.1"}], "", "its torch is 1.13.1; a worker needs 2.0 or later"),
+        ([PYTHON], "kill -ILL $$", "importing its torch ends the process (SIGILL"),
+        ([], "echo 'no such module' >&2; exit 1", "is no Python that works (no such module)"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(
+    tmp_path: Path, lines: list[dict[str, Any]], then: str, sentence: str
+) -> None:
+    python = says(tmp_path / "python", *lines, then=then)
+    with pytest.raises(UsageError) as raised:
+        probe(python, "old")
+    assert sentence in str(raised.value)
+    assert str(raised.value).startswith("--envs: old: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_program_for_another_machine_is_one_sentence(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", "not a program at all\0")
+    with pytest.raises(UsageError, match="is no program for this machine"):
+        probe(python, "old")
+    assert os.strerror(errno.ENOEXEC)
+    with pytest.raises(UsageError, match="cannot be run"):
+        probe(script(tmp_path / "plain", "", 0o644), "old")
+    with pytest.raises(UsageError, match="there is no "):
+        probe(tmp_path / "nowhere", "old")
+
+
+def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
+    one = says(tmp_path / "one", PYTHON, TORCH)
+    other = says(tmp_path / "other", {**PYTHON, "prefix": "/another/venv"}, TORCH)
+    asked = environments_asked([f"a={one}", f"b={other}"], None)
+    with pytest.raises(UsageError, match=r"a and b are the same environment \(torch 2.2.2, Python 3.11.7\)"):
+        resolved(asked, lambda _: None)
+
+
+@pytest.mark.parametrize("differing", [{"settings": {"OMP_NUM_THREADS": "1"}}, {"transformers": "4.40.0"}])
+def test_another_setting_or_library_makes_another_environment(
+    tmp_path: Path, differing: dict[str, Any]
+) -> None:
+    one = says(tmp_path / "one", PYTHON, TORCH)
+    other = says(tmp_path / "other", PYTHON, {**TORCH, **differing})
+    said: list[str] = []
+    found = resolved(environments_asked([f"a={one}", f"b={other}"], "b"), said.append)
+    assert [(f.environment.name, f.environment.torch) for f in found] == [("b", "2.2.2"), ("a", "2.2.2")]
+    assert said[1] == "a: torch 2.2.2, Python 3.11.7"
+
+
+def test_our_own_python_answers() -> None:
+    pytest.importorskip("torch")
+    facts = probe(Path(sys.executable), "here")
+    assert facts["version"] == list(sys.version_info[:2])
+    assert facts["torch"][0].isdigit()
+
+
+def test_a_device_that_one_environment_lacks(tmp_path: Path) -> None:
+    python = says(tmp_path / "one", PYTHON, {**TORCH, "cuda_devices": 1})
+    found = resolved(environments_asked([f"a={python}"], None), lambda _: None)
+    check_devices(found, ["cpu", "cuda", "cuda:0"])
+    with pytest.raises(UsageError, match=r"--devices: a \(torch 2.2.2\) cannot use cuda:1: it finds 1"):
+        check_devices(found, ["cuda:1"])
+
+
+def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
+    python = says(tmp_path / "one", PYTHON, TORCH)
+    same = Environment(name="a", python=str(python), asked=str(python), torch="2.2.2")
+    check_still_there([make_job(environments=(same,))])
+    other = Environment(name="a", python=str(python), asked=str(python), torch="2.3.0")
+    with pytest.raises(UsageError, match=r"--resume: a has torch 2.2.2 now, and had 2.3.0"):
+        check_still_there([make_job(environments=(other,))])
+    gone = Environment(name="a", python="/nowhere/python", asked="", torch="2.2.2")
+    with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python"):
+        check_still_there([make_job(environments=(gone,))])
+
+
+# -- the plan ---------------------------------------------------------------------
+
+
+def test_every_compiler_in_every_environment_is_a_candidate() -> None:
+    assert candidates_in(("inductor", "aot_eager"), (OLD, NEW)) == (
+        *("inductor@old", "aot_eager@old"),
+        *("eager@new", "inductor@new", "aot_eager@new"),
+    )
+    assert candidates_in(("eager",), (OLD, NEW)) == ("eager@old", "eager@new")
+    assert candidates_in(("inductor",), (OLD,)) == ("inductor@old",)
+
+
+def test_a_candidate_says_where_it_runs() -> None:
+    job = make_job(environments=(OLD, NEW))
+    assert split_candidate(job, "inductor@new") == ("inductor", NEW)
+    assert split_candidate(job, "eager@old") == ("eager", OLD)
+    with pytest.raises(LookupError):
+        split_candidate(job, "inductor@other")
+
+
+def test_a_compiler_that_one_environment_lacks_has_a_reason_there() -> None:
+    def ask(environment: Environment, device_type: str, names: Sequence[str]) -> dict[str, Usable]:
+        why = "it is not installed" if environment is OLD else None
+        return {name: Usable(what=name, why_not=why, modes=()) for name in names}
+
+    job = make_job(candidates=("thunder", "inductor"))
+    (found,) = in_environments([job], (OLD, NEW), ask, skip=False)
+    assert found.unavailable == {"thunder@old": "thunder cannot be used here: it is not installed"}
+    assert "thunder@new" in found.candidates
+    with pytest.raises(UsageError, match="in every environment thunder cannot be used here"):
+        in_environments([job], (OLD,), ask, skip=False)
+    (skipped,) = in_environments([job], (OLD,), ask, skip=True)
+    assert "thunder@old" in skipped.unavailable
+
+
+def test_jobs_of_other_environments_have_other_names() -> None:
+    plain = make_job(protocol=Protocol())
+    keys = {plain.key, make_job(environments=(OLD, NEW)).key, make_job(environments=(NEW, OLD)).key}
+    assert len(keys) == 3

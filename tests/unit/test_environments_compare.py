@@ -1,0 +1,181 @@
+"""The tables of several environments: everything against eager of the reference environment."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from harness.codec import from_json, to_json
+from harness.schema import Environment, Record, Samples, Status
+from runner.comparison import AcrossEnvironments, Summary, Verdict
+from runner.derive import summarise
+from runner.environments.plan import candidates_in
+from runner.reports import render_all
+from tests.factories import make_job, make_parity, make_record, make_samples, printed
+
+ENVIRONMENTS = tuple(
+    Environment(name=name, python=f"/{name}", asked=name, torch=torch)
+    for name, torch in (("old", "2.2.2"), ("new", "2.13.0"))
+)
+SPEEDUPS = {"eager@new": 0.5, "inductor@old": 2.0, "inductor@new": 4.0}
+"""Against eager of the candidate's own environment, and for eager against the reference's."""
+
+
+def timed(candidate: str, model: str, rounds: int = 20) -> Samples:
+    """Eager is half as fast in the new environment: inductor's 4x there is 2x against the reference's."""
+    own = make_samples(speedup=SPEEDUPS[candidate], machine=model, seed=candidate, rounds=rounds)
+    reference = own.baseline_s
+    slower = 2.0 if candidate == "inductor@new" else 1.0
+    return replace(
+        own,
+        baseline_s=tuple(s * slower for s in own.baseline_s),
+        candidate_s=tuple(s * slower for s in own.candidate_s),
+        reference_s=reference,
+        reference_position=own.baseline_position,
+        round_index=tuple(range(rounds)),
+    )
+
+
+def records(model: str = "m", statuses: Mapping[str, Status] | None = None) -> list[Record]:
+    job = make_job(model, environments=ENVIRONMENTS, candidates=candidates_in(("inductor",), ENVIRONMENTS))
+    found = []
+    for candidate in job.candidates:
+        env = candidate.split("@")[1]
+        status = (statuses or {}).get(candidate, Status.PASS)
+        record = make_record(job, candidate, status=status)
+        if record.samples is not None:
+            record = replace(record, samples=timed(candidate, model))
+        agreement = make_parity() if env != "old" else None
+        found.append(replace(record, env=env, env_parity=agreement))
+    return found
+
+
+def across(summary: Summary) -> dict[tuple[str, str], AcrossEnvironments]:
+    return {(one.environment, one.compiler): one for one in summary.across}
+
+
+def test_a_speedup_over_a_slower_eager_is_not_a_speedup() -> None:
+    summary = summarise(records())
+    found = across(summary)
+    own = {c.record.candidate: c for c in summary.comparisons}
+    assert own["inductor@new"].speedup == pytest.approx(4.0, rel=0.02)
+    assert found["new", "inductor"].speedup == pytest.approx(2.0, rel=0.02)
+    assert found["new", "eager"].speedup == pytest.approx(0.5, rel=0.02)
+    assert found["new", "eager"].verdict is Verdict.SLOWER
+    assert found["old", "inductor"].speedup == own["inductor@old"].speedup
+    assert found["new", "inductor"].verdict is Verdict.FASTER
+    low, high = found["new", "inductor"].ci_low, found["new", "inductor"].ci_high
+    assert low is not None
+    assert high is not None
+    assert low < 2.0 < high
+
+
+def test_eager_against_eager_comes_first() -> None:
+    summary = summarise([*reversed(records("one")), *records("two")])
+    assert [(o.record.job.case.name, o.environment, o.compiler) for o in summary.across] == [
+        *(("one", "new", "eager"), ("one", "old", "inductor"), ("one", "new", "inductor")),
+        *(("two", "new", "eager"), ("two", "old", "inductor"), ("two", "new", "inductor")),
+    ]
+
+
+def test_the_false_discovery_rate_is_over_the_whole_family() -> None:
+    summary = summarise([*records("one"), *records("two")])
+    assert all(o.q_value is not None and o.p_value is not None for o in summary.across)
+    assert all((o.q_value or 0) >= (o.p_value or 0) for o in summary.across)
+
+
+def test_what_counts_in_an_average() -> None:
+    wrong = {"inductor@new": Status.FAIL_ACCURACY}
+    summary = summarise([*records("one"), *records("two", wrong)])
+    averages = {(one.environment, one.compiler): one for one in summary.across_averages}
+    assert (averages["new", "inductor"].averaged, averages["new", "inductor"].total) == (1, 2)
+    assert averages["old", "inductor"].averaged == 2
+    assert averages["new", "eager"].geomean_speedup == pytest.approx(0.5, rel=0.02)
+    assert averages["new", "eager"].versions == "torch 2.13.0"
+
+
+def test_an_environment_with_other_results_counts_nowhere() -> None:
+    bad = make_parity(Status.FAIL_ACCURACY)
+    found = [replace(r, env_parity=bad) if r.env == "new" else r for r in records()]
+    summary = summarise(found)
+    assert across(summary)["new", "inductor"].same_results is False
+    assert across(summary)["new", "inductor"].counts is False
+    assert across(summary)["old", "inductor"].counts is True
+    text = printed(found, 200)
+    assert "DIFFERENT" in text
+    assert "(faster)" in text
+
+
+def test_without_the_reference_there_is_a_row_and_no_number() -> None:
+    found = [
+        replace(r, samples=replace(r.samples, reference_s=())) if r.samples is not None else r
+        for r in records()
+    ]
+    summary = summarise(found)
+    assert all(one.speedup is None and one.verdict is None and not one.counts for one in summary.across)
+    assert all(one.geomean_speedup is None for one in summary.across_averages)
+    assert "Environments" in printed(found, 100)
+
+
+def test_an_ordinary_run_has_no_such_tables() -> None:
+    ordinary = [make_record(make_job())]
+    summary = summarise(ordinary)
+    assert summary.across == ()
+    assert summary.across_averages == ()
+    assert "Environments" not in printed(ordinary, 200)
+    assert not [name for name in render_all(summary, ["csv", "md"]) if "environments" in name]
+
+
+def test_the_files() -> None:
+    files = render_all(summarise(records()), ["csv", "md"])
+    rows = list(csv.DictReader(io.StringIO(files["environments.csv"].decode())))
+    assert [(row["environment"], row["compiler"]) for row in rows] == [
+        *(("new", "eager"), ("old", "inductor"), ("new", "inductor"))
+    ]
+    assert {row["reference"] for row in rows} == {"old"}
+    assert float(rows[2]["speedup"]) == pytest.approx(2.0, rel=0.02)
+    assert rows[2]["same_results"] == "true"
+    assert rows[1]["same_results"] == ""
+    averages = list(csv.DictReader(io.StringIO(files["environments_averages.csv"].decode())))
+    assert len(averages) == 3
+    report = files["report.md"].decode()
+    assert report.index("## Environments: geometric mean") < report.index("## Environments: toys, training")
+    assert "held against eager of old" in report
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_console_s_table_fits(width: int) -> None:
+    lines = printed(records(), width).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Environments: toys"))
+    table = lines[start : start + 6]
+    assert all(len(line) <= max(width, 66) for line in table)
+    assert any("inductor" in line for line in table)
+
+
+def test_a_slower_environment_and_a_moved_control_are_found() -> None:
+    titles = [finding.title for finding in summarise(records()).warnings]
+    assert "Eager is slower in another environment" in titles
+    assert not any(title.startswith("Slower than eager") for title in titles)
+    job = make_job(environments=ENVIRONMENTS, candidates=("eager@old",))
+    moved = replace(make_record(job, "eager@old", speedup=1.2, jitter=0.001), env="old")
+    titles = [finding.title for finding in summarise([moved]).warnings]
+    assert "The A/A control between processes moved" in titles
+
+
+def test_old_records_are_read_as_of_no_environment() -> None:
+    value = to_json(make_record(make_job()))
+    for name in ("env", "env_parity"):
+        del value[name]
+    for name in ("reference_s", "reference_position", "round_index"):
+        del value["samples"][name]
+    del value["job"]["environments"]
+    record = from_json(Record, value)
+    assert record.env == ""
+    assert record.env_parity is None
+    assert record.samples is not None
+    assert record.samples.reference_s == ()
+    assert from_json(Record, to_json(records()[2])) == records()[2]

@@ -1,0 +1,410 @@
+"""One job in several environments, with fake workers: how rounds alternate, who is paired, who fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.codec import to_json
+from harness.schema import BASELINE, WHOLE, Environment, Failure, Job, Protocol, Record, Status
+from harness.status_page import Activity
+from runner.environments.plan import candidates_in
+from runner.environments.run import EnvironmentsRun
+from runner.worker_process import WorkerLost
+from tests.factories import make_job, make_parity
+
+ENVIRONMENTS = tuple(
+    Environment(name=name, python=f"/{name}/python", asked=name, torch=torch)
+    for name, torch in (("old", "2.2"), ("new", "2.13"))
+)
+SPEED = {"old": 1.0, "new": 0.5}  # of eager: seconds
+Reply = dict[str, Any]
+Fault = Reply | WorkerLost
+
+
+def lost(variant: str = "", phase: str = "measure") -> WorkerLost:
+    return WorkerLost(
+        Failure(kind="SIGSEGV", message="gone", phase=phase), Activity(phase=phase, variant=variant)
+    )
+
+
+def failed(status: Status) -> Reply:
+    return {"failed": {"status": status.value, "failure": {"kind": "E", "message": "no", "phase": "p"}}}
+
+
+class Machine:
+    """All workers of a job, and the clock. ``faults`` at (environment, session of it, call, candidate)."""
+
+    def __init__(self, faults: Mapping[tuple[str, int, str, str], Fault] | None = None) -> None:
+        self.faults = dict(faults or {})
+        self.calls: list[tuple[str, str]] = []
+        self.jobs: list[Job] = []
+        self.running: dict[str, str] = {}
+        self.recompiling: dict[str, dict[str, int]] = {}
+        self.disagree = ""
+        self.now = 0.0
+        self.iterations: set[int] = set()
+        self.open = 0
+        self.most_open = 0
+
+    @contextlib.contextmanager
+    def launch(self, job: Job) -> Iterator[Worker]:
+        self.jobs.append(job)
+        session = sum(other.environments == job.environments for other in self.jobs)
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        try:
+            yield Worker(self, job, session)
+        finally:
+            self.open -= 1
+
+
+class Worker:
+    def __init__(self, machine: Machine, job: Job, session: int) -> None:
+        self._machine = machine
+        self._env = job.environments[0].name
+        self._session = session
+        self._job = job
+
+    def activity(self) -> Activity:
+        return Activity(variant=self._machine.running.get(self._env, BASELINE))
+
+    def call(self, request: Mapping[str, Any], deadline: float) -> Reply:
+        name, candidate = request["call"], request.get("candidate", "")
+        self._machine.calls.append((self._env, f"{name} {candidate}".strip()))
+        fault = self._machine.faults.pop((self._env, self._session, name, candidate), None)
+        if isinstance(fault, WorkerLost):
+            raise fault
+        return fault if fault is not None else {"ok": getattr(self, f"_{name}")(request)}
+
+    def _open(self, request: Mapping[str, Any]) -> Reply:
+        self.given = request.get("given")
+        model = {"parameters": 7, "parameter_bytes": 28, "input_shapes": [], "batch_size": 8}
+        return {"model": model, "environment": {"torch": self._job.environments[0].torch}}
+
+    def _hand_over(self, request: Mapping[str, Any]) -> Reply:
+        Path(request["path"]).write_text("weights")
+        return {}
+
+    def _agree(self, request: Mapping[str, Any]) -> Reply:
+        if self.given is None:
+            return {"parity": None, "note": ""}
+        assert Path(self.given).read_text() == "weights"
+        bad = self._machine.disagree == self._env
+        found = make_parity(Status.FAIL_ACCURACY if bad else Status.PASS)
+        return {"parity": to_json(found), "note": "a note"}
+
+    def _prepare(self, request: Mapping[str, Any]) -> Reply:
+        return {"status": "pass", "parity": None, "metrics": {"compilation_latency_s": 1.0}, "notes": []}
+
+    def _warm_up(self, request: Mapping[str, Any]) -> Reply:
+        return {"metrics": {"iterations_per_sample": 4 if self._env == "old" else 7}}
+
+    def _measure(self, request: Mapping[str, Any]) -> Reply:
+        assert request["rounds"] == 1
+        self._machine.iterations.add(request["iterations"])
+        order = [BASELINE, *request["candidates"]]
+        self._machine.now += 1.0
+        eager = SPEED[self._env] * (1 + 0.001 * self._machine.now)
+        seconds = {name: eager / (1 + place) for place, name in enumerate(order)}
+        one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
+        return {"rounds": [one], "recompiled": self._machine.recompiling.get(self._env, {})}
+
+    def _finish(self, request: Mapping[str, Any]) -> Reply:
+        size = 10 if self._env == "old" else 20
+        return {"metrics": {BASELINE: {"peak_memory_bytes": size}, "a": {"peak_memory_bytes": 5}}}
+
+    def _conclude(self, request: Mapping[str, Any]) -> Reply:
+        return {"metrics": {WHOLE: {"flops_per_step": 8}}}
+
+
+class Quiet:
+    def rounds(self, done: int, pairs: object) -> None:
+        pass
+
+
+def make(compilers: tuple[str, ...], **protocol: Any) -> Job:
+    return make_job(
+        candidates=candidates_in(compilers, ENVIRONMENTS),
+        environments=ENVIRONMENTS,
+        protocol=Protocol(repeat=6, **protocol),
+    )
+
+
+def run(
+    machine: Machine,
+    folder: Path,
+    compilers: tuple[str, ...] = ("a",),
+    *,
+    candidates: tuple[str, ...] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    job: Job | None = None,
+    **protocol: Any,
+) -> dict[str, Record]:
+    job = job or make(compilers, **protocol)
+    records = list(
+        EnvironmentsRun(
+            job,
+            machine.launch,
+            Quiet(),
+            candidates=candidates or job.candidates,
+            logs={one.name: f"cases/x/envs/{one.name}/output.log" for one in ENVIRONMENTS},
+            folder=folder,
+            stop=stop,
+            clock=lambda: machine.now,
+        ).run()
+    )
+    found = {record.candidate: record for record in records}
+    assert len(found) == len(records)
+    assert machine.open == 0
+    assert list(folder.iterdir()) == []  # nothing that was handed over is left
+    return found
+
+
+def rounds_of(machine: Machine) -> list[str]:
+    return [env for env, call in machine.calls if call == "measure"]
+
+
+def test_all_workers_are_open_at_once_and_rounds_alternate_in_random_order(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path)
+    assert machine.most_open == 2
+    calls = [
+        call for call in machine.calls if call[1].split()[0] in ("open", "hand_over", "agree", "prepare")
+    ]
+    assert calls == [
+        *(("old", "open"), ("old", "hand_over"), ("new", "open"), ("new", "agree")),
+        *(("old", "prepare a"), ("new", "prepare a")),
+    ]
+    orders = rounds_of(machine)
+    pairs = [tuple(orders[i : i + 2]) for i in range(0, len(orders), 2)]
+    assert len(pairs) == 6
+    assert set(pairs) == {("old", "new"), ("new", "old")}  # each round has both, in either order
+    assert set(found) == {"a@old", "eager@new", "a@new"}
+    assert all(record.status is Status.PASS for record in found.values())
+
+
+def test_the_order_is_the_seed_s(tmp_path: Path) -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        machine = Machine()
+        run(machine, tmp_path, seed=seed)
+        orders.append(rounds_of(machine))
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_pairs_come_from_the_same_round(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path)
+    assert machine.iterations == {7}
+    old, eager, new = (found[name].samples for name in ("a@old", "eager@new", "a@new"))
+    assert old is not None
+    assert eager is not None
+    assert new is not None
+    # eager of another environment against the reference's; a compiler against its own environment's
+    assert eager.baseline_s == old.baseline_s == old.reference_s == new.reference_s == eager.reference_s
+    assert new.baseline_s == eager.candidate_s
+    assert new.candidate_s == tuple(s / 2 for s in new.baseline_s)
+    assert old.candidate_s == tuple(s / 2 for s in old.baseline_s)
+    assert old.round_index == new.round_index == eager.round_index == tuple(range(6))
+    # places count over all that ran in the round
+    for places in zip(old.baseline_position, old.candidate_position, new.baseline_position, strict=True):
+        assert places in {(0, 1, 2), (2, 3, 0)}
+    assert eager.reference_position == eager.baseline_position
+    assert {s.iterations_per_sample for s in (old, eager, new)} == {7}  # the same everywhere
+    drift = [a / b for a, b in zip(eager.baseline_s, eager.candidate_s, strict=True)]
+    assert all(abs(ratio - 2.0) < 0.01 for ratio in drift)  # what both share cancels
+
+
+def test_records_name_the_environment(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path)
+    assert {name: record.env for name, record in found.items()} == {
+        "a@old": "old",
+        "eager@new": "new",
+        "a@new": "new",
+    }
+    assert found["a@new"].environment == {"torch": "2.13"}
+    assert found["a@old"].environment == {"torch": "2.2"}
+    assert found["a@old"].env_parity is None
+    assert found["a@new"].env_parity is not None
+    assert found["eager@new"].parity == found["eager@new"].env_parity
+    assert found["eager@new"].notes == ("a note",)
+    assert found["eager@new"].metrics["baseline_peak_memory_bytes"] == 10  # the reference's
+    assert found["eager@new"].metrics["candidate_peak_memory_bytes"] == 20
+    assert found["a@new"].metrics["baseline_peak_memory_bytes"] == 20
+    assert found["a@new"].metrics["candidate_peak_memory_bytes"] == 5
+    assert "--envs=old=old --envs=new=new --compilers=a" in found["a@new"].reproduce
+    assert "--envs=new" not in found["a@old"].reproduce
+    # a worker is told of its own environment and compilers alone
+    assert [(job.environments[0].name, job.candidates) for job in machine.jobs] == [
+        ("old", ("a",)),
+        ("new", ("a",)),
+    ]
+
+
+def test_eager_that_was_asked_for_is_a_second_process_of_the_reference(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path, ("eager", "a"))
+    assert set(found) == {"eager@old", "a@old", "eager@new", "a@new"}
+    assert machine.most_open == 3
+    control = found["eager@old"].samples
+    assert control is not None
+    assert all(abs(a / b - 1) < 0.01 for a, b in zip(control.baseline_s, control.candidate_s, strict=True))
+
+
+def test_another_result_is_a_failure_of_that_environment_s_eager_alone(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.disagree = "new"
+    found = run(machine, tmp_path)
+    assert found["eager@new"].status is Status.FAIL_ACCURACY
+    assert found["a@new"].status is Status.PASS
+    assert found["a@new"].env_parity is not None
+    assert found["a@new"].env_parity.failed
+    assert found["eager@new"].samples is not None  # timed all the same
+
+
+def test_a_compiler_that_fails_in_one_environment_costs_itself(tmp_path: Path) -> None:
+    machine = Machine({("new", 1, "prepare", "a"): failed(Status.FAIL_TO_RUN)})
+    found = run(machine, tmp_path, ("a", "b"))
+    assert found["a@new"].status is Status.FAIL_TO_RUN
+    assert found["a@new"].failure is not None
+    assert found["a@new"].failure.log == "cases/x/envs/new/output.log"
+    assert all(found[name].samples for name in ("a@old", "b@old", "eager@new", "b@new"))
+
+
+def test_a_worker_that_dies_costs_its_candidate(tmp_path: Path) -> None:
+    machine = Machine({("new", 1, "prepare", "a"): lost("a", "compile")})
+    found = run(machine, tmp_path, ("a", "b"))
+    assert found["a@new"].status is Status.CRASH
+    assert all(found[name].status is Status.PASS for name in ("a@old", "b@old", "eager@new", "b@new"))
+    assert any("fresh worker after a@new ended as crash" in note for note in found["b@old"].notes)
+
+
+def test_a_worker_that_dies_in_timed_rounds(tmp_path: Path) -> None:
+    machine = Machine({("old", 1, "measure", ""): lost("b")})
+    found = run(machine, tmp_path, ("a", "b"))
+    assert found["b@old"].status is Status.CRASH
+    assert all(found[n].samples for n in ("a@old", "eager@new", "a@new", "b@new"))
+    assert all(len(found[n].samples or ()) == 6 for n in ("a@old", "eager@new", "a@new", "b@new"))
+
+
+def test_a_candidate_that_raises_in_timed_rounds_leaves(tmp_path: Path) -> None:
+    machine = Machine({("new", 1, "measure", ""): failed(Status.FAIL_TO_RUN)})
+    machine.running["new"] = "a"
+    found = run(machine, tmp_path, ("a", "b"))
+    assert found["a@new"].status is Status.FAIL_TO_RUN
+    assert len(machine.jobs) == 2  # nobody began again
+    assert all(found[n].status is Status.PASS for n in ("a@old", "b@old", "eager@new", "b@new"))
+
+
+def test_an_environment_that_cannot_run_the_model(tmp_path: Path) -> None:
+    machine = Machine({("new", 1, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
+    found = run(machine, tmp_path)
+    assert len(machine.jobs) == 2  # the other goes on as it is
+    assert found["eager@new"].status is found["a@new"].status is Status.MODEL_FAIL_TO_LOAD
+    assert found["a@old"].status is Status.PASS
+    assert found["a@old"].samples is not None
+
+
+@pytest.mark.parametrize("fault", [failed(Status.MODEL_FAIL_TO_LOAD), lost(phase="build")])
+def test_without_the_reference_the_others_still_have_their_own_eager(tmp_path: Path, fault: Fault) -> None:
+    machine = Machine({("old", 1, "open", ""): fault})
+    found = run(machine, tmp_path)
+    expected = Status.CRASH if isinstance(fault, WorkerLost) else Status.MODEL_FAIL_TO_LOAD
+    assert found["a@old"].status is found["eager@new"].status is expected
+    assert found["eager@new"].failure is not None
+    assert "the reference environment old could not run this model" in found["eager@new"].failure.message
+    samples = found["a@new"].samples
+    assert samples is not None
+    assert samples.reference_s == ()
+    assert len(samples) == 6
+
+
+def test_the_reference_fails_while_none_of_its_candidates_is_left(tmp_path: Path) -> None:
+    machine = Machine({("old", 1, "measure", ""): lost()})
+    found = run(machine, tmp_path, candidates=("a@new",))
+    assert found["a@new"].status is Status.PASS
+    assert found["a@new"].samples is not None
+    assert found["a@new"].samples.reference_s == ()
+
+
+def test_out_of_memory_halves_the_batch_for_all(tmp_path: Path) -> None:
+    machine = Machine({("new", 1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
+    found = run(machine, tmp_path)
+    assert [job.case.batch_size for job in machine.jobs] == [8, 8, 4, 4]
+    assert all(record.status is Status.PASS for record in found.values())
+    assert all("batch 4 instead of 8" in record.notes[0] for record in found.values())
+
+
+def test_weights_that_cannot_be_handed_over_are_a_note(tmp_path: Path) -> None:
+    machine = Machine({("old", 1, "hand_over", ""): failed(Status.FAIL_TO_RUN)})
+    found = run(machine, tmp_path)
+    assert found["eager@new"].status is Status.PASS_DUE_TO_SKIP
+    assert found["eager@new"].env_parity is None
+    assert any("with weights and inputs of its own" in note for note in found["eager@new"].notes)
+
+
+def test_who_compiles_again_and_again_is_given_up(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.recompiling = {"new": {"a": 1}}
+    found = run(machine, tmp_path, ("a", "b"))
+    assert found["a@new"].status is Status.RECOMPILES
+    assert all(found[n].status is Status.PASS for n in ("a@old", "eager@new", "b@new"))
+
+
+def test_what_is_missing_is_measured_with_the_reference(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path, ("a", "b"), candidates=("b@new",))
+    assert set(found) == {"b@new"}
+    samples = found["b@new"].samples
+    assert samples is not None
+    assert len(samples.reference_s) == 6
+    assert [(job.environments[0].name, job.candidates) for job in machine.jobs] == [
+        ("old", ()),
+        ("new", ("b",)),
+    ]
+
+
+def test_isolated_candidates_each_have_the_reference(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path, ("a", "b"), isolate=True)
+    assert all(len(record.samples.reference_s) == 6 for record in found.values() if record.samples)
+    assert machine.most_open == 2
+
+
+def test_a_compiler_that_is_not_there_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    job = replace(make(("a",)), unavailable={"a@new": "a cannot be used here: it is not installed"})
+    found = run(Machine(), tmp_path, job=job)
+    assert found["a@new"].status is Status.SKIP
+    assert found["a@new"].env == "new"
+    assert found["a@new"].failure is not None
+    assert found["a@new"].failure.message.endswith("it is not installed")
+    assert found["a@old"].status is Status.PASS
+
+
+def test_stopped_early_there_are_the_rounds_so_far_or_no_record(tmp_path: Path) -> None:
+    machine = Machine()
+    assert run(machine, tmp_path, stop=lambda: machine.now > 0, job=make(("a",), min_rounds=3)) != {}
+    early = Machine()
+    assert run(early, tmp_path, stop=lambda: len(early.calls) > 2) == {}
+
+
+def test_parity_alone_times_nothing(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(machine, tmp_path, performance=False)
+    assert rounds_of(machine) == []
+    assert all(record.samples is None and record.status is Status.PASS for record in found.values())
+
+
+def test_one_environment_alone_needs_nobody(tmp_path: Path) -> None:
+    job = replace(make(("a",)), environments=ENVIRONMENTS[:1], candidates=("a@old",))
+    machine = Machine()
+    found = run(machine, tmp_path, job=job)
+    assert found["a@old"].status is Status.PASS
+    assert ("old", "hand_over") not in machine.calls
