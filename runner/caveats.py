@@ -113,5 +113,9 @@ def _warm_caches(comparisons: Iterable[Comparison]) -> str | None:
     if not hits:
         return None
     saved = [s for m in looked_up if isinstance(s := m.get("compile_cache_saved_s"), (int, float))]
-    longer = f"they saved about {sum(saved):.0f} s" if sum(saved) >= 1 else "cold ones take longer"
+    longer = (
+        f"what was in them took about {sum(saved):.0f} s to compile"
+        if sum(saved) >= 1
+        else "cold ones take longer"
+    )
     return f"Compile caches were warm for {hits} of {len(looked_up)} compilations: {longer}."

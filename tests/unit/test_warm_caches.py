@@ -15,7 +15,7 @@ from tests.factories import make_job, make_record
     ("metrics", "sentence"),
     [
         ([{"hits": 2, "misses": 0, "saved_s": 12.2}, {"hits": 1, "misses": 0, "saved_s": 3.1}],
-         "Compile caches were warm for 2 of 2 compilations: they saved about 15 s."),
+         "Compile caches were warm for 2 of 2 compilations: what was in them took about 15 s to compile."),
         ([{"hits": 2, "misses": 0}, {"hits": 0, "misses": 1}],
          "Compile caches were warm for 1 of 2 compilations: cold ones take longer."),
         ([{"hits": 0, "misses": 1}], None),
