@@ -33,6 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_output()
         return FAILED_PIPE
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package in OURS:
+            raise
+        print(MISSING_PACKAGE.format(package=plain(package), python=plain(sys.executable)), file=sys.stderr)
+        return BAD_INPUT
     except OSError as error:
         _forget_output()
         what = plain(str(error.filename)) if error.filename else "this program's input or output"
@@ -55,3 +61,8 @@ def _forget_output() -> None:
 
 
 FAILED_PIPE = 141
+OURS = ("runner", "harness", "suites", "torchduet")
+MISSING_PACKAGE = (
+    "error: the package {package} is not installed for {python}; "
+    "use the environment that `make install` made (source .venv/bin/activate), or pip install -e ."
+)

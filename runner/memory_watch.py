@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import psutil
-
 
 def resident_bytes(pid: int) -> int:
     """Bytes resident in the process and its descendants; pages that they share count once for each."""
+    import psutil  # only where something is measured: --help works without
+
     total = 0
     try:
         worker = psutil.Process(pid)

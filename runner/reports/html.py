@@ -18,6 +18,7 @@ from typing import Any
 from runner.comparison import CONTROL, Comparison, Finding, GroupSummary, Summary, Verdict
 from runner.digits import MISSING, ratio_text, seconds_text
 from runner.labels import plain
+from runner.reports._environments import Table, environment_note, environment_tables
 from runner.reports._html_panels import CHUNK, panel_chunks
 from runner.reports._html_rows import NOT_COUNTED, kind, mean_text, table_data
 from runner.reports._sections import Section, compiler_name, environment_line, protocol_line, sections
@@ -117,6 +118,8 @@ def _page(summary: Summary) -> dict[str, Any]:
         "averages": [_averages(part) for part in parts if part.groups],
         "warnings": [_warning(finding) for finding in summary.warnings],
         "caveats": [plain(caveat) for caveat in summary.caveats],
+        "tables": [_table(table) for table in environment_tables(summary)],
+        "tables_note": plain(environment_note(summary)) if summary.across else "",
         "facts": [
             (plain(name), plain(str(value)))
             for name, value in summary.environment.items()
@@ -167,6 +170,18 @@ def _group(group: GroupSummary) -> dict[str, Any]:
         "compilation": MISSING if latency is None else f"{seconds_text(latency)} s",
         "memory": MISSING if memory is None else ratio_text(memory),
         "counts": [(name, count) for name, count in counts if count],
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """Plain rows, each cell with whether it is a number."""
+    return {
+        "title": plain(table.title),
+        "header": list(zip(table.header, table.numbers, strict=True)),
+        "rows": [
+            [(plain(text), number) for text, number in zip(row, table.numbers, strict=True)]
+            for row in table.rows
+        ],
     }
 
 

@@ -18,6 +18,7 @@ from harness.schema import Failure, Mode, Record, Status
 from runner.derive import summarise
 from runner.labels import plain
 from runner.reports import html, summary_json
+from runner.reports._environments import Table
 from runner.reports._html_panels import CHUNK
 from tests.factories import (
     CANDIDATES,
@@ -224,6 +225,24 @@ def test_warnings_and_caveats_are_on_the_page(synthetic: Page) -> None:
     summary = summarise(synthetic_run())
     for text in (*(f.title for f in summary.warnings), *summary.caveats):
         assert plain(text).replace("+-", "\N{PLUS-MINUS SIGN}") in synthetic.text
+
+
+def test_tables_of_environments_are_on_the_page_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    attack = "<script>alert(1)</script>"
+    table = Table(
+        title=f"against {attack}",
+        header=("model", "ms"),
+        numbers=(False, True),
+        rows=((attack, "1.5"), ("", "2.5")),
+    )
+    summary = summarise(accuracy_run())
+    assert "Differences between environments" not in Page(html.render(summary)["report.html"]).text
+    monkeypatch.setattr(html, "environment_tables", lambda _: (table,))
+    found = Page(html.render(summary)["report.html"])
+    assert "Differences between environments" in found.text
+    assert f"against {attack}" in found.text
+    assert found.text.count(attack) == 2
+    assert ("td", {"class": "number"}) in found.elements
 
 
 def test_facets_are_places_in_their_values(synthetic: Page) -> None:
