@@ -82,6 +82,8 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         length = int.from_bytes(data[:LENGTH_BYTES], "little")
+        if LENGTH_BYTES + length > len(data):
+            raise ValueError(f"{path} is no safetensors file, or was cut short")
         header = json.loads(data[LENGTH_BYTES : LENGTH_BYTES + length])
         metadata = header.pop(METADATA, {})
         start = LENGTH_BYTES + length

@@ -1,0 +1,279 @@
+"""What one environment hands to another, and how their eager results are held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness import safetensors_file
+from harness.between import HandedSession
+from harness.handover import hand_over, receive
+from harness.schema import Case, Environment, Job, Mode, Parity, Protocol
+from harness.workload import Workload
+from tests.worker.planted import silent
+
+HERE = Environment(name="here", python="python", asked="here")
+TENSORS = {
+    "float": torch.randn(3, 5),
+    "double": torch.randn(2, dtype=torch.float64),
+    "half": torch.randn(7).to(torch.float16),
+    "brain": torch.randn(3, 3).to(torch.bfloat16),
+    "long": torch.arange(5),
+    "byte": torch.arange(3, dtype=torch.uint8),
+    "bool": torch.tensor([True, False, True]),
+    "scalar": torch.tensor(2.5),
+    "empty": torch.empty(0, 4),
+    "transposed": torch.randn(4, 3).t(),
+}
+
+
+# -- the file -------------------------------------------------------------------
+
+
+def test_tensors_come_back_to_the_bit(tmp_path: Path) -> None:
+    safetensors_file.write(tmp_path / "x", TENSORS, {"a": "b"})
+    found, metadata = safetensors_file.read(tmp_path / "x")
+    assert metadata == {"a": "b"}
+    assert found.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+def test_files_are_those_of_the_package(tmp_path: Path) -> None:
+    package = pytest.importorskip("safetensors.torch")
+    safetensors_file.write(tmp_path / "ours", TENSORS, {"a": "b"})
+    for name, tensor in package.load_file(tmp_path / "ours").items():
+        assert torch.equal(tensor, TENSORS[name])
+    plain = {name: tensor.contiguous() for name, tensor in TENSORS.items()}
+    package.save_file(plain, tmp_path / "theirs", {"a": "b"})
+    found, metadata = safetensors_file.read(tmp_path / "theirs")
+    assert metadata == {"a": "b"}
+    assert all(torch.equal(found[name], tensor) for name, tensor in plain.items())
+
+
+def test_what_no_file_can_hold_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"x is a tensor of torch\.complex64"):
+        safetensors_file.write(tmp_path / "x", {"x": torch.zeros(2, dtype=torch.complex64)}, {})
+    (tmp_path / "y").write_bytes((100).to_bytes(8, "little") + b"{}")
+    with pytest.raises(ValueError, match="cut short"):
+        safetensors_file.read(tmp_path / "y")
+
+
+# -- a workload -----------------------------------------------------------------
+
+
+class Model(nn.Module):
+    """Linear and normalised; another version may have another default of ``eps``."""
+
+    def __init__(self, eps: float = 1e-5, width: int = 16) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, width)
+        self.norm = nn.BatchNorm1d(width, eps=eps)
+        self.last = nn.Linear(width, 4)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+        hidden = nn.functional.gelu(self.norm(self.first(x)))
+        found: torch.Tensor = self.last(hidden)
+        return found if scale is None else found * scale
+
+
+def workload(seed: int, module: nn.Module | None = None) -> Workload:
+    torch.manual_seed(seed)
+    made = module or Model()
+    return Workload(
+        module=made,
+        args=(torch.randn(16, 8),),
+        kwargs={"scale": torch.rand(1)},
+        target=torch.randint(0, 4, (16,)),
+        loss=nn.functional.cross_entropy,
+    )
+
+
+def test_weights_and_inputs_are_handed_over(tmp_path: Path) -> None:
+    first, second = workload(1), workload(2)
+    first.args[0].requires_grad_(requires_grad=False)
+    second.args[0].requires_grad_()
+    hand_over(tmp_path / "x", first, None)
+    received = receive(tmp_path / "x", second)
+    assert received.problem == ""
+    taken = received.workload
+    for name, value in first.module.state_dict().items():
+        assert torch.equal(taken.module.state_dict()[name], value)
+    assert torch.equal(taken.args[0], first.args[0])
+    assert torch.equal(taken.kwargs["scale"], first.kwargs["scale"])
+    assert torch.equal(taken.target, first.target)
+    assert taken.args[0].requires_grad  # as it was here
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (
+            lambda: Model(width=8),
+            "parameter first.weight is float32[16, 8] in the reference environment, flo",
+        ),
+        (lambda: nn.Sequential(nn.Linear(8, 4)), "only the reference environment has parameter first.bias"),
+    ],
+)
+def test_another_model_is_said_to_be_one(
+    tmp_path: Path, module: Callable[[], nn.Module], sentence: str
+) -> None:
+    hand_over(tmp_path / "x", workload(1), None)
+    received = receive(tmp_path / "x", workload(2, module()))
+    assert sentence in received.problem
+    assert received.problem.startswith("another model: ")
+
+
+def test_complex_buffers_travel(tmp_path: Path) -> None:
+    def make(seed: int) -> Workload:
+        found = workload(seed)
+        found.module.register_buffer("angles", torch.polar(torch.ones(3), torch.randn(3)))
+        return found
+
+    first = make(1)
+    hand_over(tmp_path / "x", first, None)
+    taken = receive(tmp_path / "x", make(2)).workload
+    assert torch.equal(taken.module.get_buffer("angles"), first.module.get_buffer("angles"))
+
+
+# -- two sessions ---------------------------------------------------------------
+
+
+def job(mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> Job:
+    case = Case(suite="none", name="m", mode=mode, batch_size=16, published_batch_size=16)
+    return Job(
+        case=case,
+        device="cpu",
+        dtype=dtype,
+        candidates=(),
+        protocol=Protocol(min_sample_s=0.0, threads=1, **protocol),
+        environments=(HERE,),
+    )
+
+
+def agreement(
+    folder: Path, of: Job, theirs: Callable[[], Workload], ours: Callable[[], Workload]
+) -> tuple[Parity | None, str]:
+    reference = HandedSession(of, silent, lambda _: theirs())
+    reference.open()
+    reference.hand_over(folder / "x")
+    other = HandedSession(of, silent, lambda _: ours())
+    other.take(folder / "x")
+    other.open()
+    return other.agree()
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: str) -> None:
+    found, note = agreement(tmp_path, job(mode, dtype), lambda: workload(1), lambda: workload(2))
+    assert found is not None
+    assert found.failed == 0
+    assert found.reference == "fp64"
+    assert found.tensors > (5 if mode is Mode.TRAINING else 0)
+    assert note == ""
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
+    found, _ = agreement(tmp_path, job(mode), lambda: workload(1), lambda: workload(2, Model(eps=0.05)))
+    assert found is not None
+    assert found.failed > 0
+    assert found.worst is not None
+    assert found.worst.failure is not None
+
+
+def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
+    found, _ = agreement(tmp_path, job(), lambda: workload(1), lambda: workload(2, Model(width=8)))
+    assert found is not None
+    assert (found.failed, found.tensors) == (1, 1)
+    assert found.worst is not None
+    assert str(found.worst.failure).startswith("another model: parameter first.weight")
+
+
+class Talkative(Model):
+    """A later version, which returns more."""
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> Any:
+        return {"logits": super().forward(x, scale), "hidden": x}
+
+
+class Terse(Model):
+    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> Any:
+        return {"logits": super().forward(x, scale)}
+
+
+def test_an_output_that_only_one_returns_is_a_note(tmp_path: Path) -> None:
+    def of(module: nn.Module, seed: int) -> Workload:
+        return replace(
+            workload(seed, module), loss=lambda out, y: nn.functional.cross_entropy(out["logits"], y)
+        )
+
+    found, note = agreement(tmp_path, job(), lambda: of(Terse(), 1), lambda: of(Talkative(), 2))
+    assert found is not None
+    assert found.failed == 0
+    assert note == "not compared between environments, for only one has them: output.hidden"
+
+
+def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
+    found, note = agreement(tmp_path, job(accuracy=False), lambda: workload(1), lambda: workload(2))
+    assert (found, note) == (None, "")
+
+
+def test_steps_per_sample_can_be_given() -> None:
+    session = HandedSession(job(), silent, lambda _: workload(1))
+    session.open()
+    session.warm_up()
+    session.use_iterations(3)
+    rounds, recompiled = session.measure(1)
+    assert len(rounds) == 1
+    assert recompiled == {}
+    assert session._iterations == 3
+
+
+class Scaled(nn.Module):
+    def __init__(self, table: nn.Embedding, by: float) -> None:
+        super().__init__()
+        self.table = table
+        self.by = by
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.table(x) * self.by
+
+
+def test_generation_goes_on_with_the_reference_s_tokens(tmp_path: Path) -> None:
+    """A language model of one table, whose next choice depends on the token before it."""
+
+    def drive(call: Any, module: Any, args: Any, lap: Any, forced: Any) -> dict[str, torch.Tensor]:
+        token, chosen, logits = args[0], [], []
+        for place in range(4):
+            found = call(token)
+            logits.append(found)
+            chosen.append(found.argmax(-1))
+            token = chosen[-1] if forced is None else forced[:, place]
+            if place == 0:
+                lap()
+        return {"tokens": torch.stack(chosen, 1), "logits": torch.stack(logits, 1)}
+
+    def make(seed: int, off: float = 0.0) -> Workload:
+        torch.manual_seed(seed)
+        table = nn.Embedding(11, 11)
+        with torch.no_grad():
+            table.weight.mul_(3.0)
+        module = Scaled(table, 1 + off)
+        return Workload(module=module, args=(torch.randint(0, 11, (2,)),), drive=drive)
+
+    of = job(Mode.GENERATE)
+    found, _ = agreement(tmp_path, of, lambda: make(1), lambda: make(2))
+    assert found is not None
+    assert found.failed == 0
+    wrong, _ = agreement(tmp_path, of, lambda: make(1), lambda: make(2, 0.05))
+    assert wrong is not None
+    assert wrong.failed > 0
