@@ -1,0 +1,52 @@
+"""``--time-budget`` and ``--processes``, whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.command import TOYS, records, runner
+
+
+def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = runner(
+        *("--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager,aot_eager", "--threads=1"),
+        *("--processes=2", "-n8", "--devices=cpu", "--format=csv,console", f"--output-dir={folder}"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = records(folder)
+    assert [record["candidate"] for record in found] == ["eager", "aot_eager"]
+    for record in found:
+        assert record["samples"]["rounds_by_process"] == [8, 8]
+        assert len(record["samples"]["baseline_s"]) == 16
+        assert record["parity"] is not None
+        assert record["environment"]["worker"] != "forked"  # forks of one host have one memory layout
+
+
+def test_a_budget_that_ends_leaves_the_rest_to_resume(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = runner(
+        *(
+            "--inference",
+            f"--suites={TOYS}",
+            "--only=linear",
+            "--compilers=eager",
+            "--threads=1",
+            "--devices=cpu",
+        ),
+        *("--time-budget=0.001s", "--format=console", f"--output-dir={folder}"),
+    )
+    assert done.returncode == 2  # there is nothing to report
+    assert "The time budget ended before" in done.stdout
+    assert "--resume" in done.stdout
+    assert records(folder) == []
+    again = runner("--resume", str(folder), "--time-budget=8s", "--format=console")
+    assert again.returncode in (0, 1), again.stdout + again.stderr
+    assert "The time budget ended" not in again.stdout
+    assert len(records(folder)) > 0
+
+
+def test_a_budget_and_a_count_of_rounds_exclude_each_other() -> None:
+    done = runner("--inference", "--time-budget=1m", "-n5")
+    assert done.returncode == 2
+    assert done.stderr == ("error: --time-budget and -n exclude each other: a budget decides on the rounds\n")
