@@ -5,6 +5,8 @@ The parent's calls, beside those that every session answers:
     hand_over {path}          the reference's: writes weights, inputs and what eager made of them
     open {..., given: path}   another's: builds the model and takes them
     agree {}                  another's: holds its own eager against the reference's
+    shake {path}              the reference's, where they differ: eager with shaken weights, as
+                              ``harness.sensitivity`` says; agree {shaken: path} then looks again
     measure {..., iterations} steps per sample, the same in all environments
 """
 
@@ -18,8 +20,8 @@ from typing import Any
 import torch
 
 from harness import parity
-from harness.handover import hand_over, handed_reference, receive
-from harness.reference import Reference, Tensors, rule_for
+from harness.handover import hand_over, handed_reference, read_shaken, receive, write_shaken
+from harness.reference import Reference, Tensors, make_reference, rule_for
 from harness.schema import Mode, Parity, TensorError
 from harness.sensitivity import shaken_references
 from harness.session import TOKENS, Session
@@ -53,10 +55,18 @@ class HandedSession(Session):
         self._say("eager")
         hand_over(path, self._workload, self._reference)
 
-    def agree(self) -> tuple[Parity | None, str]:
+    def shake(self, path: Path) -> None:
+        """To be called before ``warm_up``. Writes nothing where it would say nothing."""
+        self._say("eager")
+        if self._reference is not None and self._training:
+            shaken = shaken_references(self._reference, self._variant, self._run)
+            write_shaken(path, [one.eager for one in shaken])
+
+    def agree(self, shaken: Path | None = None) -> tuple[Parity | None, str]:
         """How this environment's eager compares with the reference's, and a note.
 
-        None where parity is not checked. Another model than the reference's fails.
+        None where parity is not checked. Another model than the reference's fails. ``shaken``: what the
+        reference's ``shake`` wrote. Runs of this environment would not do: they share its faults.
         """
         self._say("eager")
         if self._reference is None or self._given is None:
@@ -71,10 +81,9 @@ class HandedSession(Session):
             return _another_model(theirs, self._problem), ""
         ours = self._ours(theirs)
         theirs, ours, note = _comparable(theirs, ours)
-        found = parity.compare(theirs, ours)
-        if found.failed and self._training:
-            found = parity.compare(theirs, ours, shaken_references(theirs, self._variant, self._run))
-        return found, note
+        others = read_shaken(shaken) if shaken is not None else []
+        again = [make_reference(theirs.exact, results, results, rule) for results in others]
+        return parity.compare(theirs, ours, again), note
 
     def _ours(self, theirs: Reference) -> Tensors:
         """What eager makes here. Where it generates, it goes on with the reference's tokens."""
@@ -133,8 +142,12 @@ def answer_between(session: Session, request: dict[str, Any], rest: Callable[[di
         session.hand_over(Path(request["path"]))
         return {}
     if call == "agree":
-        found, note = session.agree()
+        shaken = request.get("shaken")
+        found, note = session.agree(Path(shaken) if shaken else None)
         return {"parity": found, "note": note}
+    if call == "shake":
+        session.shake(Path(request["path"]))
+        return {}
     if call == "open" and request.get("given"):
         session.take(Path(request["given"]))
     if call == "measure" and "iterations" in request:

@@ -8,7 +8,7 @@ outputs, losses and gradients can be held against each other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,26 @@ def handed_reference(path: Path, rule: Rule) -> Reference | None:
         families={name: Family(**family) for name, family in facts["families"].items()},
         relative_spread=facts["relative_spread"],
     )
+
+
+def write_shaken(path: Path, runs: Sequence[Mapping[str, torch.Tensor]]) -> None:
+    """The results of several runs; no file where there is none."""
+    if runs:
+        tensors = {f"{place}/{name}": value for place, run in enumerate(runs) for name, value in run.items()}
+        names = [name for name, value in tensors.items() if value.is_complex()]
+        plain = {name: _as_real(value) for name, value in tensors.items()}
+        safetensors_file.write(path, plain, {COMPLEX: json.dumps(names)})
+
+
+def read_shaken(path: Path) -> list[dict[str, torch.Tensor]]:
+    """Those runs; [] where no file was written."""
+    if not path.exists():
+        return []
+    runs: dict[str, dict[str, torch.Tensor]] = {}
+    for name, value in _read(path)[0].items():
+        place, _, tensor = name.partition("/")
+        runs.setdefault(place, {})[tensor] = value
+    return list(runs.values())
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

@@ -14,6 +14,7 @@ PHASE_OF = {
     "open": "build",
     "hand_over": "build",
     "agree": "build",
+    "shake": "build",
     "prepare": "compile",
     "warm_up": "measure",
     "measure": "measure",

@@ -7,11 +7,12 @@ is lost, what has no record yet is measured again by fresh workers.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from harness.codec import from_json
@@ -20,6 +21,8 @@ from runner.calls import Calls, CandidateFailed, Launch
 from runner.environments.plan import split_candidate
 from runner.environments.seats import (
     Seat,
+    Timing,
+    Trouble,
     baseline_of,
     joined,
     pairs_between,
@@ -33,33 +36,8 @@ from runner.worker_process import WorkerLost
 
 ALL_DAY = 1e9  # seconds: the parent itself looks at the clock between rounds
 HANDOVER = "handover-"
+GIVEN, SHAKEN = "given.safetensors", "shaken.safetensors"
 REFERENCE_LOST = "the reference environment {name} could not run this model: {why}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trouble:
-    """Why an environment cannot run the job: its own failure."""
-
-    status: Status
-    failure: Failure
-
-
-@dataclass(slots=True)
-class _Timing:
-    """Where timing stands: the rounds of this batch, who is asked, what each warm-up gave (by ``id``)."""
-
-    rounds: list[Round] = field(default_factory=list)
-    recompiled: dict[str, int] = field(default_factory=dict)
-    warmed: dict[int, dict[str, Scalar]] = field(default_factory=dict)
-    seat: Seat | None = None
-    began: float = 0.0
-    number: int = 0  # of the next round
-    over: bool = False
-
-    @property
-    def seat_asked(self) -> Seat:
-        assert self.seat is not None
-        return self.seat
 
 
 class _SeatLost(Exception):
@@ -68,7 +46,7 @@ class _SeatLost(Exception):
     def __init__(self, seat: Seat, status: Status, failure: Failure) -> None:
         super().__init__(failure.message)
         self.seat = seat
-        self.trouble = _Trouble(status=status, failure=failure)
+        self.trouble = Trouble(status=status, failure=failure)
 
 
 class EnvironmentsRun(JobRun):
@@ -96,10 +74,10 @@ class EnvironmentsRun(JobRun):
             job, launch, watcher, candidates=candidates, log="", stop=stop, clock=clock, allowance=allowance
         )
         self._logs = logs
-        self._folder = folder
+        self._folder = self._handover = folder
         self._facts: dict[str, tuple[ModelFacts, dict[str, Scalar]]] = {}
         self._agreement: dict[str, Parity | None] = {}
-        self._troubles: dict[tuple[str, int | None], _Trouble] = {}
+        self._troubles: dict[tuple[str, int | None], Trouble] = {}
         self._seats: list[Seat] = []
         self._iterations = 1
         self._not_handed = ""
@@ -125,15 +103,14 @@ class EnvironmentsRun(JobRun):
         wanted = {seat.candidate(v): seat for seat in seats for v in (BASELINE, *seat.compilers)}
         states: dict[str, CandidateState] = {}
         for left in self._folder.glob(f"{HANDOVER}*"):  # of a run that was killed
-            left.unlink(missing_ok=True)
+            shutil.rmtree(left, ignore_errors=True)
         with ExitStack() as stack:
-            with tempfile.NamedTemporaryFile(
-                prefix=HANDOVER, suffix=".safetensors", dir=self._folder
-            ) as file:
+            with tempfile.TemporaryDirectory(prefix=HANDOVER, dir=self._folder) as handover:
+                self._handover = Path(handover)
                 self._seats, self._iterations, self._not_handed = [], 1, ""
                 for seat in seats:
                     mine = [c for c in candidates if wanted[c] is seat]
-                    yield from self._take_seat(seat, mine, job, stack, Path(file.name), states, notes)
+                    yield from self._take_seat(seat, mine, job, stack, states, notes)
                     if self._stop() or self._lost_one:
                         return
             for seat in self._seats:
@@ -151,7 +128,6 @@ class EnvironmentsRun(JobRun):
         mine: Sequence[str],
         job: Job,
         stack: ExitStack,
-        handover: Path,
         states: dict[str, CandidateState],
         notes: tuple[str, ...],
     ) -> Iterator[Record]:
@@ -161,11 +137,11 @@ class EnvironmentsRun(JobRun):
         trouble = self._troubles.get((name, self._batch_size))
         if trouble is None:
             try:
-                self._open_seat(seat, job, stack, handover)
+                self._open_seat(seat, job, stack)
             except CandidateFailed as failed:
-                trouble = _Trouble(status=failed.status, failure=failed.failure)
+                trouble = Trouble(status=failed.status, failure=failed.failure)
             except WorkerLost as lost:
-                trouble = _Trouble(status=lost.status, failure=lost.failure)
+                trouble = Trouble(status=lost.status, failure=lost.failure)
             if trouble is not None:
                 self._note_trouble(seat, trouble)
         if trouble is not None:
@@ -177,14 +153,14 @@ class EnvironmentsRun(JobRun):
             yield from self._agree(seat, states, mine, notes)
         self._seats.append(seat)
 
-    def _note_trouble(self, seat: Seat, trouble: _Trouble) -> None:
+    def _note_trouble(self, seat: Seat, trouble: Trouble) -> None:
         """Remembers it, so that no other session tries again. Too large a batch is tried smaller."""
         self._troubles[seat.environment.name, self._batch_size] = trouble
         candidate = next(iter(self._job.candidates))
         if self._may_halve(self._failed(candidate, trouble.status, trouble.failure, ())):
             raise _TooLarge
 
-    def _open_seat(self, seat: Seat, job: Job, stack: ExitStack, handover: Path) -> None:
+    def _open_seat(self, seat: Seat, job: Job, stack: ExitStack) -> None:
         part = replace(
             job, candidates=tuple(seat.compilers), environments=(seat.environment,), unavailable={}
         )
@@ -193,13 +169,13 @@ class EnvironmentsRun(JobRun):
         timed = replace(part, protocol=replace(part.protocol, timeout_s=patience))
         calls = Calls(stack.enter_context(self._launch(part)), timed, self._clock)
         alone = seat.is_reference or self._reference_seat() is None or self._not_handed
-        given = {} if alone else {"given": str(handover)}
+        given = {} if alone else {"given": str(self._handover / GIVEN)}
         reply = calls("open", **given)
         self._facts[seat.environment.name] = (from_json(ModelFacts, reply["model"]), reply["environment"])
         seat.calls = calls
         if seat.is_reference and len(job.environments) > 1:
             try:
-                calls("hand_over", path=str(handover))
+                calls("hand_over", path=str(self._handover / GIVEN))
             except CandidateFailed as failed:
                 self._not_handed = f"with weights and inputs of its own: {failed.failure.message}"
 
@@ -212,6 +188,8 @@ class EnvironmentsRun(JobRun):
         """Whether another environment's eager computes what the reference's does."""
         try:
             reply = seat.asked("agree")
+            if (reply["parity"] or {}).get("failed") and self._shaken():
+                reply = seat.asked("agree", shaken=str(self._shaken()))
         except (CandidateFailed, WorkerLost) as failed:
             if seat.eager in mine:
                 yield self._failed(seat.eager, failed.status, failed.failure, notes)
@@ -227,6 +205,15 @@ class EnvironmentsRun(JobRun):
             states[seat.eager] = CandidateState(
                 status=status, parity=found, metrics={}, notes=(*notes, *said)
             )
+
+    def _shaken(self) -> Path | None:
+        """What the reference's eager makes of weights changed in their last digits; None: nothing to say."""
+        path = self._handover / SHAKEN
+        reference = self._reference_seat()
+        if reference is not None and not path.exists():
+            with suppress(CandidateFailed):
+                reference.asked("shake", path=str(path))
+        return path if path.exists() else None
 
     def _without_reference(self, seat: Seat, notes: tuple[str, ...]) -> Record:
         reference = self._job.environments[0].name
@@ -258,7 +245,7 @@ class EnvironmentsRun(JobRun):
 
     def _timed_together(self, states: dict[str, CandidateState]) -> Iterator[Record]:
         """Warm-up, rounds and step metrics; takes out of ``states`` whoever fails on the way."""
-        timing = _Timing()
+        timing = Timing()
         while states and not timing.over:
             timing.rounds, timing.recompiled = [], {}
             try:
@@ -284,7 +271,7 @@ class EnvironmentsRun(JobRun):
         if states:
             self._finish_all(states, timing)
 
-    def _warm_up_all(self, timing: _Timing) -> None:
+    def _warm_up_all(self, timing: Timing) -> None:
         for seat in self._seats:
             if id(seat) not in timing.warmed:
                 timing.seat = seat
@@ -294,7 +281,7 @@ class EnvironmentsRun(JobRun):
         known = [int(str(one["iterations_per_sample"])) for one in timing.warmed.values()]
         self._iterations = max(self._iterations, *known)
 
-    def _measure_batch(self, states: Mapping[str, CandidateState], timing: _Timing) -> None:
+    def _measure_batch(self, states: Mapping[str, CandidateState], timing: Timing) -> None:
         """As many rounds of all as are wanted now; none, and it is over, when there are enough."""
         began = self._clock()
         decision = self._next(states, began - timing.began)
@@ -347,7 +334,7 @@ class EnvironmentsRun(JobRun):
             seat.compilers = {k: c for k, c in seat.compilers.items() if c in states}
         self._seats = [s for s in self._seats if s.is_reference or s.eager in states or s.compilers]
 
-    def _finish_all(self, states: dict[str, CandidateState], timing: _Timing) -> None:
+    def _finish_all(self, states: dict[str, CandidateState], timing: Timing) -> None:
         """Metrics of a step of each side, whichever environments they are in."""
         of_eager: dict[str, CandidateState] = {}
         for seat in self._seats:

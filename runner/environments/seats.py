@@ -10,7 +10,17 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.schema import BASELINE, Environment, Job, Round, Samples, of_environment
+from harness.schema import (
+    BASELINE,
+    Environment,
+    Failure,
+    Job,
+    Round,
+    Samples,
+    Scalar,
+    Status,
+    of_environment,
+)
 from runner.calls import Calls
 from runner.environments.plan import EAGER, split_candidate
 from runner.pairs import CandidateState, paired_samples
@@ -125,3 +135,29 @@ def pairs_between(
 def _columns(state: CandidateState, baseline: str, candidate: str) -> tuple[list[float], list[float]]:
     rounds = state.rounds
     return [one.seconds[baseline] for one in rounds], [one.seconds[candidate] for one in rounds]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why an environment cannot run the job: its own failure."""
+
+    status: Status
+    failure: Failure
+
+
+@dataclass(slots=True)
+class Timing:
+    """Where timing stands: the rounds of this batch, who is asked, what each warm-up gave (by ``id``)."""
+
+    rounds: list[Round] = field(default_factory=list)
+    recompiled: dict[str, int] = field(default_factory=dict)
+    warmed: dict[int, dict[str, Scalar]] = field(default_factory=dict)
+    seat: Seat | None = None
+    began: float = 0.0
+    number: int = 0  # of the next round
+    over: bool = False
+
+    @property
+    def seat_asked(self) -> Seat:
+        assert self.seat is not None
+        return self.seat

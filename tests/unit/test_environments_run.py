@@ -47,6 +47,7 @@ class Machine:
         self.running: dict[str, str] = {}
         self.recompiling: dict[str, dict[str, int]] = {}
         self.disagree = ""
+        self.kinks = False
         self.now = 0.0
         self.iterations: set[int] = set()
         self.open = 0
@@ -91,11 +92,17 @@ class Worker:
         Path(request["path"]).write_text("weights")
         return {}
 
+    def _shake(self, request: Mapping[str, Any]) -> Reply:
+        Path(request["path"]).write_text("shaken")
+        return {}
+
     def _agree(self, request: Mapping[str, Any]) -> Reply:
         if self.given is None:
             return {"parity": None, "note": ""}
         assert Path(self.given).read_text() == "weights"
-        bad = self._machine.disagree == self._env
+        shaken = request.get("shaken")
+        assert shaken is None or Path(shaken).read_text() == "shaken"
+        bad = self._machine.disagree == self._env and not (shaken and self._machine.kinks)
         found = make_parity(Status.FAIL_ACCURACY if bad else Status.PASS)
         return {"parity": to_json(found), "note": "a note"}
 
@@ -267,6 +274,15 @@ def test_another_result_is_a_failure_of_that_environment_s_eager_alone(tmp_path:
     assert found["a@new"].env_parity is not None
     assert found["a@new"].env_parity.failed
     assert found["eager@new"].samples is not None  # timed all the same
+
+
+def test_what_disagrees_is_held_against_the_reference_s_shaken_eager(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.disagree, machine.kinks = "new", True
+    found = run(machine, tmp_path)
+    assert found["eager@new"].status is Status.PASS
+    asked = [call for call in machine.calls if call[1] in ("agree", "shake")]
+    assert asked == [("new", "agree"), ("old", "shake"), ("new", "agree")]
 
 
 def test_a_compiler_that_fails_in_one_environment_costs_itself(tmp_path: Path) -> None:
