@@ -1,0 +1,59 @@
+"""The blocks that README and docs/GETTING_STARTED.md ask a newcomer to type, typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from runner.config import parse_request
+from runner.flags import build_parser
+from tests.cli.command import ROOT, records, runner
+
+README, GETTING_STARTED = ROOT / "README.md", ROOT / "docs" / "GETTING_STARTED.md"
+BLOCK = re.compile(r"^```python\n# (my_\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^python runner\.py (.*(?:my_models|my_suite).*)$", re.MULTILINE)
+
+
+def blocks(page: Path) -> tuple[dict[str, str], list[str]]:
+    """(files by name, the commands that use them)"""
+    text = page.read_text(encoding="utf-8")
+    return dict(BLOCK.findall(text)), COMMAND.findall(text)
+
+
+@pytest.mark.parametrize(
+    ("page", "files"),
+    [
+        pytest.param(README, 2, marks=pytest.mark.slow, id="README"),
+        pytest.param(GETTING_STARTED, 1, id="started"),
+    ],
+)
+def test_ones_own_model_works_as_the_page_says(page: Path, files: int, tmp_path: Path) -> None:
+    found, commands = blocks(page)
+    assert len(found) == len(commands) == files
+    for name, text in found.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for place, command in enumerate(commands):
+        run = tmp_path / f"run-{place}"
+        asked = [
+            word for word in shlex.split(command) if not word.startswith(("--compilers", "--output-dir"))
+        ]
+        # what is measured is the page's; with eager alone it takes no minute of compiling
+        quick = ("--compilers=eager", "-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}")
+        done = runner(*asked, *quick, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [record["status"] for record in records(run)] == ["pass"]
+        assert (run / "report.html").stat().st_size > 1_000_000
+
+
+@pytest.mark.parametrize("page", [README, GETTING_STARTED], ids=lambda page: str(page.name))
+def test_every_command_on_the_page_is_understood(page: Path) -> None:
+    commands = re.findall(
+        r"^python runner\.py (.*?)(?:\s+#.*)?$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(commands) > 3
+    for command in commands:
+        if "my_" not in command:  # a file of theirs: typed above
+            parse_request(build_parser().parse_args(shlex.split(command)))
