@@ -29,6 +29,9 @@ from runner.worker_process import WorkerProcess, worker_environment
 from runner.worker_start import BareStart, PlainStart, Start, worker_command
 
 FOLDER = "envs"
+IDLE_MS = "1"
+"""How long threads of Intel's OpenMP spin when there is nothing to do: by default so long (200 ms) that
+they would take the CPU from the environment whose turn it is."""
 
 
 class Watching(Watcher, Protocol):
@@ -67,6 +70,7 @@ def environment_records(
                 # what one torch has compiled is nothing to another
                 caches=own / environment.name if own is not None else None,
             )
+            settings.setdefault("KMP_BLOCKTIME", IDLE_MS)
             log, limit = places[environment.name], one.protocol.max_memory_bytes
             return WorkerProcess(start_in(environment.python), settings, log, watch.activity, limit)
 

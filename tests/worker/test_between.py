@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -272,6 +273,11 @@ def test_steps_per_sample_can_be_given() -> None:
     assert len(rounds) == 1
     assert recompiled == {}
     assert session._iterations == 3
+    session.use_iterations(2)
+    session.measure(2)
+    assert not gc.isenabled()  # also between rounds: others take theirs meanwhile
+    session.finish()
+    assert gc.isenabled()
 
 
 class Scaled(nn.Module):

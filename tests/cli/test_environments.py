@@ -1,0 +1,199 @@
+"""``--envs`` through the real program: one torch under two settings, and another torch where there is one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.environments.make import cache_folder
+from tests.cli.command import ROOT, TOYS, records, runner, statuses
+
+OTHER = "TORCHDUET_OTHER_PYTHON"
+QUIET = ["-dcpu", "-n6", "-t1"]
+
+
+def wrapper(path: Path, setting: str) -> Path:
+    """The same Python with another setting, which makes it another environment."""
+    path.write_text(f'#!/bin/sh\nexport {setting}\nexec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def envs(**pythons: Path | str) -> list[str]:
+    return [f"--envs={name}={python}" for name, python in pythons.items()]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run in two environments, and what it printed."""
+    folder = tmp_path_factory.mktemp("environments")
+    other = wrapper(folder / "python", "TORCHDUET_EXAMPLE=1")
+    words = ["--training", f"--suites={TOYS}", "--only=linear", "--only=norm", "--compilers=aot_eager,eager"]
+    words += [*QUIET, *envs(plain=sys.executable, other=other), f"--output-dir={folder / 'run'}"]
+    done = runner(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "run", done.stdout + done.stderr
+
+
+def by_candidate(folder: Path, model: str) -> dict[str, dict[str, Any]]:
+    return {r["candidate"]: r for r in records(folder) if r["job"]["case"]["name"] == model}
+
+
+def test_every_candidate_has_its_record(run: tuple[Path, str]) -> None:
+    folder, printed = run
+    found = statuses(folder)
+    candidates = ("eager@plain", "aot_eager@plain", "eager@other", "aot_eager@other")
+    assert found == {
+        **{(model, c): "pass" for model in ("linear", "norm") for c in candidates},
+    }
+    assert "plain: torch " in printed
+    assert "Environments: geometric mean against eager of plain" in printed
+
+
+def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
+    found = by_candidate(run[0], "norm")
+    for candidate, record in found.items():
+        assert record["env"] == candidate.split("@")[1]
+        assert record["environment"]["torch"]
+        setting = record["environment"].get("env.TORCHDUET_EXAMPLE")
+        assert setting == ("1" if record["env"] == "other" else None)
+        assert record["environment"]["worker"] == "fresh"  # for all alike
+    about = json.loads((run[0] / "run.json").read_text())["environments"]
+    assert about["other"]["settings"]["TORCHDUET_EXAMPLE"] == "1"
+
+
+def test_rounds_are_of_all_environments_at_once(run: tuple[Path, str]) -> None:
+    found = {c: r["samples"] for c, r in by_candidate(run[0], "linear").items()}
+    reference = found["aot_eager@plain"]["baseline_s"]
+    assert all(s["reference_s"] == reference for s in found.values())
+    assert all(s["round_index"] == list(range(6)) for s in found.values())
+    assert found["eager@other"]["candidate_s"] == found["aot_eager@other"]["baseline_s"]
+    assert len({s["iterations_per_sample"] for s in found.values()}) == 1
+    places = zip(*(s["candidate_position"] for s in found.values()), reference, strict=True)
+    assert all(len(set(row[:-1])) == 4 for row in places)  # no two at one place of a round
+
+
+def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
+    found = by_candidate(run[0], "norm")
+    agreement = found["eager@other"]["env_parity"]
+    assert agreement["failed"] == 0
+    assert agreement["tensors"] > 8  # loss, output, gradients and buffers
+    assert agreement["worst"]["candidate_rmse"] == agreement["worst"]["eager_rmse"]  # the same torch
+    assert found["aot_eager@plain"]["env_parity"] is None
+
+
+def test_every_environment_has_its_log_and_job(run: tuple[Path, str]) -> None:
+    (folder,) = (run[0] / "cases").glob("toys-linear*")
+    assert sorted(path.name for path in folder.iterdir()) == ["envs", "job.json", "output.log"]
+    for name in ("plain", "other"):
+        by_hand = (folder / "envs" / name / "output.log").read_text().splitlines()[0]
+        assert "-m harness.worker --job" in by_hand
+        job = json.loads((folder / "envs" / name / "job.json").read_text())
+        assert job["candidates"][-1] == "aot_eager"
+
+
+def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
+    folder, _ = run
+    before = (folder / "environments.csv").read_bytes()
+    rows = list(csv.DictReader(before.decode().splitlines()))
+    assert [(row["model"], row["environment"], row["compiler"]) for row in rows[:4]] == [
+        *(("linear", "plain", "eager"), ("linear", "other", "eager")),
+        *(("linear", "plain", "aot_eager"), ("linear", "other", "aot_eager")),
+    ]
+    (folder / "environments.csv").unlink()
+    assert runner(f"--visualize-logs={folder}").returncode == 0
+    assert (folder / "environments.csv").read_bytes() == before
+
+
+def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("run.json", "records.jsonl"):
+        (folder / name).write_bytes((run[0] / name).read_bytes())
+    lines = [
+        line
+        for line in (folder / "records.jsonl").read_text().splitlines(keepends=True)
+        if '"candidate": "aot_eager@other"' not in line or '"name": "linear"' not in line
+    ]
+    assert len(lines) == 7
+    (folder / "records.jsonl").write_text("".join(lines))
+    done = runner(f"--resume={folder}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = by_candidate(folder, "linear")["aot_eager@other"]
+    assert again["status"] == "pass"
+    assert len(again["samples"]["reference_s"]) == 6
+    assert len(records(folder)) == 8
+
+
+def one_sentence(*words: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "runner.py", "--inference", "--only=MLP_addition", "-dcpu", *words],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    *before, last = done.stderr.splitlines()
+    assert not any("Traceback" in line for line in before)
+    return last
+
+
+def test_one_environment_under_two_names(tmp_path: Path) -> None:
+    link = tmp_path / "venv"
+    link.symlink_to(Path(sys.prefix))
+    said = one_sentence(*envs(a=sys.executable, b=link / "bin" / "python"))
+    assert "--envs: a and b are the same environment (torch " in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (envs(old="/no/such/python"), "--envs: old: there is no /no/such/python; give the path of a Python"),
+        (envs(old=str(ROOT / "LICENSE")), "LICENSE cannot be run"),
+        (["--envs=torch"], "does not say which version of torch; write torch==2.2.2"),
+        (["--reference-env=x"], "--reference-env names one of --envs"),
+        ([*envs(a="/bin/true"), "--executor=ray"], "--envs are interpreters of this machine"),
+    ],
+)
+def test_bad_input(words: list[str], sentence: str) -> None:
+    assert sentence in one_sentence(*words)
+
+
+def test_commands_name_the_environments() -> None:
+    done = runner("--print-run-commands", "--inference", "--only=MLP_addition", *envs(a="/x/python"))
+    assert "--envs=a=/x/python" in done.stdout
+    assert "--compilers=aot_eager,inductor,torchscript" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_version_that_does_not_exist_leaves_nothing(tmp_path: Path) -> None:
+    variables = {"XDG_CACHE_HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    said = one_sentence("--envs=torch==0.0.1", **variables)
+    assert "--envs: pip finds no torch==0.0.1 for Python" in said
+    folder = cache_folder(variables)
+    assert [path for path in folder.iterdir() if path.is_dir()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(OTHER not in os.environ, reason=f"{OTHER} names no Python with another torch")
+@pytest.mark.parametrize("mode", ["--inference", "--training"])
+def test_another_torch(tmp_path: Path, mode: str) -> None:
+    words = [mode, "--only=NanoGPT_addition", "--only=MLP_addition", "--scale=tiny", "--compilers=aot_eager"]
+    words += [*QUIET, *envs(ours=sys.executable, other=os.environ[OTHER]), f"--output-dir={tmp_path / 'run'}"]
+    done = runner(*words, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for model in ("NanoGPT_addition", "MLP_addition"):
+        found = by_candidate(tmp_path / "run", model)
+        assert found["eager@other"]["environment"]["torch"] != found["aot_eager@ours"]["environment"]["torch"]
+        assert found["eager@other"]["env_parity"]["failed"] == 0
+        assert len({tuple(r["samples"]["reference_s"]) for r in found.values()}) == 1
