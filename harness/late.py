@@ -44,10 +44,11 @@ class LateCheck:
             name: _Kept(
                 shape=tensor.shape,
                 dtype=tensor.dtype,
-                sample=_sample(tensor),
-                allowed=_allowed(name, tensor, reference),
+                sample=sample,
+                allowed=_allowed(name, sample, reference),
             )
             for name, tensor in results.items()
+            for sample in (_sample(tensor),)
         }
 
     def changed(self, variants: Mapping[str, Variant], run: Callable[[Variant], Tensors]) -> Changed:
@@ -74,15 +75,17 @@ class LateCheck:
         return found
 
 
-def _allowed(name: str, tensor: torch.Tensor, reference: Reference) -> float:
+def _allowed(name: str, sample: torch.Tensor, reference: Reference) -> float:
     """The largest RMS of the change. Integers: the largest share of elements."""
     rule = reference.rule
     spread = reference.spread.get(name, 0.0)
-    if is_exact_kind(tensor):
+    if is_exact_kind(sample):
         return rule.unit + SLACK * spread
     family = reference.families.get(family_of(name))
     noise = rule.noise * family.scale if family is not None else 0.0
-    return SLACK * (max(rule.tolerance, 16 * rule.unit) * rms(tensor) + noise + spread)
+    return SLACK * (
+        max(rule.tolerance, 16 * rule.unit) * rms(sample[torch.isfinite(sample)]) + noise + spread
+    )
 
 
 def _compare(name: str, was: _Kept, now: torch.Tensor | None) -> TensorError:

@@ -37,6 +37,8 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()  # as many as eager has
         options.log_severity_level = 3
+        # its threads spin for the next call, which takes the processors from whoever is timed next
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
             path = str(Path(folder) / "model.onnx")
             model.save(

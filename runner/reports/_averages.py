@@ -57,7 +57,9 @@ def _table(summary: Summary, file: str, caption: str, cell: Cell) -> AverageTabl
     parts = sections(summary)
     found = [{group.compiler: cell(group) for group in part.groups} for part in parts]
     rows = tuple(
-        (compiler, tuple(cells.get(compiler, "") for cells in found)) for compiler in compilers(summary)
+        (compiler, tuple(cells.get(compiler, "") for cells in found))
+        for compiler in compilers(summary)
+        if any(compiler in cells for cells in found)
     )
     return AverageTable(file=file, caption=caption, columns=column_titles(parts), rows=rows)
 

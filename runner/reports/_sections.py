@@ -77,8 +77,8 @@ def column_titles(parts: tuple[Section, ...]) -> tuple[str, ...]:
 
 
 def compilers(summary: Summary) -> tuple[str, ...]:
-    """Every candidate of the run, in plan order."""
-    return tuple(dict.fromkeys(group.compiler for group in summary.groups))
+    """Every candidate of the run, in plan order, skipped ones too."""
+    return tuple(dict.fromkeys(comparison.compiler for comparison in summary.comparisons))
 
 
 def compiler_name(compiler: str) -> str:

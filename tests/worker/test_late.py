@@ -96,6 +96,18 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
     assert set(found.changed()) == {BASELINE}
 
 
+def test_nan_that_stays_nan_is_no_change() -> None:
+    broken = noisy(64)
+    broken[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=broken.dtype)
+    check = LateCheck()
+    variant: Any = object()
+    for values in (broken, torch.full_like(broken, float("nan"))):
+        check.remember(variant, {"output": values}, refer(None, {"output": values}))
+        now = {"output": values.clone()}
+        assert check.changed({"a": variant}, lambda _, now=now: now) == {}  # type: ignore[misc]
+        assert set(check.changed({"a": variant}, lambda _: {"output": noisy(64)})) == {"a"}
+
+
 def test_of_large_tensors_a_sample_is_kept_that_no_pattern_escapes() -> None:
     check = LateCheck()
     large = noisy((256, 256))

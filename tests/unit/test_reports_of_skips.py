@@ -1,0 +1,32 @@
+"""A candidate that was only skipped is in no average, and breaks no report."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.schema import Status
+from runner.derive import summarise
+from runner.reports import discover
+from runner.reports._averages import detailed_tables
+from tests.factories import control, make_job, make_record
+
+JOB = make_job()
+SUMMARY = summarise(
+    [
+        control(JOB),
+        make_record(JOB, candidate="onnxrt", status=Status.SKIP),
+        make_record(JOB, candidate="inductor", speedup=1.5),
+    ]
+)
+
+
+@pytest.mark.parametrize("report", discover(), ids=lambda module: module.__name__.rsplit(".", 1)[-1])
+def test_every_report_is_made(report: object) -> None:
+    render = getattr(report, "render", None)
+    if render is not None:
+        assert all(isinstance(content, bytes) for content in render(SUMMARY).values())
+
+
+def test_averages_have_no_row_of_it() -> None:
+    for table in detailed_tables(SUMMARY):
+        assert [compiler for compiler, _ in table.rows] == ["eager", "inductor"]
