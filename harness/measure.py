@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -75,6 +75,34 @@ def iterations_for(step_s: float, min_sample_s: float, *, most: int = 1000) -> i
     if step_s <= 0:
         return most
     return max(1, min(most, math.ceil(min_sample_s / step_s)))
+
+
+SHORT_STEPS = 20  # from so many in a sample on, single steps say too little of steps in a row
+LONGEST_SAMPLE_S = 0.5  # of the slowest variant, for more than a thousand steps of the fastest
+
+
+def enough_iterations(
+    history: Sequence[Round], again: Callable[[int], Round], min_sample_s: float, *, attempts: int = 3
+) -> int:
+    """Steps per sample, the same for every variant, so that the fastest's sample lasts ``min_sample_s``.
+
+    ``history`` holds rounds of single steps. A step of microseconds takes several times as long
+    alone, just after the caches were swept, as it takes in a row: so where many steps go into a
+    sample, ``again(iterations)`` times a round of such samples, and they are lengthened until it agrees.
+    """
+    last = history[-2:]
+    fastest = min(min(one.seconds.values()) for one in last)
+    slowest = max(min(one.seconds[variant] for one in last) for variant in last[0].seconds)
+    most = max(1000, min(100_000, int(LONGEST_SAMPLE_S / max(slowest, 1e-9))))
+    iterations = iterations_for(fastest, min_sample_s, most=most)
+    for _ in range(attempts):
+        if iterations < SHORT_STEPS:
+            break
+        needed = iterations_for(min(again(iterations).seconds.values()), min_sample_s, most=most)
+        if needed <= 1.2 * iterations:
+            break
+        iterations = needed
+    return iterations
 
 
 def measure_round(

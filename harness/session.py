@@ -27,8 +27,8 @@ from harness.losses import REDUCTIONS
 from harness.measure import (
     Instruments,
     LapClock,
+    enough_iterations,
     has_settled,
-    iterations_for,
     measure_round,
     quiet_collector,
     round_order,
@@ -279,16 +279,16 @@ class Session:
         """Whole rounds, untimed, until times and page faults have settled; then fixes the iterations."""
         self._say("warm up")
         self._reference = None  # every candidate has been compared: the memory is the rounds' now
-        history: list[Round] = []
-        start = time.perf_counter()
+        history, start = list[Round](), time.perf_counter()
         with closing(self._rounds(1, "warm up")) as rounds:
             for one in rounds:
                 history.append(one)
                 late = time.perf_counter() - start > MAX_WARMUP_S
                 if has_settled(history) or late or len(history) == MAX_WARMUP_ROUNDS:
                     break
-        fastest = min(min(r.seconds.values()) for r in history[-2:])
-        self._iterations = iterations_for(fastest, self._job.protocol.min_sample_s)
+        self._iterations = enough_iterations(
+            history, lambda n: next(self._rounds(n, "warm up")), self._job.protocol.min_sample_s
+        )
         self._rounds_done = 0
         self._recompiled.clear()
         return {

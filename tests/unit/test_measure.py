@@ -12,6 +12,7 @@ import pytest
 
 from harness.measure import (
     Instruments,
+    enough_iterations,
     has_settled,
     iterations_for,
     measure_round,
@@ -206,6 +207,39 @@ def test_iterations_make_a_sample_long_enough(step_s: float, sample_s: float, ex
 
 def test_iterations_never_exceed_most() -> None:
     assert iterations_for(1e-9, 0.02, most=17) == 17
+
+
+def test_short_steps_are_counted_by_steps_in_a_row() -> None:
+    """Alone 40 us, in a row 5 us: samples of 10 ms need 2,000 of them, not 250."""
+    asked = []
+
+    def again(iterations: int) -> Round:
+        asked.append(iterations)
+        return rounds_of((5e-6, 0.0))[0]
+
+    assert enough_iterations(rounds_of((40e-6, 0.0)) * 2, again, 0.01) == 2000
+    assert asked == [250, 2000]
+
+
+def test_the_slowest_variant_limits_the_steps_of_a_sample() -> None:
+    def both(fast: float, slow: float) -> Round:
+        return Round(order=("a", "b"), seconds={"a": fast, "b": slow}, minor_faults={})
+
+    def needed(fast: float, slow: float) -> int:
+        one = both(fast, slow)
+        return enough_iterations([one, one], lambda _: one, 0.01)
+
+    assert needed(1e-6, 20e-6) == 10_000
+    assert needed(1e-6, 1e-4) == 5000  # half a second
+    assert needed(1e-6, 1.0) == 1000
+
+
+def test_long_steps_are_not_timed_again() -> None:
+    def never(iterations: int) -> Round:
+        raise AssertionError(iterations)
+
+    assert enough_iterations(rounds_of((0.004, 0.0)) * 2, never, 0.01) == 3
+    assert enough_iterations(rounds_of((1e-6, 0.0)) * 2, never, 0.0) == 1
 
 
 def rounds_of(*figures: tuple[float, float]) -> list[Round]:
