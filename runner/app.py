@@ -53,8 +53,8 @@ def perform(request: Request, argv: Sequence[str]) -> int:
             return _measure(folder, folder.jobs(), console, executor, request.formats)
     if request.action in LOOKS:
         return _look(request, console)
-    if request.action is Action.MERGE:
-        return _merge(request, argv, console)
+    if request.action in (Action.MERGE, Action.BISECT):
+        return (_merge if request.action is Action.MERGE else _bisect)(request, argv, console)
     return _run(request, argv, console)
 
 
@@ -134,6 +134,13 @@ def _merge(request: Request, argv: Sequence[str], console: Console) -> int:
     for note in notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     return code
+
+
+def _bisect(request: Request, argv: Sequence[str], console: Console) -> int:
+    from runner.bisect.command import bisect
+
+    assert request.bisect is not None
+    return bisect(request.bisect, _planned(request), request.where, argv, console)
 
 
 def _enter(folder: RunFolder) -> None:

@@ -47,6 +47,7 @@ class Action(Enum):
     COMPARE = "compare"
     UPDATE_EXPECTED = "update expected"
     HISTORY = "history"
+    BISECT = "bisect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,7 @@ class Request:
     formats: frozenset[str] | None = None  # None: all
     changes: changes.Asked | None = None  # two finished runs, or an expected file and a run
     history: history.Asked | None = None
+    bisect: str | None = None  # the versions
 
 
 def parse_request(options: argparse.Namespace) -> Request:
@@ -140,6 +142,7 @@ def _parse_request(options: argparse.Namespace) -> Request:
         (Action.COMPARE, "--compare", options.compare),
         (Action.UPDATE_EXPECTED, "--update-expected", options.update_expected),
         (Action.HISTORY, "--history", options.history is not None),
+        (Action.BISECT, "--bisect", options.bisect),
     ]
     chosen = [(action, flag) for action, flag, given in asked if given]
     if len(chosen) > 1:
@@ -159,7 +162,11 @@ def _parse_request(options: argparse.Namespace) -> Request:
         output_dir = Path(options.output_dir) if options.output_dir else None
         return Request(action=action, folders=tuple(map(Path, options.merge)), output_dir=output_dir)
     config = _config(options, mode_required=action not in (Action.LIST, Action.LIST_COMPILERS))
-    return Request(action=action, config=config, where=_where(options))
+    if options.bisect and options.envs:
+        raise UsageError("--bisect makes its own environments; leave --envs out")
+    if options.bisect and options.executor == "ray":
+        raise UsageError("--bisect measures on this machine; leave --executor=ray out")
+    return Request(action=action, config=config, where=_where(options), bisect=options.bisect)
 
 
 def _look(action: Action, options: argparse.Namespace) -> Request:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from harness.schema import Protocol
+from runner.bisect.asked import add_bisect
 from runner.changes.asked import add_compare
 from runner.environments.flags import add_environments
 from runner.errors import UsageError
@@ -115,6 +116,7 @@ def _add_actions(parser: Parser) -> None:
     )
     add_compare(group)
     add_history(group)
+    add_bisect(group)
 
 
 def _add_selection(parser: Parser) -> None:

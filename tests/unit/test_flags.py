@@ -16,6 +16,7 @@ FLAGS = [
     "--batch-size",
     "--batch-size-file",
     "--bfloat16",
+    "--bisect",
     "--cold-start-latency",
     "--compare",
     "--compilers",
