@@ -10,7 +10,7 @@ def add_bisect(group: argparse._ArgumentGroup) -> None:
         "--bisect",
         metavar="VERSIONS",
         help="torch==2.11.0..2.13.0, or a list torch==2.11.0,2.12.0,2.13.0: the first version with which the "
-        "model of --only with the one compiler of --compilers changes its status or speed; each step measures "
-        "two versions in alternation. Another package beside a torch: "
+        "model of --only with the one compiler of --compilers changes its status or speed, by measuring two "
+        "versions in alternation at each step. Another package beside a torch: "
         "'transformers==4.50.0..4.57.0 torch==2.13.0'",
     )
