@@ -72,7 +72,7 @@ def running_browser() -> Iterator[Browser]:
 def new_visit(browser: Browser, own: str, size: tuple[int, int], scheme: Scheme, address: str = "") -> Visit:
     """Opens ``own`` (a file's URI) at that place; whatever it complains about is noted."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(90_000)  # on a busy machine even a page takes its time
     visit = Visit(page=context.new_page())
     page = visit.page
     page.on("console", lambda message: visit.complaints.append(f"console: {message.text}"))
