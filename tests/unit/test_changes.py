@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from harness.codec import to_json
+from harness.codec import from_json, to_json
 from harness.schema import Extras, Mode, Protocol, Record, Status
 from runner.changes.changes import Change, Changes, Verdict, changes_between
 from runner.changes.gates import gates_asked, outcomes
-from runner.changes.load import load, load_records
+from runner.changes.load import load, load_records, results_of
+from runner.changes.run import Run
 from runner.errors import UsageError
+from runner.labels import suite_labels
 from runner.record_file import append_record
 from tests.factories import control, make_job, make_record
 
@@ -297,3 +299,37 @@ def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
         outcomes(found, gates_asked(["regression:5%"]))
     with pytest.raises(UsageError, match="at least 3 shared models"):
         outcomes(found, gates_asked(["time"]))
+
+
+# -- real processes ---------------------------------------------------------------
+
+
+def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
+    """The A/A controls of twenty processes on a busy machine, as if they were a compiler."""
+    found = read_records_of(Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl")
+    runs = []
+    for first in range(0, len(found), 3):
+        named = [
+            replace(r, candidate="other", job=replace(r.job, candidates=("other",)))
+            for r in found[first : first + 3]
+        ]
+        labels = suite_labels(record.job.case.suite for record in named)
+        runs.append(Run(path=Path(str(first)), results=results_of(named, labels)))
+    assert len(runs) == 20
+    timed = [
+        change
+        for place, run in enumerate(runs)
+        for other in runs[place + 1 : place + 4]
+        for change in changes_between(run, other).timed
+    ]
+    assert len(timed) == 3 * (17 * 3 + 2 + 1)
+    held = [change.speedup.low <= 1 <= change.speedup.high for change in timed if change.speedup]
+    assert sum(held) / len(held) >= 0.93
+    called = [change for change in timed if change.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)]
+    assert len(called) <= 0.05 * len(timed)
+
+
+def read_records_of(path: Path) -> list[Record]:
+    """Every line: the same (job, candidate) is there once for each of the runs."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [from_json(Record, json.loads(line)) for line in lines]
