@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.errors import UsageError, unknown
+from runner.labels import plain
 
 FLAG = "--envs"
 NAMED = re.compile(r"^(?P<name>[^=<>!~/]+)=(?!=)(?P<value>.*)$", re.DOTALL)
@@ -59,7 +61,7 @@ def _asked(text: str) -> Asked:
     python = _python(value)
     if python is not None:
         if not name:
-            raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
+            raise UsageError(f"{FLAG}: give {plain(value)} a name; write old={plain(value)}")
         return Asked(name=name, text=value, python=python)
     wrong = [word for word in words if not REQUIREMENT.match(word)]
     pins = [pin for word in words if (pin := TORCH.match(word))]
@@ -77,7 +79,7 @@ def _asked(text: str) -> Asked:
 def _python(value: str) -> Path | None:
     """The interpreter that the words mean: a path, a folder that holds one, or a command. None: no such."""
     if "/" in value or value.startswith(("~", ".")):
-        path = Path(value).expanduser()
+        path = Path(os.path.expanduser(value))  # noqa: PTH111 - Path's own raises for a user that is not
         if (path / "bin" / "python").exists():
             path = path / "bin" / "python"
         return path.absolute()  # not resolved: a virtual environment's python is a link to another

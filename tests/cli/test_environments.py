@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A run in two environments, and what it printed."""
     folder = tmp_path_factory.mktemp("environments")
     other = wrapper(folder / "python", "TORCHDUET_EXAMPLE=1")
-    words = ["--training", f"--suites={TOYS}", "--only=linear", "--only=norm", "--compilers=aot_eager,eager"]
+    words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=aot_eager,eager"]
     words += [*QUIET, *envs(plain=sys.executable, other=other), f"--output-dir={folder / 'run'}"]
     done = runner(*words)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,9 +50,7 @@ def test_every_candidate_has_its_record(run: tuple[Path, str]) -> None:
     folder, printed = run
     found = statuses(folder)
     candidates = ("eager@plain", "aot_eager@plain", "eager@other", "aot_eager@other")
-    assert found == {
-        **{(model, c): "pass" for model in ("linear", "norm") for c in candidates},
-    }
+    assert found == {("norm", candidate): "pass" for candidate in candidates}
     assert "plain: torch " in printed
     assert "Environments: geometric mean against eager of plain" in printed
 
@@ -70,7 +68,7 @@ def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
 
 
 def test_rounds_are_of_all_environments_at_once(run: tuple[Path, str]) -> None:
-    found = {c: r["samples"] for c, r in by_candidate(run[0], "linear").items()}
+    found = {c: r["samples"] for c, r in by_candidate(run[0], "norm").items()}
     reference = found["aot_eager@plain"]["baseline_s"]
     assert all(s["reference_s"] == reference for s in found.values())
     assert all(s["round_index"] == list(range(6)) for s in found.values())
@@ -90,7 +88,7 @@ def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
 
 
 def test_every_environment_has_its_log_and_job(run: tuple[Path, str]) -> None:
-    (folder,) = (run[0] / "cases").glob("toys-linear*")
+    (folder,) = (run[0] / "cases").glob("toys-norm*")
     assert sorted(path.name for path in folder.iterdir()) == ["envs", "job.json", "output.log"]
     for name in ("plain", "other"):
         by_hand = (folder / "envs" / name / "output.log").read_text().splitlines()[0]
@@ -103,9 +101,9 @@ def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
     folder, _ = run
     before = (folder / "environments.csv").read_bytes()
     rows = list(csv.DictReader(before.decode().splitlines()))
-    assert [(row["model"], row["environment"], row["compiler"]) for row in rows[:4]] == [
-        *(("linear", "plain", "eager"), ("linear", "other", "eager")),
-        *(("linear", "plain", "aot_eager"), ("linear", "other", "aot_eager")),
+    assert [(row["model"], row["environment"], row["compiler"]) for row in rows] == [
+        *(("norm", "plain", "eager"), ("norm", "other", "eager")),
+        *(("norm", "plain", "aot_eager"), ("norm", "other", "aot_eager")),
     ]
     (folder / "environments.csv").unlink()
     assert runner(f"--visualize-logs={folder}").returncode == 0
@@ -120,16 +118,16 @@ def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: 
     lines = [
         line
         for line in (folder / "records.jsonl").read_text().splitlines(keepends=True)
-        if '"candidate": "aot_eager@other"' not in line or '"name": "linear"' not in line
+        if '"candidate": "aot_eager@other"' not in line
     ]
-    assert len(lines) == 7
+    assert len(lines) == 3
     (folder / "records.jsonl").write_text("".join(lines))
     done = runner(f"--resume={folder}")
     assert done.returncode == 0, done.stdout + done.stderr
-    again = by_candidate(folder, "linear")["aot_eager@other"]
+    again = by_candidate(folder, "norm")["aot_eager@other"]
     assert again["status"] == "pass"
     assert len(again["samples"]["reference_s"]) == 6
-    assert len(records(folder)) == 8
+    assert len(records(folder)) == 4
 
 
 def one_sentence(*words: str, **variables: str) -> str:

@@ -236,6 +236,14 @@ PYTHON = {"python": "3.11.7", "version": [3, 11], "machine": os.uname().machine}
 TORCH = {"torch": "2.2.2", "torch_file": "/x/torch/__init__.py"}
 
 
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/python", "/nul\0byte", "/new\nline", "./\udce4"])
+def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
+    (asked,) = environments_asked([f"old={path}"], None)
+    with pytest.raises(UsageError, match="--envs: old: there is no ") as raised:
+        resolved([asked], lambda _: None)
+    assert str(raised.value).isprintable()
+
+
 @pytest.mark.parametrize(
     ("lines", "then", "sentence"),
     [
