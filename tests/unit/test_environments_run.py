@@ -2,137 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.codec import to_json
-from harness.schema import BASELINE, WHOLE, Environment, Failure, Job, Protocol, Record, Status
-from harness.status_page import Activity
+from harness.schema import Job, Protocol, Record, Status
 from runner.environments.plan import candidates_in
 from runner.environments.run import EnvironmentsRun
 from runner.worker_process import WorkerLost
-from tests.factories import make_job, make_parity
-
-ENVIRONMENTS = tuple(
-    Environment(name=name, python=f"/{name}/python", asked=name, torch=torch)
-    for name, torch in (("old", "2.2"), ("new", "2.13"))
-)
-SPEED = {"old": 1.0, "new": 0.5}  # of eager: seconds
-Reply = dict[str, Any]
-Fault = Reply | WorkerLost
-
-
-def lost(variant: str = "", phase: str = "measure") -> WorkerLost:
-    return WorkerLost(
-        Failure(kind="SIGSEGV", message="gone", phase=phase), Activity(phase=phase, variant=variant)
-    )
-
-
-def failed(status: Status) -> Reply:
-    return {"failed": {"status": status.value, "failure": {"kind": "E", "message": "no", "phase": "p"}}}
-
-
-class Machine:
-    """All workers of a job, and the clock. ``faults`` at (environment, session of it, call, candidate)."""
-
-    def __init__(self, faults: Mapping[tuple[str, int, str, str], Fault] | None = None) -> None:
-        self.faults = dict(faults or {})
-        self.calls: list[tuple[str, str]] = []
-        self.jobs: list[Job] = []
-        self.running: dict[str, str] = {}
-        self.recompiling: dict[str, dict[str, int]] = {}
-        self.disagree = ""
-        self.kinks = False
-        self.now = 0.0
-        self.iterations: set[int] = set()
-        self.open = 0
-        self.most_open = 0
-
-    @contextlib.contextmanager
-    def launch(self, job: Job) -> Iterator[Worker]:
-        self.jobs.append(job)
-        session = sum(other.environments == job.environments for other in self.jobs)
-        self.open += 1
-        self.most_open = max(self.most_open, self.open)
-        try:
-            yield Worker(self, job, session)
-        finally:
-            self.open -= 1
-
-
-class Worker:
-    def __init__(self, machine: Machine, job: Job, session: int) -> None:
-        self._machine = machine
-        self._env = job.environments[0].name
-        self._session = session
-        self._job = job
-
-    def activity(self) -> Activity:
-        return Activity(variant=self._machine.running.get(self._env, BASELINE))
-
-    def call(self, request: Mapping[str, Any], deadline: float) -> Reply:
-        name, candidate = request["call"], request.get("candidate", "")
-        self._machine.calls.append((self._env, f"{name} {candidate}".strip()))
-        fault = self._machine.faults.pop((self._env, self._session, name, candidate), None)
-        if isinstance(fault, WorkerLost):
-            raise fault
-        return fault if fault is not None else {"ok": getattr(self, f"_{name}")(request)}
-
-    def _open(self, request: Mapping[str, Any]) -> Reply:
-        self.given = request.get("given")
-        model = {"parameters": 7, "parameter_bytes": 28, "input_shapes": [], "batch_size": 8}
-        return {"model": model, "environment": {"torch": self._job.environments[0].torch}}
-
-    def _hand_over(self, request: Mapping[str, Any]) -> Reply:
-        Path(request["path"]).write_text("weights")
-        return {}
-
-    def _shake(self, request: Mapping[str, Any]) -> Reply:
-        Path(request["path"]).write_text("shaken")
-        return {}
-
-    def _agree(self, request: Mapping[str, Any]) -> Reply:
-        if self.given is None:
-            return {"parity": None, "note": ""}
-        assert Path(self.given).read_text() == "weights"
-        shaken = request.get("shaken")
-        assert shaken is None or Path(shaken).read_text() == "shaken"
-        bad = self._machine.disagree == self._env and not (shaken and self._machine.kinks)
-        found = make_parity(Status.FAIL_ACCURACY if bad else Status.PASS)
-        return {"parity": to_json(found), "note": "a note"}
-
-    def _prepare(self, request: Mapping[str, Any]) -> Reply:
-        return {"status": "pass", "parity": None, "metrics": {"compilation_latency_s": 1.0}, "notes": []}
-
-    def _warm_up(self, request: Mapping[str, Any]) -> Reply:
-        return {"metrics": {"iterations_per_sample": 4 if self._env == "old" else 7}}
-
-    def _measure(self, request: Mapping[str, Any]) -> Reply:
-        assert request["rounds"] == 1
-        self._machine.iterations.add(request["iterations"])
-        order = [BASELINE, *request["candidates"]]
-        self._machine.now += 1.0
-        eager = SPEED[self._env] * (1 + 0.001 * self._machine.now)
-        seconds = {name: eager / (1 + place) for place, name in enumerate(order)}
-        one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
-        return {"rounds": [one], "recompiled": self._machine.recompiling.get(self._env, {})}
-
-    def _finish(self, request: Mapping[str, Any]) -> Reply:
-        size = 10 if self._env == "old" else 20
-        return {"metrics": {BASELINE: {"peak_memory_bytes": size}, "a": {"peak_memory_bytes": 5}}}
-
-    def _conclude(self, request: Mapping[str, Any]) -> Reply:
-        return {"metrics": {WHOLE: {"flops_per_step": 8}}}
-
-
-class Quiet:
-    def rounds(self, done: int, pairs: object) -> None:
-        pass
+from tests.factories import make_job
+from tests.unit.machine_of_environments import ENVIRONMENTS, Fault, Machine, Quiet, failed, lost
 
 
 def make(compilers: tuple[str, ...], **protocol: Any) -> Job:
