@@ -136,6 +136,8 @@ class Changes:
 
 def changes_between(first: Run, second: Run) -> Changes:
     """``UsageError`` where the runs have nothing in common."""
+    # what A planned and never measured says nothing; in B it is lost
+    first = replace(first, results=tuple(r for r in first.results if r.status != NO_RECORD))
     matching = match(first, second)
     apart: dict[Difference, int] = {}
     alike = []

@@ -17,6 +17,7 @@ from pathlib import Path
 from harness.schema import DTYPES, Mode, Status
 from runner.changes.run import Result, Run
 from runner.changes.statistics import ASSUMED_WITHIN_SD, Uncertain, se_of_interval
+from runner.comparison import CONTROL
 from runner.errors import UsageError
 from runner.labels import file_part, plain
 
@@ -139,9 +140,11 @@ def _result(row: Row, told: Mapping[str, str]) -> Result:
     if status is None and speedup is None:
         status = Status.FAIL_TO_RUN.value
     breaks = _number(row, "graph_breaks")
+    conditions = {**told, **dict(_conditions(row))}
     result = Result(
+        is_control=conditions.get("compiler") == CONTROL,
         name=plain(_unguarded(row["name"])),
-        conditions={**told, **dict(_conditions(row))},
+        conditions=conditions,
         status=status,
         failure=plain(row.get("failure") or ""),
         graph_breaks=int(breaks) if breaks is not None and breaks.is_integer() else None,

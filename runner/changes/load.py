@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.codec import from_json
-from harness.schema import Job, Record, Scalar, Status
+from harness.schema import Job, Record, Scalar, Status, of_environment
 from runner.changes.csv_file import is_result_file, read_csv_files
 from runner.changes.run import NO_RECORD, Result, Run
 from runner.changes.statistics import Uncertain, se_of_interval, se_of_mean, se_of_median
-from runner.comparison import Comparison
+from runner.comparison import CONTROL, Comparison
 from runner.derive import compare
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
@@ -97,9 +97,17 @@ def _bare(record: Record, labels: dict[str, str]) -> Result:
         name=plain(record.job.case.name),
         conditions=dict(_conditions(record, labels)),
         machine=dict(_machine(record)),
+        is_control=_is_control(record),
         status=record.status.value,
         failure=plain(f"{record.failure.kind}: {record.failure.message}") if record.failure else "",
     )
+
+
+def _is_control(record: Record) -> bool:
+    """Not another environment's eager: that is held against the reference's."""
+    if record.job.environments:
+        return record.candidate == of_environment(CONTROL, record.job.environments[0].name)
+    return compiler_label(record) == CONTROL
 
 
 def _conditions(record: Record, labels: dict[str, str]) -> Iterator[tuple[str, str]]:

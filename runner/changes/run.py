@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness.schema import Status
 from runner.changes.statistics import Uncertain
-from runner.comparison import CONTROL
 from runner.labels import plain
 
 NO_RECORD = "no record"
@@ -32,6 +31,7 @@ class Result:
     name: str
     conditions: dict[str, str]
     machine: dict[str, str] = field(default_factory=dict)
+    is_control: bool = False  # eager against itself
     status: str | None = None
     failure: str = ""
     graph_breaks: int | None = None
@@ -48,10 +48,6 @@ class Result:
     @property
     def compiler(self) -> str:
         return self.conditions.get("compiler", "compiler")
-
-    @property
-    def is_control(self) -> bool:
-        return self.compiler.partition("@")[0] == CONTROL  # of any environment
 
     @property
     def passed(self) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 from runner.changes.changes import THRESHOLD, Changes, GroupChange, changes_between
 from runner.changes.run import Result, Run
 from runner.changes.statistics import Estimate
-from runner.comparison import CONTROL
 from runner.errors import UsageError
 from runner.history.index import Entry
 from runner.labels import plain
@@ -96,7 +95,7 @@ def _section(key: Key, runs: Sequence[tuple[Entry, tuple[Result, ...]]]) -> Sect
         changes = _changes(before, run)
         for compiler in dict.fromkeys(result.compiler for result in results):
             mine = [r for r in results if r.compiler == compiler and not r.skipped]
-            if mine and compiler != CONTROL:
+            if mine and not mine[0].is_control:
                 marks = dict(_marks(changes, compiler)) if changes is not None else {}
                 lines.setdefault(compiler, []).append(_point(entry, mine, marks))
         before = run

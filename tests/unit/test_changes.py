@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import Extras, Mode, Protocol, Record, Status
+from harness.schema import Environment, Extras, Mode, Protocol, Record, Status
 from runner.changes.changes import Change, Changes, Verdict, changes_between
 from runner.changes.gates import gates_asked, outcomes
 from runner.changes.load import load, load_records, results_of
@@ -197,6 +197,26 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     assert outcome.cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
     )
+
+
+def test_what_was_never_measured_before_is_not_fixed_now(tmp_path: Path) -> None:
+    jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
+    torn = write(tmp_path / "a", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
+    found = compared(torn, write(tmp_path / "b", [make_record(job) for job in jobs]))
+    assert found.fixed == ()
+    assert [result.name for result in found.only_second] == ["two"]
+
+
+def test_another_environments_eager_is_no_control(tmp_path: Path) -> None:
+    environments = tuple(Environment(name=n, python=f"/{n}", asked=n, torch="1") for n in ("old", "new"))
+    job = make_job(candidates=("eager@old", "eager@new", "inductor@new"), environments=environments)
+    records = [make_record(job, candidate, speedup=1.5) for candidate in job.candidates]
+    results = load_records(write(tmp_path / "a", records) / "records.jsonl").results
+    assert {r.compiler: r.is_control for r in results} == {
+        "eager@old": True,
+        "eager@new": False,
+        "inductor@new": False,
+    }
 
 
 def test_few_rounds_still_have_an_error(tmp_path: Path) -> None:
