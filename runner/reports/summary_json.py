@@ -1,7 +1,8 @@
 """summary.json: what was derived of a run, for programs. The samples stay in records.jsonl.
 
 One object: ``schema_version`` (of this file), ``record_schema_versions``, ``environment``,
-``comparisons`` (one a record, in plan order), ``groups`` (averages), ``warnings``, ``caveats``.
+``comparisons`` (one a record, in plan order), ``groups`` (averages), ``warnings``, ``caveats``; of a
+run in several environments also ``environments`` and ``environment_averages``.
 Units are in the names; a number that does not exist is null; an endless one is "inf".
 """
 
@@ -31,6 +32,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "groups": to_json(summary.groups),
         "warnings": to_json(summary.warnings),
         "caveats": summary.caveats,
+        **_environments(summary),
         "comparisons": [],
     }
     head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
@@ -38,6 +40,23 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     lines = (json.dumps(to_json(_comparison(c)), allow_nan=False) for c in summary.comparisons)
     body = ",\n  ".join(lines)
     return {FILE: f"{head}[\n  {body}\n ]{tail}\n".encode()}
+
+
+def _environments(summary: Summary) -> dict[str, Any]:
+    """Only of a run in several environments: each candidate against eager of the reference environment."""
+    if not summary.across:
+        return {}
+    rows = [
+        {
+            "job": one.record.job.key,
+            "candidate": one.record.candidate,
+            "torch": one.record.environment.get("torch"),
+            "parity": one.record.env_parity,
+            **{f.name: getattr(one, f.name) for f in fields(one) if f.name != "record"},
+        }
+        for one in summary.across
+    ]
+    return {"environments": rows, "environment_averages": summary.across_averages}
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:

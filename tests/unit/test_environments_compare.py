@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -142,6 +143,14 @@ def test_the_files() -> None:
     assert rows[1]["same_results"] == ""
     averages = list(csv.DictReader(io.StringIO(files["environments_averages.csv"].decode())))
     assert len(averages) == 3
+    (json_file,) = render_all(summarise(records()), ["json"]).values()
+    found = json.loads(json_file)
+    assert [row["candidate"] for row in found["environments"]] == [
+        "eager@new",
+        "inductor@old",
+        "inductor@new",
+    ]
+    assert len(found["environment_averages"]) == 3
     report = files["report.md"].decode()
     assert report.index("## Environments: geometric mean") < report.index("## Environments: toys, training")
     assert "held against eager of old" in report
