@@ -42,6 +42,7 @@ class HandedSession(Session):
 
     _given: Path | None = None
     _problem = ""
+    _steady = True
     _rounds_open: Generator[Round, None, None] | None = None
     _opened_for: tuple[object, ...] = ()
 
@@ -85,6 +86,7 @@ class HandedSession(Session):
         theirs = handed_reference(self._given, rule)
         if theirs is None:
             return None, self._problem
+        self._steady = theirs.can_judge and self._reference.can_judge
         if self._problem:
             return _another_model(theirs, self._problem), ""
         ours = self._ours(theirs)
@@ -92,6 +94,11 @@ class HandedSession(Session):
         others = read_shaken(shaken) if shaken is not None else []
         again = [make_reference(theirs.exact, results, results, rule) for results in others]
         return parity.compare(theirs, ours, again), note
+
+    @property
+    def can_judge(self) -> bool:
+        """After ``agree``: False where eager, here or there, differs from itself too much."""
+        return self._steady
 
     def _ours(self, theirs: Reference) -> Tensors:
         """What eager makes here. Where it generates, it goes on with the reference's tokens."""
@@ -184,7 +191,7 @@ def answer_between(session: Session, request: dict[str, Any], rest: Callable[[di
     if call == "agree":
         shaken = request.get("shaken")
         found, note = session.agree(Path(shaken) if shaken else None)
-        return {"parity": found, "note": note}
+        return {"parity": found, "note": note, "judged": session.can_judge}
     if call == "shake":
         session.shake(Path(request["path"]))
         return {}

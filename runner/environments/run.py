@@ -77,7 +77,7 @@ class EnvironmentsRun(JobRun):
         self._folder = self._handover = folder
         self._facts: dict[str, tuple[ModelFacts, dict[str, Scalar]]] = {}
         self._agreement: dict[str, Parity | None] = {}
-        self._troubles: dict[tuple[str, int | None], Trouble] = {}
+        self._troubles: dict[tuple[str, int | None], Trouble] = {}  # by the seat's eager, and the batch
         self._seats: list[Seat] = []
         self._iterations = 1
         self._not_handed = ""
@@ -111,7 +111,7 @@ class EnvironmentsRun(JobRun):
                 for seat in seats:
                     mine = [c for c in candidates if wanted[c] is seat]
                     yield from self._take_seat(seat, mine, job, stack, states, notes)
-                    if self._stop() or self._lost_one:
+                    if self._stop():
                         return
             for seat in self._seats:
                 yield from self._prepare_seat(seat, states, notes)
@@ -133,8 +133,7 @@ class EnvironmentsRun(JobRun):
     ) -> Iterator[Record]:
         """Opens a worker. Where that fails, the records say so, and the others go on without it."""
         self._lost_one = False
-        name = seat.environment.name
-        trouble = self._troubles.get((name, self._batch_size))
+        trouble = self._troubles.get((seat.eager, self._batch_size))
         if trouble is None:
             try:
                 self._open_seat(seat, job, stack)
@@ -155,7 +154,7 @@ class EnvironmentsRun(JobRun):
 
     def _note_trouble(self, seat: Seat, trouble: Trouble) -> None:
         """Remembers it, so that no other session tries again. Too large a batch is tried smaller."""
-        self._troubles[seat.environment.name, self._batch_size] = trouble
+        self._troubles[seat.eager, self._batch_size] = trouble
         candidate = next(iter(self._job.candidates))
         if self._may_halve(self._failed(candidate, trouble.status, trouble.failure, ())):
             raise _TooLarge
@@ -195,11 +194,12 @@ class EnvironmentsRun(JobRun):
                 yield self._failed(seat.eager, failed.status, failed.failure, notes)
             return
         found = from_json(Parity, reply["parity"]) if reply["parity"] is not None else None
-        if seat.environment.name != self._job.environments[0].name:
-            self._agreement[seat.environment.name] = found
         status = Status.PASS_DUE_TO_SKIP
         if found is not None:
             status = Status.FAIL_ACCURACY if found.failed else Status.PASS
+            status = status if reply["judged"] else Status.EAGER_TWO_RUNS_DIFFER
+        if seat.environment.name != self._job.environments[0].name:
+            self._agreement[seat.environment.name] = found if reply["judged"] else None
         said = tuple(note for note in (self._not_handed, reply["note"]) if note)
         if seat.eager in mine:
             states[seat.eager] = CandidateState(
@@ -217,7 +217,7 @@ class EnvironmentsRun(JobRun):
 
     def _without_reference(self, seat: Seat, notes: tuple[str, ...]) -> Record:
         reference = self._job.environments[0].name
-        trouble = self._troubles[reference, self._batch_size]
+        trouble = self._troubles[BASELINE, self._batch_size]
         message = REFERENCE_LOST.format(name=reference, why=trouble.failure.message)
         failure = replace(trouble.failure, message=message, log=self._logs[reference])
         return self._failed(seat.eager, trouble.status, failure, notes)

@@ -43,6 +43,7 @@ class Machine:
         self.recompiling: dict[str, dict[str, int]] = {}
         self.disagree = ""
         self.kinks = False
+        self.unsteady = False
         self.now = 0.0
         self.iterations: set[int] = set()
         self.open = 0
@@ -93,13 +94,13 @@ class Worker:
 
     def _agree(self, request: Mapping[str, Any]) -> Reply:
         if self.given is None:
-            return {"parity": None, "note": ""}
+            return {"parity": None, "note": "", "judged": True}
         assert Path(self.given).read_text() == "weights"
         shaken = request.get("shaken")
         assert shaken is None or Path(shaken).read_text() == "shaken"
         bad = self._machine.disagree == self._env and not (shaken and self._machine.kinks)
         found = make_parity(Status.FAIL_ACCURACY if bad else Status.PASS)
-        return {"parity": to_json(found), "note": "a note"}
+        return {"parity": to_json(found), "note": "a note", "judged": not self._machine.unsteady}
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
         return {"status": "pass", "parity": None, "metrics": {"compilation_latency_s": 1.0}, "notes": []}

@@ -167,6 +167,21 @@ def test_what_disagrees_is_held_against_the_reference_s_shaken_eager(tmp_path: P
     assert asked == [("new", "agree"), ("old", "shake"), ("new", "agree")]
 
 
+def test_eager_that_differs_from_itself_is_no_failure_of_the_environment(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.disagree, machine.unsteady = "new", True
+    found = run(machine, tmp_path)
+    assert found["eager@new"].status is Status.EAGER_TWO_RUNS_DIFFER
+    assert found["a@new"].env_parity is None
+
+
+def test_a_second_process_that_finds_no_memory_costs_the_control_alone(tmp_path: Path) -> None:
+    machine = Machine({("old", 2, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
+    found = run(machine, tmp_path, ("eager", "a"))
+    assert found["eager@old"].status is Status.MODEL_FAIL_TO_LOAD
+    assert all(found[n].status is Status.PASS for n in ("a@old", "eager@new", "a@new"))
+
+
 def test_a_compiler_that_fails_in_one_environment_costs_itself(tmp_path: Path) -> None:
     machine = Machine({("new", 1, "prepare", "a"): failed(Status.FAIL_TO_RUN)})
     found = run(machine, tmp_path, ("a", "b"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +194,27 @@ def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
     assert found.failed > 0
     assert found.worst is not None
     assert found.worst.failure is not None
+
+
+class Unsteady(Model):
+    """Adds what no seed decides."""
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+        noise = torch.rand(1, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
+        return super().forward(x, scale) + noise
+
+
+def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
+    of = job(Mode.INFERENCE)
+    for theirs, ours, judged in ((Model(), Model(), True), (Model(), Unsteady(), False)):
+        reference = HandedSession(of, silent, lambda _, m=theirs: workload(1, m))  # type: ignore[misc]
+        reference.open()
+        reference.hand_over(tmp_path / "x")
+        other = HandedSession(of, silent, lambda _, m=ours: workload(2, m))  # type: ignore[misc]
+        other.take(tmp_path / "x")
+        other.open()
+        other.agree()
+        assert other.can_judge is judged
 
 
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
