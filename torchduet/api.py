@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.backends import backend_names
 from harness.own_model import is_own_model
-from harness.schema import DTYPES, Case, Job, Mode, Protocol, Record
-from runner.calls import Worker
+from harness.schema import DTYPES, Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
 from runner.derive import summarise
-from runner.errors import unknown
+from runner.errors import UsageError, unknown
 from runner.execute import JobRun
 from runner.run_folder import RunFolder
 from torchduet.local_worker import LocalWorker
@@ -102,6 +101,8 @@ def compare(
     dtype: str = "float32",
     device: str = "cpu",
     protocol: Protocol | None = None,
+    options: CompilerOptions | None = None,
+    extras: Extras | None = None,
     output_dir: str | Path | None = None,
 ) -> Result:
     """Measures eager against ``compilers`` in pairs, checks parity, and returns a ``Result``.
@@ -112,15 +113,20 @@ def compare(
     (see ``harness.own_model``): a worker process of its own then builds and measures it.
 
     ``loss(output, target)`` is for training; without it, the output's own ``loss`` or else its
-    mean is taken. ``protocol`` sets rounds, seed, precision and the parity rule. With
-    ``output_dir``, records, logs and job file are kept there as the command line keeps them.
+    mean is taken. ``protocol`` sets rounds, seed, precision and the parity rule, ``options`` what is
+    asked of the compilers, ``extras`` what else is to be found out. With ``output_dir``, records, logs
+    and job file are kept there as the command line keeps them.
 
-    Raises ``runner.errors.UsageError`` (a sentence) for a compiler, mode or precision that does not exist.
+    Raises ``runner.errors.UsageError`` (a sentence) for a compiler, mode or precision that does not exist,
+    and for what only a worker process can do (another allocator, empty compile caches, a limit of memory)
+    where the model is a module.
     Whatever the model or a compiler does ends in a record with its status.
     """
-    protocol = protocol or Protocol()
+    protocol, extras = protocol or Protocol(), extras or Extras()
     _check(compilers, mode, dtype)
     named = isinstance(model, str)
+    if not named:
+        _check_possible_here(protocol, extras)
     if isinstance(model, str) and not is_own_model(model):
         raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
     case = Case(
@@ -131,16 +137,21 @@ def compare(
         published_batch_size=None,
     )
     job = Job(
-        case=case, device=device, dtype=dtype, candidates=tuple(dict.fromkeys(compilers)), protocol=protocol
+        case=case,
+        device=device,
+        dtype=dtype,
+        candidates=tuple(dict.fromkeys(compilers)),
+        protocol=protocol,
+        options=options or CompilerOptions(),
+        extras=extras,
     )
     with _folder(output_dir) as place:
         folder = RunFolder.create(Path(place), (job,), ("torchduet.compare",))
         log = folder.open_case(job)
         if named:
-            records = _run(job, _process_launcher(log), folder, log)
+            records = _measured_by_workers(job, folder, log)
         else:
-            workload = _workload(model, inputs, loss, target)
-            records = [_marked(r) for r in _run(job, _local_launcher(workload), folder, log)]
+            records = _measured_here(job, _workload(model, inputs, loss, target), folder, log)
         for record in records:
             folder.append(record)
     kept = None if output_dir is None else folder.path
@@ -162,26 +173,42 @@ def _folder(output_dir: str | Path | None) -> AbstractContextManager[str]:
     return tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
 
 
-def _run(
-    job: Job, launch: Callable[[Job], AbstractContextManager[Worker]], folder: RunFolder, log: Path
-) -> list[Record]:
+def _check_possible_here(protocol: Protocol, extras: Extras) -> None:
+    """``UsageError`` for what needs a process of its own."""
+    for name, asked in (
+        ("extras.allocator", extras.allocator != Extras().allocator),
+        ("extras.cold_start", extras.cold_start),
+        ("extras.warm_start", extras.warm_start),
+        ("extras.profiler_trace", extras.profiler_trace),
+        ("protocol.isolate", protocol.isolate),
+        ("protocol.processes", protocol.processes > 1),
+        ("protocol.max_memory_bytes", protocol.max_memory_bytes is not None),
+        ("protocol.phase_timeouts_s", bool(protocol.phase_timeouts_s)),
+    ):
+        if asked:
+            raise UsageError(
+                f"{name}: needs a process of its own; name the model as 'package.module:function' "
+                "instead of giving a module, or leave this out"
+            )
+
+
+def _measured_by_workers(job: Job, folder: RunFolder, log: Path) -> list[Record]:
+    from runner.executors import Work
+    from runner.executors.local import Watch, worker_records
+
+    def nobody(event: object) -> None: ...
+
+    work = Work(job=job, candidates=job.candidates)
+    log_name = folder.relative(log)
+    return list(worker_records(work, Watch(job, nobody), lambda: False, log=log, log_name=log_name))
+
+
+def _measured_here(job: Job, workload: Workload, folder: RunFolder, log: Path) -> list[Record]:
+    def launch(part: Job) -> LocalWorker:
+        return LocalWorker(lambda _: workload)
+
     run = JobRun(job, launch, _Quiet(), candidates=job.candidates, log=folder.relative(log))
-    return list(run.run())
-
-
-def _process_launcher(log: Path) -> Callable[[Job], AbstractContextManager[Worker]]:
-    from runner.worker_process import WorkerProcess, worker_environment
-    from runner.worker_start import fresh_start
-
-    def launch(part: Job) -> AbstractContextManager[Worker]:
-        environment = worker_environment(part.protocol.threads)
-        return WorkerProcess(fresh_start(), environment, log, lambda _: None)
-
-    return launch
-
-
-def _local_launcher(workload: Workload) -> Callable[[Job], AbstractContextManager[Worker]]:
-    return lambda _: LocalWorker(lambda _: workload)
+    return [_marked(record) for record in run.run()]
 
 
 def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.schema import Protocol, Status
+from harness.schema import CompilerOptions, Extras, Protocol, Status
 from runner.errors import UsageError
 from runner.record_file import read_records
 from torchduet import compare
@@ -109,3 +109,67 @@ def test_without_times_there_is_no_plot() -> None:
     result = compare(mlp(), torch.randn(2, 8), compilers=["eager"], protocol=Protocol(performance=False))
     with pytest.raises(ValueError, match="nothing was timed"):
         result.plot()
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"extras": Extras(allocator="jemalloc")}, "extras.allocator"),
+        ({"extras": Extras(cold_start=True)}, "extras.cold_start"),
+        ({"extras": Extras(warm_start=True)}, "extras.warm_start"),
+        ({"extras": Extras(profiler_trace=True)}, "extras.profiler_trace"),
+        ({"protocol": Protocol(isolate=True)}, "protocol.isolate"),
+        ({"protocol": Protocol(processes=3)}, "protocol.processes"),
+        ({"protocol": Protocol(max_memory_bytes=1 << 30)}, "protocol.max_memory_bytes"),
+    ],
+)
+def test_what_a_module_cannot_have_here_is_refused(asked: dict[str, Any], name: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name}: needs a process of its own"):
+        compare(mlp(), torch.randn(4, 8), **asked)
+
+
+class Broken(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        torch._dynamo.graph_break()
+        return y + 1
+
+
+def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
+    result = compare(
+        Broken(),
+        torch.randn(4, 8),
+        compilers=["dynamo_eager"],
+        mode="inference",
+        protocol=FEW,
+        extras=Extras(explain=True),
+    )
+    (record,) = result.records
+    assert record.job.extras.explain
+    assert "graph_break" in str(record.metrics["graph_break_reasons"])
+    strict = compare(
+        Broken(),
+        torch.randn(4, 8),
+        compilers=["dynamo_eager"],
+        mode="inference",
+        protocol=FEW,
+        options=CompilerOptions(nopython=True),
+    )
+    assert strict.records[0].status is Status.FAIL_TO_RUN
+
+
+def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef make(): return torch.nn.Linear(4, 4), torch.randn(2, 4)\n"
+    )
+    result = compare(
+        f"{tmp_path / 'mine.py'}:make",
+        compilers=["aot_eager"],
+        protocol=FEW,
+        extras=Extras(cold_start=True, profiler_trace=True),
+        output_dir=tmp_path / "run",
+    )
+    (record,) = result.records
+    assert record.status is Status.PASS
+    assert record.metrics["cold_compilation_latency_s"] is not None
+    assert list((tmp_path / "run").rglob("trace-aot_eager.json"))
