@@ -1,4 +1,4 @@
-"""The NVIDIA driver's own readings of a device, where the package ``nvidia-ml-py`` is installed."""
+"""The NVIDIA driver's own readings of a device, where the package ``nvidia-ml-py`` (extra ``nvidia``) is installed."""
 
 from __future__ import annotations
 
