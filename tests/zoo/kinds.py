@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +139,21 @@ def compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _
 
 
 def late(act: Act) -> Make:
-    """Acts in a late compiled step; counted anew in each process."""
-    return lambda case: compiled(Countdown(LATE, act))(case)
+    """Acts in a late compiled step; counted anew in each process.
+
+    Its steps take milliseconds: of shorter ones the warm-up runs many in a row.
+    """
+
+    def make(case: Case) -> Any:
+        countdown = Countdown(LATE, act)
+
+        def slowly() -> None:
+            time.sleep(0.002)
+            countdown()
+
+        return compiled(slowly)(case)
+
+    return make
 
 
 def wrong_when_compiled(wrong: Callable[[torch.Tensor], torch.Tensor]) -> Make:
