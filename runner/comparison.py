@@ -13,6 +13,9 @@ from harness.schema import Record, Scalar
 CONTROL = "eager"
 """The candidate that is eager itself: the A/A control, which must come out 1.00x."""
 
+OPERATION = "operation"
+"""Tag of cases that are a single operation: their rates are shown, and their place on the roofline."""
+
 
 class Verdict(str, Enum):
     """What the paired samples allow one to say."""
@@ -46,6 +49,13 @@ class Work:
     roof_tflop_per_s: float | None = None  # there: measured bandwidth x flop_per_byte, or the measured peak
     baseline_share_of_roof: float | None = None
     candidate_share_of_roof: float | None = None  # may pass 1: what is fused moves fewer bytes
+    bytes_per_step: float | None = None  # 0 for a step of views alone
+    baseline_gb_per_s: float | None = None  # 1e9 bytes; of eager's traffic, for the candidate too
+    candidate_gb_per_s: float | None = None
+    baseline_share_of_bandwidth: float | None = None  # above 1 where caches hold what is moved
+    candidate_share_of_bandwidth: float | None = None
+    measured_peak_tflop_per_s: float | None = None
+    measured_bandwidth_gb_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,6 +153,18 @@ def _slow(comparison: Comparison) -> Found | None:
     return title, text, advice
 
 
+def _views_only(comparison: Comparison) -> Found | None:
+    work = comparison.work
+    if not _counts(comparison) or work is None or work.bytes_per_step != 0 or work.flops_per_step:
+        return None
+    text = f"{_speedup_text(comparison)}, the time of two calls"
+    advice = (
+        "These steps are views alone: eager moves no byte, and a compiler has nothing to make faster. "
+        "What is compared is the cost of a call, and it counts in the averages."
+    )
+    return "Nothing to compile", text, advice
+
+
 def _slow_compilation(comparison: Comparison) -> Found | None:
     latency = comparison.compilation_latency_s
     if latency is None or latency <= MAX_COMPILATION_S:
@@ -224,6 +236,7 @@ RULES: tuple[Callable[[Comparison], Found | None], ...] = (
     moved_between_processes,
     slower_environment,
     _slow,
+    _views_only,
     _slow_compilation,
     _memory,
     _wide,

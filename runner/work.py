@@ -7,7 +7,7 @@ from runner.comparison import Work
 from runner.noise import number
 from runner.statistics import PairedEstimate
 
-TERA = 1e12
+GIGA, TERA = 1e9, 1e12
 
 
 def work_of(record: Record, estimate: PairedEstimate | None) -> Work | None:
@@ -21,7 +21,9 @@ def work_of(record: Record, estimate: PairedEstimate | None) -> Work | None:
     promised = number(record, "data_sheet_peak_flop_per_s")
     measured = number(record, "measured_peak_flop_per_s")
     baseline, candidate = _ratio(flops, baseline_s), _ratio(flops, candidate_s)
-    intensity = _ratio(flops, number(record, "bytes_per_step"))
+    moved = number(record, "bytes_per_step")
+    baseline_moved, candidate_moved = _ratio(moved, baseline_s), _ratio(moved, candidate_s)
+    intensity = _ratio(flops, moved)
     bandwidth = number(record, "measured_bandwidth_bytes_per_s")
     roof = min(measured, bandwidth * intensity) if measured and bandwidth and intensity else None
     # the peaks are those of the candidates' precision
@@ -45,6 +47,13 @@ def work_of(record: Record, estimate: PairedEstimate | None) -> Work | None:
         roof_tflop_per_s=_ratio(roof, TERA),
         baseline_share_of_roof=_ratio(comparable, roof),
         candidate_share_of_roof=_ratio(candidate, roof),
+        bytes_per_step=moved,
+        baseline_gb_per_s=_ratio(baseline_moved, GIGA),
+        candidate_gb_per_s=_ratio(candidate_moved, GIGA),
+        baseline_share_of_bandwidth=_ratio(baseline_moved, bandwidth),
+        candidate_share_of_bandwidth=_ratio(candidate_moved, bandwidth),
+        measured_peak_tflop_per_s=_ratio(measured, TERA),
+        measured_bandwidth_gb_per_s=_ratio(bandwidth, GIGA),
     )
 
 

@@ -1,7 +1,7 @@
 """``bytes_per_step``: what eager's operations read and write in one step; and how fast this memory is.
 
 Every operation that computes counts the tensors that it is given and those that it
-makes, forward and backward; views cost nothing. That is the traffic of a step in
+makes, forward and backward; views cost nothing: a step of views alone has 0. That is the traffic of a step in
 which nothing is fused: a compiler that fuses moves less. Caches are left out, so a
 step that fits into them is faster than its bytes suggest.
 
@@ -38,7 +38,7 @@ def measure(ended: Ended) -> ByVariant:
     size = COPIED_BYTES.get(ended.device.type, COPIED_BYTES["cpu"])
     return {
         WHOLE: {
-            "bytes_per_step": counter.bytes or None,
+            "bytes_per_step": counter.bytes,
             "measured_bandwidth_bytes_per_s": bandwidth(size, ended.device, ended.synchronise),
         }
     }

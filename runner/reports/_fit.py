@@ -19,9 +19,15 @@ DROPPED_FIRST = (
     "processes",
     "n",
     "compile",
+    "eager_tflop",
+    "eager_gb",
+    "mfu",
     "prefill",
     "parity",  # the verdict's column then shows the status of what did not pass
     "batch",
+    "roof",
+    "tflop",
+    "gb",
     "ms",
     "eager_ms",
 )

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from harness.schema import ModelFacts
-from runner.comparison import Comparison, Part
+from runner.comparison import OPERATION, Comparison, Part, Work
 from runner.digits import (
     MISSING,
     ms_text,
     p_text,
     ratio_text,
     seconds_text,
+    share_text,
     significant,
     speedup_text,
     steps_text,
@@ -80,6 +81,22 @@ def speedup_cell(comparison: Comparison) -> str:
     return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
 
 
+def _rate_cell(
+    rate: Callable[[Work], float | None], text: Callable[[float], str]
+) -> Callable[[Comparison], str]:
+    """What single operations achieve; whole models have it in the CSV files and in report.html."""
+
+    def of_operation(comparison: Comparison) -> float | None:
+        single = OPERATION in comparison.record.job.case.tags
+        return rate(comparison.work) if comparison.work is not None and single else None
+
+    return number_cell(of_operation, text)
+
+
+def _three_digits(value: float) -> str:
+    return significant(value, 3)
+
+
 def _part_cell(part: Part | None) -> str:
     return MISSING if part is None else speedup_text(part.speedup, part.ci_low, part.ci_high)
 
@@ -120,6 +137,41 @@ COLUMNS = (
     Column(key="candidate", header="candidate", cell=lambda c: compiler_name(c.compiler)),
     Column(key="ms", header="ms", cell=number_cell(lambda c: c.candidate_ms, ms_text), number=True),
     Column(key="speedup", header="speedup\n[95 % interval]", cell=speedup_cell),
+    Column(
+        key="eager_tflop",
+        header="eager\nTFLOP/s",
+        cell=_rate_cell(lambda w: w.baseline_tflop_per_s, _three_digits),
+        number=True,
+        of_model=True,
+    ),
+    Column(
+        key="tflop",
+        header="TFLOP/s",
+        cell=_rate_cell(lambda w: w.candidate_tflop_per_s, _three_digits),
+        number=True,
+    ),
+    Column(
+        key="mfu",
+        header="MFU\nmeasured",
+        cell=_rate_cell(lambda w: w.candidate_share_of_measured, share_text),
+        number=True,
+    ),
+    Column(
+        key="eager_gb",
+        header="eager\nGB/s",
+        cell=_rate_cell(lambda w: w.baseline_gb_per_s, _three_digits),
+        number=True,
+        of_model=True,
+    ),
+    Column(
+        key="gb", header="GB/s", cell=_rate_cell(lambda w: w.candidate_gb_per_s, _three_digits), number=True
+    ),
+    Column(
+        key="roof",
+        header="of\nroof",
+        cell=_rate_cell(lambda w: w.candidate_share_of_roof or w.candidate_share_of_bandwidth, share_text),
+        number=True,
+    ),
     Column(
         key="prefill",
         header="prefill\nms",

@@ -1,0 +1,268 @@
+"""Single operations as modules, each with inputs of a given size: what suite ops is made of.
+
+A class is called with its sizes, the first of which is the batch. ``inputs()`` makes what its
+forward takes; weights are parameters, as in a model. Everything is scriptable, exportable and
+without control flow, so that every compiler can take it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Operation(nn.Module):
+    """One input of the given sizes, unless a subclass makes others."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.sizes = tuple(sizes)
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (torch.randn(self.sizes),)
+
+
+# -- matrix products ----------------------------------------------------------------
+
+
+class MatMul(Operation):
+    """(rows, inner) by a weight of (inner, columns): 2 * rows * inner * columns FLOPs."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        _, inner, columns = self.sizes
+        self.weight = nn.Parameter(torch.randn(inner, columns) / math.sqrt(inner))
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        rows, inner, _ = self.sizes
+        return (torch.randn(rows, inner),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+
+class MatMulBatched(Operation):
+    """``batch`` products of their own, no operand shared."""
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        batch, rows, inner, columns = self.sizes
+        return torch.randn(batch, rows, inner), torch.randn(batch, inner, columns) / math.sqrt(inner)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.bmm(x, y)
+
+
+# -- views and copies ---------------------------------------------------------------
+
+
+class ViewTranspose(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.transpose(0, 1)
+
+
+class ViewSlice(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, ::2]
+
+
+class ViewReshape(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(-1, 2)
+
+
+class ViewContiguous(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous()
+
+
+class CopyTranspose(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.transpose(0, 1).contiguous()
+
+
+class CopySlice(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, ::2].contiguous()
+
+
+class CopyClone(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+
+# -- element by element ---------------------------------------------------------------
+
+
+class Add(Operation):
+    def inputs(self) -> tuple[Tensor, ...]:
+        return torch.randn(self.sizes), torch.randn(self.sizes)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+
+class Gelu(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.gelu(x)
+
+
+class ElementwiseChain(Operation):
+    """Scale and shift by column, GELU, and the input added: four operations of eager."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.scale = nn.Parameter(torch.randn(self.sizes[-1]))
+        self.shift = nn.Parameter(torch.randn(self.sizes[-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + functional.gelu(x * self.scale + self.shift)
+
+
+# -- reductions -----------------------------------------------------------------------
+
+
+class SumRows(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(dim=1)
+
+
+class SumColumns(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(dim=0)
+
+
+class SumAll(Operation):
+    """The sum of what is drawn round 1: round 0 it would cancel to its rounding errors."""
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (1 + torch.randn(self.sizes),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum()
+
+
+# -- parts of models --------------------------------------------------------------------
+
+
+class Softmax(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.softmax(x, dim=-1)
+
+
+class SoftmaxSpelledOut(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        powers = torch.exp(x - x.amax(dim=-1, keepdim=True))
+        return powers / powers.sum(dim=-1, keepdim=True)
+
+
+class LayerNorm(Operation):
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.norm = nn.LayerNorm(self.sizes[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal: Tensor = self.norm(x)
+        return normal
+
+
+class LayerNormSpelledOut(Operation):
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.weight = nn.Parameter(torch.ones(self.sizes[-1]))
+        self.bias = nn.Parameter(torch.zeros(self.sizes[-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(dim=-1, keepdim=True)
+        spread = torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + 1e-5)
+        return centred * spread * self.weight + self.bias
+
+
+class Attention(Operation):
+    """(batch, heads, length, width) of a head; causal."""
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return torch.randn(self.sizes), torch.randn(self.sizes), torch.randn(self.sizes)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
+class AttentionSpelledOut(Operation):
+    if TYPE_CHECKING:  # TorchScript cannot read it
+        mask: Tensor
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        length = self.sizes[-2]
+        later = torch.ones(length, length, dtype=torch.bool).triu(diagonal=1)
+        self.register_buffer("mask", later)
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return torch.randn(self.sizes), torch.randn(self.sizes), torch.randn(self.sizes)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+        shares = functional.softmax(scores.masked_fill(self.mask, -math.inf), dim=-1)
+        return shares @ value
+
+
+OPERATIONS: dict[str, type[Operation]] = {
+    "matmul": MatMul,
+    "matmul_batched": MatMulBatched,
+    "view_transpose": ViewTranspose,
+    "view_slice": ViewSlice,
+    "view_reshape": ViewReshape,
+    "view_contiguous": ViewContiguous,
+    "copy_transpose": CopyTranspose,
+    "copy_slice": CopySlice,
+    "copy_clone": CopyClone,
+    "add": Add,
+    "gelu": Gelu,
+    "elementwise_chain": ElementwiseChain,
+    "sum_rows": SumRows,
+    "sum_columns": SumColumns,
+    "sum_all": SumAll,
+    "softmax": Softmax,
+    "softmax_spelled_out": SoftmaxSpelledOut,
+    "layer_norm": LayerNorm,
+    "layer_norm_spelled_out": LayerNormSpelledOut,
+    "attention": Attention,
+    "attention_spelled_out": AttentionSpelledOut,
+}
+
+
+def make_operation(
+    name: str, sizes: Sequence[int], *, shares: bool | None = None
+) -> tuple[Operation, tuple[Tensor, ...]]:
+    """The operation and its inputs, drawn anew.
+
+    ``shares``: whether its result is to lie in its input's storage; None: that is not asked.
+    ``LookupError`` for a name that is none, ``ValueError`` where the storage is not as promised.
+    """
+    if name not in OPERATIONS:
+        raise LookupError(f"there is no operation called {name!r}")
+    module = OPERATIONS[name](sizes)
+    inputs = module.inputs()
+    if shares is not None:
+        hold_to_storage(module, inputs, shares=shares)
+    return module, inputs
+
+
+def hold_to_storage(module: nn.Module, inputs: tuple[Tensor, ...], *, shares: bool) -> None:
+    """``ValueError`` unless the result lies in the first input's storage exactly if ``shares`` says so."""
+    with torch.no_grad():
+        result = module(*inputs)
+    found = same_storage(result, inputs[0])
+    if found != shares:
+        wanted = "a view" if shares else "a copy"
+        what = "shares its input's storage" if found else "has a storage of its own"
+        raise ValueError(f"the result of {type(module).__name__} was to be {wanted}, but {what}")
+
+
+def same_storage(one: Tensor, other: Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

@@ -1,0 +1,94 @@
+"""Single operations: what the hardware could do, and how much of it eager and compiled reach.
+
+Matrix products over sizes, views beside copies, elementwise operations, reductions, softmax, layer
+norm, attention; ``ops.toml`` beside this file holds their sizes. Run it in several precisions to see
+what each is worth:
+
+    python suites/ops.py --inference --dtypes=float32,bfloat16 --compilers=inductor
+
+A step is the forward alone. Views move nothing: their time is that of a call.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.schema import Case, Setting
+    from harness.workload import Workload
+
+OPERATION = "operation"
+"""Tag of every case: reports show the rates of an operation, and draw its roofline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One table of ``ops.toml``, where its fields are explained."""
+
+    operation: str
+    full: tuple[int, ...]
+    small: tuple[int, ...]
+    tiny: tuple[int, ...]
+    source: str
+    shares: bool | None = None
+    tags: tuple[str, ...] = ()
+    cpu_tags: tuple[str, ...] = ()
+
+    def sizes(self, scale: str) -> tuple[int, ...]:
+        return tuple({"full": self.full, "small": self.small, "tiny": self.tiny}[scale])
+
+
+@functools.cache
+def entries() -> Mapping[str, Entry]:
+    """What ``ops.toml`` says, by case name, in its order."""
+    from harness.toml_file import read_toml  # not above: as a script, this file cannot see harness/ at first
+
+    tables = read_toml(Path(__file__).with_suffix(".toml"))
+    return {name: Entry(**table) for name, table in tables.items()}
+
+
+def cases(setting: Setting) -> tuple[Case, ...]:
+    """Every operation, in inference; the batch size is the first of its sizes."""
+    from harness.schema import Case, Mode  # not above: as a script, this file cannot see harness/ at first
+
+    if setting.mode is not Mode.INFERENCE:
+        return ()  # no loss and nothing to train: the backward of an operation is other operations
+    return tuple(
+        Case(
+            suite="ops",
+            name=name,
+            mode=setting.mode,
+            batch_size=entry.sizes(setting.scale)[0],
+            published_batch_size=entry.full[0],
+            scale=setting.scale,
+            tags=(OPERATION, *entry.tags, *(() if setting.scale == "full" else entry.cpu_tags)),
+        )
+        for name, entry in entries().items()
+    )
+
+
+def build(case: Case) -> Workload:
+    """The operation with random inputs. ``ValueError`` where a view copies, or a copy does not."""
+    from harness.workload import Workload
+    from suites.models.operations import make_operation
+
+    if case.config or case.pretrained:
+        raise LookupError("--model-config and --pretrained: the operations of ops have sizes, and no weights")
+    entry = entries()[case.name]
+    first, *rest = entry.sizes(case.scale)
+    sizes = (case.batch_size or first, *rest)
+    module, inputs = make_operation(entry.operation, sizes, shares=entry.shares)
+    return Workload(module=module, args=inputs)
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])

@@ -1,0 +1,133 @@
+"""The roofline of single operations: what is drawn, and what never is."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+
+import pytest
+
+from harness.schema import Record, Scalar, Status
+from runner.comparison import OPERATION
+from runner.derive import summarise
+from runner.reports import field_csv, roofline
+from runner.reports._sections import compilers, sections
+from tests.factories import make_job, make_record, printed
+
+PEAKS: dict[str, Scalar] = {
+    "measured_peak_flop_per_s": 1e11,
+    "measured_bandwidth_bytes_per_s": 1e10,
+}
+PRODUCT: dict[str, Scalar] = {**PEAKS, "flops_per_step": 800_000_000, "bytes_per_step": 16_000_000}
+SUM: dict[str, Scalar] = {**PEAKS, "flops_per_step": None, "bytes_per_step": 64_000_000}
+VIEW: dict[str, Scalar] = {**PEAKS, "flops_per_step": None, "bytes_per_step": 0}
+
+
+def operation(name: str, metrics: dict[str, Scalar], **changes: object) -> Record:
+    job = make_job(name, tags=(OPERATION,), candidates=("inductor",))
+    return make_record(job, metrics=metrics, **{"speedup": 2.0, "jitter": 0.001, **changes})  # type: ignore[arg-type]
+
+
+def pictured(*records: Record) -> roofline.Picture:
+    (section,) = sections(summarise(records))
+    return roofline.picture_of(section)
+
+
+def test_points_are_work_over_the_median_step() -> None:
+    record = operation("product", PRODUCT)
+    picture = pictured(record)
+    (one,) = picture.operations
+    assert record.samples is not None
+    middle = sorted(record.samples.baseline_s)
+    step_s = (middle[9] + middle[10]) / 2
+    assert one.flop_per_byte == 50
+    assert one.flops[""] == pytest.approx(8e8 / step_s / 1e12)
+    assert one.bytes[""] == pytest.approx(1.6e7 / step_s / 1e9)
+    assert one.flops["inductor"] == pytest.approx(2 * one.flops[""], rel=0.01)
+    assert (picture.peak_tflop_per_s, picture.bandwidth_gb_per_s) == (0.1, 10.0)
+
+
+def test_what_has_no_flops_is_drawn_by_its_bytes_and_a_view_not_at_all() -> None:
+    picture = pictured(operation("sum", SUM), operation("view", VIEW), operation("product", PRODUCT))
+    assert [one.name for one in picture.operations] == ["sum", "product"]
+    assert picture.operations[0].flops == {}
+    assert set(picture.operations[0].bytes) == {"", "inductor"}
+
+
+def test_the_highest_limits_count_for_they_are_limits() -> None:
+    better = {**PRODUCT, "measured_peak_flop_per_s": 3e11}
+    picture = pictured(operation("one", PRODUCT), operation("two", better))
+    assert picture.peak_tflop_per_s == pytest.approx(0.3)
+
+
+def test_a_candidate_that_failed_parity_has_no_point() -> None:
+    picture = pictured(operation("product", PRODUCT, status=Status.FAIL_ACCURACY))
+    assert set(picture.operations[0].flops) == {""}
+
+
+def test_models_have_no_roofline_here_and_what_was_not_timed_neither() -> None:
+    model = make_record(make_job("model"), metrics=PRODUCT)
+    assert roofline.render(summarise([model])) == {}
+    assert roofline.render(summarise([operation("product", PRODUCT, status=Status.CRASH)])) == {}
+    assert roofline.render(summarise([operation("view", VIEW)])) == {}
+
+
+def test_files_are_the_same_bytes_every_time_and_name_every_operation() -> None:
+    summary = summarise([operation("product", PRODUCT), operation("sum $x_1$", SUM)])
+    files = roofline.render(summary)
+    assert set(files) == {"toys_float32_roofline.png", "toys_float32_roofline.svg"}
+    assert files == roofline.render(summary)
+    text = files["toys_float32_roofline.svg"].decode()
+    assert "sum $x_1$" in text
+    assert "peak measured here: 0.100 TFLOP/s" in text
+    assert files["toys_float32_roofline.png"].startswith(b"\x89PNG")
+
+
+def test_without_measured_limits_the_points_stand_alone() -> None:
+    bare = {k: v for k, v in PRODUCT.items() if k not in PEAKS}
+    files = roofline.render(summarise([operation("product", bare)]))
+    assert "no measured limits" in files["toys_float32_roofline.svg"].decode()
+
+
+def test_more_operations_than_fit_are_counted() -> None:
+    records = [operation(f"product{n}", PRODUCT, rounds=6) for n in range(roofline.MOST_ROWS + 3)]
+    picture = pictured(*records)
+    assert (len(picture.operations), picture.left_out) == (roofline.MOST_ROWS, 3)
+    figure = roofline.draw([picture], compilers(summarise(records)))
+    assert "3 more" in figure.axes[1].get_title()
+
+
+# -- tables --------------------------------------------------------------------------
+
+
+def test_the_rates_of_an_operation_are_columns_and_those_of_a_model_are_not() -> None:
+    wide = printed([operation("product", PRODUCT)], 260)
+    for word in ("TFLOP/s", "GB/s", "MFU", "roof"):
+        assert word in wide
+        assert word not in printed([make_record(make_job("model"), metrics=PRODUCT)], 260)
+
+
+def test_the_csv_file_has_rates_and_places_on_the_roofline() -> None:
+    summary = summarise([operation("product", PRODUCT), operation("view", VIEW)])
+    (content,) = (
+        text for name, text in field_csv.render(summary).items() if name.endswith("performance.csv")
+    )
+    cell, view = csv.DictReader(io.StringIO(content.decode(), newline=""))
+    assert float(cell["bytes_per_step"]) == 16_000_000
+    assert float(cell["flop_per_byte"]) == 50
+    assert float(cell["candidate_gb_per_s"]) == pytest.approx(2 * float(cell["baseline_gb_per_s"]), rel=0.01)
+    # 50 FLOP/byte at 1e10 byte/s is above the peak: the peak is the roof
+    assert float(cell["baseline_share_of_roof"]) == pytest.approx(float(cell["baseline_mfu_measured"]))
+    assert view["bytes_per_step"] == "0"
+    assert float(view["baseline_gb_per_s"]) == 0.0
+    assert view["flop_per_byte"] == view["baseline_share_of_roof"] == ""
+
+
+def test_a_view_is_said_to_have_nothing_to_compile() -> None:
+    summary = summarise([operation("view", VIEW, speedup=0.3), operation("product", PRODUCT)])
+    (found,) = (one for one in summary.warnings if one.title == "Nothing to compile")
+    assert len(found.cases) == 1
+    assert "view" in found.cases[0]
+    control = dataclasses.replace(operation("view", VIEW), candidate="eager")
+    assert all(one.title != "Nothing to compile" for one in summarise([control]).warnings)

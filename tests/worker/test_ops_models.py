@@ -1,0 +1,177 @@
+"""The operations of suite ops: what they compute, what they move, whose storage their results lie in."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from harness.metrics.flops import count
+from harness.metrics.traffic import TrafficCounter
+from harness.schema import BASELINE, WHOLE, Case, CompilerOptions, Job, Mode, Protocol, Setting, Status
+from harness.session import Session
+from harness.workload import Workload
+from suites import ops
+from suites.models.operations import (
+    OPERATIONS,
+    CopyClone,
+    ViewTranspose,
+    hold_to_storage,
+    make_operation,
+    same_storage,
+)
+from tests.worker.planted import silent
+
+NAMES = list(ops.entries())
+VIEWS = [name for name in NAMES if name.startswith("view")]
+COPIES = [name for name in NAMES if name.startswith("copy")]
+FLOAT = 4  # bytes
+
+
+def case_of(name: str, scale: str = "tiny") -> Case:
+    setting = Setting(mode=Mode.INFERENCE, device_type="cpu", scale=scale)
+    return {case.name: case for case in ops.cases(setting)}[name]
+
+
+def workload(name: str, seed: int = 0) -> Workload:
+    torch.manual_seed(seed)
+    return ops.build(case_of(name))
+
+
+def result_of(given: Workload) -> Tensor:
+    with torch.no_grad():
+        result: Tensor = given.module(*given.args)
+    return result
+
+
+def moved(given: Workload) -> int:
+    counter = TrafficCounter()
+    with torch.no_grad(), counter:
+        given.module(*given.args)
+    return counter.bytes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_size_is_the_batch(name: str) -> None:
+    case = case_of(name)
+    assert case.batch_size is not None
+    larger = ops.build(dataclasses.replace(case, batch_size=2 * case.batch_size))
+    assert larger.args[0].shape[0] == 2 * workload(name).args[0].shape[0] == 2 * case.batch_size
+    assert torch.isfinite(result_of(larger)).all()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_lies_in_its_inputs_storage_and_moves_nothing(name: str) -> None:
+    given = workload(name)
+    assert same_storage(result_of(given), given.args[0])
+    assert moved(given) == 0
+    assert count(lambda: result_of(given)) is None
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_has_its_own_storage_and_moves_what_it_copies(name: str) -> None:
+    given = workload(name)
+    result = result_of(given)
+    assert not same_storage(result, given.args[0])
+    assert result.is_contiguous()
+    assert moved(given) == 2 * FLOAT * result.numel()  # a strided read is counted by its numbers
+
+
+def test_a_promise_about_storage_is_held_when_the_case_is_built() -> None:
+    x = torch.randn(8, 4)
+    with pytest.raises(ValueError, match="CopyClone was to be a view, but has a storage of its own"):
+        hold_to_storage(CopyClone((8, 4)), (x,), shares=True)
+    with pytest.raises(ValueError, match="ViewTranspose was to be a copy, but shares"):
+        hold_to_storage(ViewTranspose((8, 4)), (x,), shares=False)
+    with pytest.raises(LookupError, match="no operation called 'fold'"):
+        make_operation("fold", (8, 4))
+
+
+def test_every_operation_is_used() -> None:
+    assert {entry.operation for entry in ops.entries().values()} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("matmul")])
+def test_flops_of_a_product_are_those_of_its_sizes(name: str) -> None:
+    given = workload(name)
+    assert count(lambda: result_of(given)) == 2 * math.prod(ops.entries()[name].sizes("tiny"))
+
+
+def test_a_product_with_weights_costs_two_flops_for_each_row_and_parameter() -> None:
+    given = workload("matmul_l")
+    parameters = sum(p.numel() for p in given.module.parameters())
+    assert count(lambda: result_of(given)) == 2 * given.args[0].shape[0] * parameters
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "attention"])
+def test_what_is_spelled_out_computes_the_same_and_moves_more(name: str) -> None:
+    one, other = workload(name), workload(f"{name}_spelled_out")
+    other = dataclasses.replace(other, args=one.args)
+    torch.testing.assert_close(result_of(one), result_of(other), rtol=1e-5, atol=1e-6)
+    assert moved(other) > 1.5 * moved(one)
+
+
+def test_attention_sees_nothing_later() -> None:
+    given = workload("attention_spelled_out")
+    query, key, value = given.args
+    expected = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    torch.testing.assert_close(result_of(given), expected)
+
+
+def test_the_models_have_no_configuration() -> None:
+    with pytest.raises(LookupError, match="--model-config and --pretrained"):
+        ops.build(dataclasses.replace(case_of("add"), config=("width=3",)))
+
+
+# -- through a session --------------------------------------------------------------
+
+
+def job_of(name: str, *candidates: str) -> Job:
+    return Job(
+        case=case_of(name),
+        device="cpu",
+        dtype="float32",
+        candidates=candidates,
+        protocol=Protocol(min_sample_s=0.001, threads=1),
+        options=CompilerOptions(),
+    )
+
+
+@pytest.mark.parametrize("name", ["view_transpose", "view_contiguous"])
+def test_a_compiled_view_is_a_view_and_the_record_says_that_nothing_moves(name: str) -> None:
+    torch._dynamo.reset()
+    session = Session(job_of(name, "aot_eager"), silent)
+    session.open()
+    status, parity, numbers, _ = session.prepare("aot_eager")
+    assert status is Status.PASS
+    assert parity is not None
+    assert numbers["calls_captured"] == 1
+    for variant in (session._variants[BASELINE], session._variants["aot_eager"]):
+        _, result = variant.step()
+        assert same_storage(result, variant.program.args[0])
+    assert session.warm_up()["iterations_per_sample"] != 1  # microseconds: many in a sample
+    found = session.conclude()[WHOLE]
+    assert found["bytes_per_step"] == 0
+    assert found["flops_per_step"] is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operation_is_scripted_and_passes(name: str) -> None:
+    session = Session(job_of(name, "torchscript"), silent)
+    session.open()
+    status, _, _, notes = session.prepare("torchscript")
+    assert status is Status.PASS
+    assert notes == ("torchscript: scripted",)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operation_passes_with_inductor(name: str) -> None:
+    torch._dynamo.reset()
+    session = Session(job_of(name, "inductor"), silent)
+    session.open()
+    assert session.prepare("inductor")[0] is Status.PASS
