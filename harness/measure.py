@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from harness.schema import Round
+from harness.schema import Protocol, Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,11 @@ class LapClock:
         return total
 
 
-def round_order(variants: tuple[str, ...], seed: int, index: int) -> tuple[str, ...]:
-    """The order of round ``index``: uniform over permutations, the same for the same seed."""
+def round_order(variants: tuple[str, ...], protocol: Protocol, index: int) -> tuple[str, ...]:
+    """The order of round ``index``: uniform over permutations, the same for the same seed and process."""
+    of_process = f"/{protocol.process}" if protocol.process else ""
     order = list(variants)
-    random.Random(f"{seed}/{index}").shuffle(order)
+    random.Random(f"{protocol.seed}/{index}{of_process}").shuffle(order)
     return tuple(order)
 
 

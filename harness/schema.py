@@ -144,6 +144,7 @@ class Protocol:
     alpha: float = 0.05
     min_sample_s: float = 0.01  # iterations per sample are raised until a sample lasts this long
     processes: int = 1  # fresh ones, one after the other, that measure every job
+    process: int = 0  # which of them: each has its own order of the rounds
     timeout_s: float = 1200.0
     phase_timeouts_s: dict[str, float] = field(default_factory=dict)  # of one call: build, compile, measure
     max_memory_bytes: int | None = None  # of the worker and all it starts, on the host

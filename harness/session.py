@@ -344,7 +344,7 @@ class Session:
         with quiet_collector() as collect:
             while True:
                 collect()
-                order = round_order(tuple(steps), self._job.protocol.seed, self._rounds_done)
+                order = round_order(tuple(steps), self._job.protocol, self._rounds_done)
                 one = measure_round(steps, order, iterations, instruments)
                 self._rounds_done += 1
                 announce(BASELINE)  # attributes what the last variant compiled

@@ -32,10 +32,10 @@ def with_processes(
             yield record
         else:
             going[record.candidate] = [record]
-    again = replace(job, protocol=replace(job.protocol, accuracy=False))
     for number in range(2, job.protocol.processes + 1):
         if not going or stop():
             break
+        again = replace(job, protocol=replace(job.protocol, accuracy=False, process=number - 1))
         for record in measure(again, tuple(going)):
             found = going[record.candidate]
             why_not = _why_not(found[0], record)

@@ -19,7 +19,7 @@ from harness.measure import (
     quiet_collector,
     round_order,
 )
-from harness.schema import Round
+from harness.schema import Protocol, Round
 
 VARIANTS = ("baseline", "fast", "slow")
 
@@ -147,18 +147,19 @@ def test_a_step_that_raises_ends_the_round() -> None:
 
 def test_every_round_has_every_variant_once() -> None:
     for index in range(200):
-        assert sorted(round_order(VARIANTS, 7, index)) == sorted(VARIANTS)
+        assert sorted(round_order(VARIANTS, Protocol(seed=7), index)) == sorted(VARIANTS)
 
 
 def test_the_order_follows_from_seed_and_round_alone() -> None:
-    first = [round_order(VARIANTS, 1337, index) for index in range(50)]
-    assert [round_order(VARIANTS, 1337, index) for index in reversed(range(50))] == first[::-1]
-    assert [round_order(VARIANTS, 1338, index) for index in range(50)] != first
+    first = [round_order(VARIANTS, Protocol(seed=1337), index) for index in range(50)]
+    assert [round_order(VARIANTS, Protocol(seed=1337), index) for index in reversed(range(50))] == first[::-1]
+    assert [round_order(VARIANTS, Protocol(seed=1338), index) for index in range(50)] != first
+    assert [round_order(VARIANTS, Protocol(seed=1337, process=1), index) for index in range(50)] != first
 
 
 def test_the_first_orders_of_the_default_seed_stay_what_they_are() -> None:
     """A record's order can be made again from its seed, by later versions and other Pythons, too."""
-    assert [round_order(VARIANTS, 1337, index) for index in range(4)] == [
+    assert [round_order(VARIANTS, Protocol(seed=1337), index) for index in range(4)] == [
         ("fast", "slow", "baseline"),
         ("fast", "baseline", "slow"),
         ("baseline", "fast", "slow"),
@@ -169,7 +170,7 @@ def test_the_first_orders_of_the_default_seed_stay_what_they_are() -> None:
 @pytest.mark.parametrize("seed", [0, 1337])
 def test_orders_are_uniform_over_permutations(seed: int) -> None:
     rounds = 6000
-    counts = Counter(round_order(VARIANTS, seed, index) for index in range(rounds))
+    counts = Counter(round_order(VARIANTS, Protocol(seed=seed), index) for index in range(rounds))
     assert set(counts) == set(itertools.permutations(VARIANTS))
     expected = rounds / 6
     chi_squared = sum((count - expected) ** 2 / expected for count in counts.values())

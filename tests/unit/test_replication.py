@@ -52,7 +52,8 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
         assert record.samples is not None
         assert record.samples.rounds_by_process == (11, 12, 13)
         assert len(record.samples) == len(record.samples.candidate_s) == 36
-    # parity is checked once
+    # each process has its own order of the rounds; parity is checked once
+    assert [measured.protocol.process for measured, _ in processes.jobs] == [0, 1, 2]
     assert [measured.protocol.accuracy for measured, _ in processes.jobs] == [True, False, False]
     comparison = summarise(found).comparisons[0]
     assert comparison.processes == 3
