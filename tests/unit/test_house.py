@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("runner", "harness", "suites", "benchmarks", "tests")
+FOLDERS = ("runner", "harness", "suites", "studies", "benchmarks", "tests")
 LONGEST = 400
 
 
@@ -26,7 +26,7 @@ def test_no_file_is_too_long(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sources("runner", "harness", "suites"), ids=lambda p: str(p.relative_to(ROOT))
+    "path", sources("runner", "harness", "suites", "studies"), ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_every_module_says_what_it_is(path: Path) -> None:
     text = path.read_text()
@@ -52,7 +52,7 @@ def test_the_check_for_hidden_state_sees_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sources("runner", "harness", "suites"), ids=lambda p: str(p.relative_to(ROOT))
+    "path", sources("runner", "harness", "suites", "studies"), ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_no_hidden_state_and_no_shell(path: Path) -> None:
     text = path.read_text()

@@ -1,0 +1,55 @@
+"""From the command line to an exit code: one command for each study, and ``report`` to derive again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.errors import UsageError
+from runner.labels import plain
+from studies.options import add_training_time, training_time_options
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"{message}; see python -m studies --help")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m studies", description=__doc__.split("\n")[0] if __doc__ else None)
+    studies = parser.add_subparsers(dest="study", required=True, metavar="STUDY", parser_class=_Parser)
+    add_training_time(
+        studies.add_parser(
+            "training-time", help="A: a small GPT, by precision and compiler", allow_abbrev=False
+        )
+    )
+    report = studies.add_parser("report", help="tables and plots again, from a study's folder")
+    report.add_argument("folder", type=Path)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program. Bad input: one sentence on stderr, code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _perform(build_parser().parse_args(arguments), arguments)
+    except UsageError as error:
+        print(f"error: {plain(str(error))}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("stopped: what was recorded is kept; see python -m studies report --help", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
+    if given.study == "report":
+        from studies.report import report
+
+        return report(given.folder)
+    from studies.training_time import run
+
+    return run(training_time_options(given), arguments)

@@ -1,0 +1,127 @@
+"""A variant of the small GPT in training: its precision, its compiler, its optimizer, its data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.backends import load_backend
+from harness.precision import Precision
+from harness.program import Forward, Program
+from harness.step import replica
+from harness.workload import Workload
+from suites.models.next_symbol import every_symbol_loss
+
+BACKENDS = {"eager": None, "script": "torchscript", "compile": "inductor", "submodules": "inductor_regional"}
+WEIGHT_DECAY = 0.01  # AdamW's own
+EVALUATED_WINDOWS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """The data of one seed, the same for every variant. Windows are given by their first character."""
+
+    tokens: Tensor  # (characters,)
+    block: int  # characters read by the model at once
+    batches: Tensor  # (steps, batch): windows of the training part
+    train_windows: Tensor  # (windows,) of the training part, for evaluation
+    valid_windows: Tensor  # (windows,) of the held-out part
+
+
+def make_lesson(
+    tokens: Tensor, training_length: int, *, block: int, steps: int, batch: int, seed: int
+) -> Lesson:
+    """Random windows, drawn with the seed; those for evaluation are the same for every seed."""
+    source, fixed = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(0)
+    last_training = training_length - block - 1
+    last_valid = len(tokens) - block - 1
+    return Lesson(
+        tokens=tokens,
+        block=block,
+        batches=torch.randint(last_training + 1, (steps, batch), generator=source),
+        train_windows=torch.randint(last_training + 1, (EVALUATED_WINDOWS,), generator=fixed),
+        valid_windows=torch.randint(training_length, last_valid + 1, (EVALUATED_WINDOWS,), generator=fixed),
+    )
+
+
+def windows(tokens: Tensor, starts: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, each (windows, block): at each position, the character after it."""
+    found = tokens[starts.unsqueeze(1) + torch.arange(block + 1)]
+    return found[:, :-1].contiguous(), found[:, 1:].contiguous()
+
+
+class TorchLearner:
+    """A variant in this process. All start from the weights of ``module``, which is copied."""
+
+    def __init__(
+        self,
+        name: str,
+        module: nn.Module,
+        lesson: Lesson,
+        *,
+        mode: str,
+        precision: Precision,
+        device: torch.device,
+        learning_rate: float,
+    ) -> None:
+        self._name = name
+        self._lesson, self._mode, self._precision, self._device = lesson, mode, precision, device
+        inputs, targets = windows(lesson.tokens, lesson.batches[0], lesson.block)
+        workload = Workload(module=module, args=(inputs,), target=targets, loss=every_symbol_loss)
+        self._program: Program = replica(workload, device, precision.cast, training=True)
+        # losses are always those of eager code, in an own module: compiled ones would compile again for it
+        self._judge = copy.deepcopy(self._program.module).eval()
+        # fused=None lets torch choose; the same for all variants
+        self._optimizer = torch.optim.AdamW(
+            self._program.module.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY
+        )
+        self._forward: Forward = self._program.forward()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def prepare(self) -> None:
+        backend = BACKENDS[self._mode]
+        if backend is not None:
+            with self._precision.context(self._device.type):
+                self._forward = load_backend(backend)(self._program).forward
+
+    def run(self, first: int, steps: int) -> Sequence[float]:
+        losses = []
+        with self._precision.surroundings():
+            for starts in self._lesson.batches[first : first + steps]:
+                inputs, targets = self._batch(starts)
+                self._optimizer.zero_grad(set_to_none=True)
+                with self._precision.context(self._device.type):
+                    loss, _ = self._forward((inputs,), {}, targets)
+                loss.backward()
+                self._optimizer.step()
+                losses.append(loss.detach())
+        together: list[float] = torch.stack(losses).float().tolist()  # waits for the device
+        return together
+
+    def evaluate(self) -> tuple[float, float]:
+        self._judge.load_state_dict(self._state())
+        with torch.no_grad(), self._precision.surroundings():
+            return self._mean_loss(self._lesson.train_windows), self._mean_loss(self._lesson.valid_windows)
+
+    def _state(self) -> dict[str, Any]:
+        return dict(self._program.module.state_dict())
+
+    def _mean_loss(self, starts: Tensor) -> float:
+        inputs, targets = self._batch(starts)
+        with self._precision.context(self._device.type):
+            return float(every_symbol_loss(self._judge(inputs), targets))
+
+    def _batch(self, starts: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, targets = windows(self._lesson.tokens, starts, self._lesson.block)
+        return inputs.to(self._device), targets.to(self._device)
+
+    def close(self) -> None:
+        """Nothing to end: memory goes with the object."""

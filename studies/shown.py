@@ -1,0 +1,55 @@
+"""What a person sees while a study goes on: a bar with the loss so far, and lines above it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from runner.labels import plain
+
+
+class Shown:
+    """A bar over ``total`` parts of the work on a terminal; lines alone elsewhere."""
+
+    def __init__(self, total: float, console: Console | None = None) -> None:
+        self._console = console or Console()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        # few refreshes: drawing costs processor time that the training is measured on
+        self._progress = Progress(
+            *columns,
+            console=self._console,
+            refresh_per_second=2,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("starting", total=total)
+
+    def __enter__(self) -> Shown:  # noqa: PYI034 - typing.Self came with Python 3.11
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def advance(self, text: str, parts: float = 1) -> None:
+        """So many parts are done; ``text`` says what is under way, with the loss so far."""
+        self._progress.update(self._task, advance=parts, description=escape(plain(text)))
+
+    def say(self, line: str) -> None:
+        self._progress.console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def step_line(step: int, loss: float, evaluation: tuple[float, float], epoch: float) -> str:
+    """``Step     0: loss=4.380359 train=4.359313 valid=4.357822 epoch=0.01``"""
+    train, valid = evaluation
+    return f"Step {step:5d}: loss={loss:.6f} train={train:.6f} valid={valid:.6f} epoch={epoch:.2f}"

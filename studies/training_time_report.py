@@ -1,0 +1,198 @@
+"""Study A: its tables beside the published ones, its checks and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from runner.digits import MISSING, speedup_text
+from studies.journal import Line
+from studies.markdown import environment_text, table
+from studies.published import (
+    ALSO_PUBLISHED,
+    PRECISIONS,
+    REFERENCE,
+    TRAINING_TIME,
+    minutes_text,
+    seconds_of,
+)
+from studies.training_time_results import ASTRAY, Following, Row, following, grouped, rows, trainings
+
+HEADS = {
+    "float32": "default (fp32)",
+    "tf32": "allow_tf32",
+    "amp_bfloat16": "bf16 autocast",
+    "amp_bfloat16+tf32": "tf32 + bf16 autocast",
+}
+LABELS = {
+    "eager": "PyTorch",
+    "script": "PyTorch + TorchScript script",
+    "compile": "PyTorch + compile",
+    "submodules": "PyTorch + compile, each submodule",
+}
+PUBLISHED_MODES = {"eager": "", "script": " + TorchScript script", "compile": " + compile"}
+
+
+def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
+    from studies.plots import loss_curves, time_bars
+
+    found = trainings(lines)
+    groups = grouped(found)
+    made, checks = rows(groups), following(groups)
+    return {
+        "report.md": "\n".join(_report(lines[0], made, checks)).encode(),
+        **loss_curves(found),
+        **time_bars(made),
+    }
+
+
+def failures(lines: Sequence[Line]) -> list[str]:
+    """A sentence for each variant that failed, and each that does not follow eager."""
+    groups = grouped(trainings(lines))
+    broken = [f"{r.precision} {r.mode}: {r.status}" for r in rows(groups) if r.status != "PASS"]
+    astray = [f"{c.precision} {c.mode}: {c.verdict}" for c in following(groups) if c.verdict == ASTRAY]
+    return [*broken, *astray]
+
+
+def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> list[str]:
+    sizes, text = study["sizes"], study["text"]
+    marked = "" if text["name"] == "shakespeare" else " - NOT Shakespeare: figures of a trial run"
+    return [
+        "# Study A: training time of a small GPT",
+        "",
+        (
+            f"{study['parameters']:,} parameters; {sizes['steps']} steps of "
+            f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
+            f"text: {text['name']}, {text['characters']:,} characters{marked}. {environment_text(study['environment'])}"
+        ),
+        "",
+        "## Wall time, minutes:seconds",
+        "",
+        *_by_precision(made, _time_cell),
+        "",
+        (
+            "One whole training run: compilation with empty caches (the first seed's) and the median run of "
+            "all seeds. Variants alternate in chunks of steps."
+        ),
+        "",
+        "## Compile + run, minutes:seconds",
+        "",
+        *_by_precision(made, _split_cell),
+        "",
+        "## Steps alone: how many times as fast as fp32 eager",
+        "",
+        *_by_precision(made, _step_cell),
+        "",
+        "From chunks timed in pairs, after the first steps; 95 % intervals.",
+        "",
+        *_side_by_side(made),
+        "",
+        *_published(),
+        "",
+        *_checks(checks),
+        "",
+        *_failed(made),
+    ]
+
+
+def _by_precision(made: Sequence[Row], cell: Callable[[Row], str]) -> list[str]:
+    precisions = [name for name in PRECISIONS if any(row.precision == name for row in made)]
+    cells = {(row.mode, row.precision): cell(row) for row in made}
+    modes = list(dict.fromkeys(row.mode for row in made))
+    return table(
+        ["", *(HEADS[name] for name in precisions)],
+        [[LABELS.get(m, m), *(cells.get((m, name), MISSING) for name in precisions)] for m in modes],
+    )
+
+
+def _eager_wall(made: Sequence[Row]) -> float | None:
+    return next((r.wall_s for r in made if (r.precision, r.mode) == ("float32", "eager")), None)
+
+
+def _time_cell(row: Row) -> str:
+    return row.status if row.wall_s is None else minutes_text(row.wall_s)
+
+
+def _split_cell(row: Row) -> str:
+    if row.compile_s is None or row.run_s is None:
+        return row.status
+    return f"{minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
+
+
+def _step_cell(row: Row) -> str:
+    if row.step_ratio is None:
+        return MISSING
+    low, high = row.ci or (None, None)
+    return speedup_text(row.step_ratio, low, high)
+
+
+def _side_by_side(made: Sequence[Row]) -> list[str]:
+    """Ratios of wall times, ours beside those of both published versions of PyTorch."""
+    eager = _eager_wall(made)
+    lines = []
+    for row in made:
+        ours = f"{eager / row.wall_s:.2f}" if eager and row.wall_s else MISSING
+        alone = f"{eager / row.run_s:.2f}" if eager and row.run_s else MISSING
+        published = [_published_ratio(group, row.mode, row.precision) for group in TRAINING_TIME]
+        lines.append([HEADS[row.precision], LABELS.get(row.mode, row.mode), ours, alone, *published])
+    heads = ["precision", "variant", "ours", "ours, without compiling"]
+    heads += [f"{REFERENCE[group]}, {group} (published)" for group in TRAINING_TIME]
+    return [
+        "## Ratios to fp32 eager, ours beside the published ones (above 1: faster)",
+        "",
+        *table(heads, lines),
+        "",
+        "Ratios of wall times. A short run pays more for compilation: the published runs took minutes.",
+    ]
+
+
+def _published_ratio(group: str, mode: str, precision: str) -> str:
+    times, base = TRAINING_TIME[group], REFERENCE[group]
+    if mode not in PUBLISHED_MODES:
+        return MISSING
+    time = times.get((base + PUBLISHED_MODES[mode], precision))
+    if time is None:
+        return MISSING
+    return f"{seconds_of(times[base, 'float32']) / seconds_of(time):.2f}"
+
+
+def _published() -> list[str]:
+    precisions = PRECISIONS[:3]
+    lines = []
+    for group, times in TRAINING_TIME.items():
+        for label in dict.fromkeys(label for label, _ in times):
+            mark = " (published, not measured here)" if label.startswith("TorchSharp") else ""
+            cells = [times.get((label, name), MISSING) for name in precisions]
+            lines.append([f"{group}: {label}{mark}", *cells])
+    return [
+        "## The published table: one RTX 3070, minutes:seconds",
+        "",
+        *table(["", *(HEADS[name] for name in precisions)], lines),
+        "",
+        ALSO_PUBLISHED,
+    ]
+
+
+def _checks(checks: Sequence[Following]) -> list[str]:
+    lines = [
+        [HEADS[c.precision], LABELS.get(c.mode, c.mode), _nats(c.distance), _nats(c.spread), c.verdict]
+        for c in checks
+    ]
+    return [
+        "## Do compiled trainings follow eager?",
+        "",
+        *table(["precision", "variant", "distance", "spread", "verdict"], lines),
+        "",
+        (
+            "Losses on held-out text, in nats, root mean squares over all evaluations: the distance is "
+            "between the variant and eager with the same seed; the spread between eager and eager with two "
+            "seeds. A variant follows while its distance is within the spread."
+        ),
+    ]
+
+
+def _nats(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.4f}"
+
+
+def _failed(made: Sequence[Row]) -> list[str]:
+    return [f"- {r.precision} {r.mode}: {r.status}. {r.message or ''}" for r in made if r.status != "PASS"]

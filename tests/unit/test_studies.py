@@ -1,0 +1,250 @@
+"""What the studies share, and study A's arithmetic: chunks, journal, corpus, flags, tables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.errors import UsageError
+from studies import corpus
+from studies.chunks import Done, Failed, Prepared, alternate, facts_of, plan_chunks
+from studies.cli import main
+from studies.journal import Journal, Line, read_lines
+from studies.markdown import table
+from studies.published import TRAINING_TIME, minutes_text, seconds_of
+from studies.shown import step_line
+from studies.training_time_report import failures, render
+from studies.training_time_results import following, grouped, rows, trainings
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Fake:
+    """A learner that takes ``cost`` seconds a step and may fail at one."""
+
+    def __init__(self, name: str, clock: Clock, cost: float, *, fails_at: int | None = None) -> None:
+        self.name, self._clock, self._cost, self._fails_at = name, clock, cost, fails_at
+        self.done: list[int] = []
+
+    def prepare(self) -> None:
+        if self._fails_at == -1:
+            raise RuntimeError("cannot compile")
+        self._clock.now += 3.0
+
+    def run(self, first: int, steps: int) -> Sequence[float]:
+        if self._fails_at is not None and first <= self._fails_at < first + steps:
+            raise RuntimeError("broke")
+        self._clock.now += steps * self._cost
+        self.done += range(first, first + steps)
+        return [4.0 - 0.01 * step for step in range(first, first + steps)]
+
+    def evaluate(self) -> tuple[float, float]:
+        self._clock.now += 100.0  # must not count
+        return 1.0, 2.0
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("steps", "size", "every"), [(1, 20, 5), (7, 3, 2), (100, 20, 10), (45, 20, 40)])
+def test_chunks_cover_every_step_once_and_end_where_there_is_an_evaluation(
+    steps: int, size: int, every: int
+) -> None:
+    chunks = plan_chunks(steps, size, every)
+    assert [n for c in chunks for n in range(c.first, c.first + c.steps)] == list(range(steps))
+    assert all(1 <= c.steps <= size for c in chunks)
+    assert [c.last for c in chunks if c.evaluate] == sorted({*range(0, steps, every), steps - 1})
+    assert not any(c.first < 8 <= c.last for c in chunks)  # the first steps are chunks of their own
+
+
+def test_variants_take_turns_in_changing_order_and_only_steps_are_timed() -> None:
+    clock = Clock()
+    learners = [Fake("a", clock, 1.0), Fake("b", clock, 2.0), Fake("c", clock, 3.0)]
+    chunks = plan_chunks(40, 4, 10)
+    events = list(alternate(learners, chunks, random.Random(0), clock))
+    assert [type(e) for e in events[:3]] == [Prepared] * 3
+    done = [e for e in events if isinstance(e, Done)]
+    turns = [[e.name for e in done[n : n + 3]] for n in range(0, len(done), 3)]
+    assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
+    assert len({tuple(turn) for turn in turns}) > 2
+    assert all(e.seconds == e.chunk.steps * {"a": 1, "b": 2, "c": 3}[e.name] for e in done)
+    assert all(learner.done == list(range(40)) for learner in learners)
+
+
+def test_one_that_fails_is_told_and_the_others_go_on() -> None:
+    clock = Clock()
+    learners = [
+        Fake("good", clock, 1.0),
+        Fake("bad", clock, 1.0, fails_at=9),
+        Fake("no", clock, 1, fails_at=-1),
+    ]
+    events = list(alternate(learners, plan_chunks(20, 5, 5), random.Random(1), clock))
+    failed = {e.name: (e.phase, e.message) for e in events if isinstance(e, Failed)}
+    assert failed == {
+        "bad": ("run", "RuntimeError: broke"),
+        "no": ("prepare", "RuntimeError: cannot compile"),
+    }
+    assert learners[0].done == list(range(20))
+
+
+def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list[Line]:
+    """A study of two seeds in which each variant's loss is off by (offset, second seed's offset)."""
+    lines: list[Line] = [
+        {
+            "kind": "study",
+            "study": "training-time",
+            "variants": list(values),
+            "sizes": {"steps": steps, "batch": 2, "block": 4, "seeds": 2},
+            "text": {"name": "shakespeare", "characters": 10},
+            "parameters": 5,
+            "environment": {},
+        }
+    ]
+    for seed in (0, 1):
+        lines += [
+            {"kind": "prepared", "variant": v, "seed": seed, "prepare_s": 3.0 / (seed + 1)} for v in values
+        ]
+        for chunk in plan_chunks(steps, 5, 5):
+            for variant, offsets in values.items():
+                cost = 0.5 if "compile" in variant else 1.0
+                done = Done(
+                    name=variant,
+                    chunk=chunk,
+                    seconds=cost * chunk.steps + (6.0 if chunk.first == 0 and "compile" in variant else 0.0),
+                    losses=(2.0,) * chunk.steps,
+                    evaluation=(2.0, 3.0 - chunk.last / 50 + offsets[seed]) if chunk.evaluate else None,
+                )
+                lines.append({"kind": "chunk", "seed": seed, **facts_of(done)})
+        lines += [
+            {"kind": "outcome", "variant": v, "seed": seed, "status": "PASS", "message": None} for v in values
+        ]
+    return lines
+
+
+def test_compile_and_run_are_told_apart_and_ratios_come_from_pairs() -> None:
+    found = rows(grouped(trainings(lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)}))))
+    eager, compiled = found
+    assert (eager.compile_s, eager.run_s) == (pytest.approx(3.0), pytest.approx(28.0))
+    assert (compiled.compile_s, compiled.run_s) == (pytest.approx(9.0), pytest.approx(14.0))
+    assert compiled.step_ratio == pytest.approx(2.0)
+    assert compiled.ci == (pytest.approx(2.0), pytest.approx(2.0))
+
+
+def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> None:
+    values = {
+        "float32 eager": (0.0, 0.1),
+        "float32 compile": (0.01, 0.09),
+        "float32 submodules": (0.3, 0.4),
+    }
+    lines = lines_of(values)
+    checks = {check.mode: check for check in following(grouped(trainings(lines)))}
+    assert checks["compile"].distance == pytest.approx(0.01)
+    assert checks["compile"].spread == pytest.approx(0.1)
+    assert checks["compile"].verdict == "follows"
+    assert checks["submodules"].verdict == "DOES NOT FOLLOW"
+    assert failures(lines) == ["float32 submodules: DOES NOT FOLLOW"]
+
+
+def test_the_report_shows_ours_beside_the_published_table() -> None:
+    files = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
+    text = files["report.md"].decode()
+    assert "TorchSharp 0.100.7 (published, not measured here)" in text
+    for times in TRAINING_TIME.values():
+        assert all(f" {time} " in text for time in times.values())
+    assert "0:09.0 + 0:14.0" in text
+    compiled = next(
+        line
+        for line in text.splitlines()
+        if line.startswith("| default (fp32) | PyTorch + c")
+        or (line.startswith("| default (fp32)") and "compile" in line)
+    )
+    assert "1.36" in compiled  # 5:31 / 4:04
+    assert files["loss_curves.png"].startswith(b"\x89PNG")
+
+
+def test_times_read_as_minutes_and_seconds() -> None:
+    assert [minutes_text(s) for s in (7.44, 59.96, 331, 3600)] == ["0:07.4", "1:00.0", "5:31", "60:00"]
+    assert seconds_of("5:31") == 331
+
+
+def test_the_line_of_a_step_has_the_format_of_the_study() -> None:
+    line = step_line(0, 4.380359, (4.359313, 4.357822), 0.0131)
+    assert line == "Step     0: loss=4.380359 train=4.359313 valid=4.357822 epoch=0.01"
+
+
+def test_a_table_does_not_break_on_what_is_in_a_cell() -> None:
+    assert table(["a", "b"], [["x|y", "1\n2"]])[2] == "| x\\|y | 1 2 |"
+
+
+def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run", "training-time")
+    journal.write("study", study="training-time", value=float("nan"), more=[float("inf"), 1.5])
+    journal.close()
+    assert read_lines(tmp_path / "run") == [
+        {"kind": "study", "study": "training-time", "value": None, "more": [None, 1.5]}
+    ]
+    with pytest.raises(UsageError, match="holds something already"):
+        Journal(tmp_path / "run", "training-time")
+
+
+def test_the_text_is_found_by_its_checksum_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def offline() -> bytes:
+        raise OSError("no network")
+
+    with pytest.raises(UsageError, match=r"as tinyshakespeare.txt into a folder and give it with --data-dir"):
+        corpus.shakespeare(None, offline)
+    with pytest.raises(UsageError, match="SHA-256 differs"):
+        corpus.shakespeare(None, lambda: b"another text")
+    with pytest.raises(UsageError, match="put the corpus there"):
+        corpus.shakespeare(tmp_path)
+    monkeypatch.setattr(corpus, "SHA256", "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")
+    assert corpus.shakespeare(None, lambda: b"hello").text == "hello"
+    assert corpus.shakespeare(None, offline).text == "hello"  # kept
+
+
+def test_a_corpus_counts_its_symbols_and_holds_out_the_last_tenth() -> None:
+    found = corpus.synthetic()
+    assert found == corpus.synthetic()
+    assert "".join(found.symbols[n] for n in found.encoded()) == found.text
+    assert len(found.symbols) <= 65
+    assert found.training_length == 18_000
+    assert int(corpus.TRAINING_SHARE * 1_115_394) == 1_003_854  # the published split
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "the following arguments are required: STUDY"),
+        (["training"], "training-time"),
+        (["training-time", "--precisions=fp8"], "--precisions: there is no precision called 'fp8'"),
+        (["training-time", "--device=cpu", "--precisions=tf32,float32"], "exists on CUDA only"),
+        (["training-time", "--device=cpu", "--modes=script"], "eager is what the others are compared with"),
+        (["training-time", "--device=cpu", "--precisions=amp_bfloat16"], "float32 is the 1 of all ratios"),
+        (["training-time", "--steps=0"], "--steps: 0 is too small"),
+        (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
+        (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
+        (["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
+        (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
+        (["report", "/nowhere"], "there is no records.jsonl in /nowhere"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(
+    flags: list[str], sentence: str, capsys: pytest.CaptureFixture[Any]
+) -> None:
+    assert main(flags) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.count("\n") == 1
