@@ -179,10 +179,10 @@ def test_orders_are_uniform_over_permutations(seed: int) -> None:
 
 def test_orders_of_neighbouring_rounds_and_seeds_are_independent() -> None:
     """Whether the baseline comes first tells nothing about the next round, nor about the next seed."""
-    first = [round_order(("baseline", "other"), 5, i)[0] == "baseline" for i in range(4001)]
+    first = [round_order(("baseline", "other"), Protocol(seed=5), i)[0] == "baseline" for i in range(4001)]
     again = sum(a == b for a, b in itertools.pairwise(first))
     assert abs(again - 2000) < 4 * math.sqrt(1000)
-    other = [round_order(("baseline", "other"), 6, i)[0] == "baseline" for i in range(4001)]
+    other = [round_order(("baseline", "other"), Protocol(seed=6), i)[0] == "baseline" for i in range(4001)]
     assert abs(sum(a == b for a, b in zip(first, other, strict=True)) - 2000) < 4 * math.sqrt(1000)
 
 
