@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 LATE = 20  # a call that comes in the timed rounds
+PAUSE_S = 0.002
 
 Make = Callable[[Case], Any]
 
@@ -111,7 +112,9 @@ def on_own_eager_step(calls: int, act: Act) -> Make:
 def _nothing() -> None: ...
 
 
-def compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _nothing) -> Make:
+def compiled(
+    forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _nothing, in_eager: Act = _nothing
+) -> Make:
     """Acts in the compiled step, when it runs or while it is traced, and never in eager."""
 
     def make(case: Case) -> Any:
@@ -130,7 +133,10 @@ def compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _
         operators["forward"].register_autograd(lambda ctx, gradient: operators["backward"](gradient))
 
         def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = operators["forward"](x) if torch.compiler.is_compiling() else x
+            if not torch.compiler.is_compiling():
+                in_eager()
+                return x
+            result: torch.Tensor = operators["forward"](x)
             return result
 
         return model(change)
@@ -141,17 +147,17 @@ def compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _
 def late(act: Act) -> Make:
     """Acts in a late compiled step; counted anew in each process.
 
-    Its steps take milliseconds: of shorter ones the warm-up runs many in a row.
+    Its steps take milliseconds, eager's too: of shorter ones the warm-up runs many in a row.
     """
 
     def make(case: Case) -> Any:
         countdown = Countdown(LATE, act)
 
         def slowly() -> None:
-            time.sleep(0.002)
+            time.sleep(PAUSE_S)
             countdown()
 
-        return compiled(slowly)(case)
+        return compiled(slowly, in_eager=lambda: time.sleep(PAUSE_S))(case)
 
     return make
 
