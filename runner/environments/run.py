@@ -292,7 +292,7 @@ class EnvironmentsRun(JobRun):
             if timing.rounds and self._clock() - began > decision.within_s:
                 return
             parts = []
-            for seat in seat_order(self._seats, self._job.protocol.seed, timing.number):
+            for seat in seat_order(self._seats, self._job.protocol, timing.number):
                 timing.seat = seat
                 one, again = self._one_round(seat)
                 parts.append((seat, one))
@@ -308,7 +308,9 @@ class EnvironmentsRun(JobRun):
             candidates=list(seat.compilers),
             iterations=self._iterations,
         )
-        again = {seat.candidate(name): count for name, count in reply["recompiled"].items()}
+        # what is compiled under eager's name was compiled in the sample that is not timed
+        found = {name: count for name, count in reply["recompiled"].items() if name != BASELINE}
+        again = {seat.candidate(name): count for name, count in found.items()}
         return from_json(Round, reply["rounds"][0]), again
 
     def _pairs(self, states: Mapping[str, CandidateState]) -> dict[str, tuple[list[float], list[float]]]:

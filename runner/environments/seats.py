@@ -15,6 +15,7 @@ from harness.schema import (
     Environment,
     Failure,
     Job,
+    Protocol,
     Round,
     Samples,
     Scalar,
@@ -78,10 +79,10 @@ def seats_for(job: Job, candidates: Sequence[str]) -> list[Seat]:
     return [reference, *control, *others.values()]
 
 
-def seat_order(seats: Sequence[Seat], seed: int, index: int) -> list[Seat]:
-    """The order of the seats in round ``index``: uniform over permutations, the same for the same seed."""
+def seat_order(seats: Sequence[Seat], protocol: Protocol, index: int) -> list[Seat]:
+    """The order of the seats in round ``index``: uniform over permutations, the same for seed and process."""
     order = list(seats)
-    random.Random(f"{seed}/environments/{index}").shuffle(order)
+    random.Random(f"{protocol.seed}/environments/{protocol.process}/{index}").shuffle(order)
     return order
 
 

@@ -286,6 +286,27 @@ def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
     assert (found, note) == (None, "")
 
 
+def test_a_turn_begins_with_a_sample_that_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = HandedSession(job(), silent, lambda _: workload(1))
+    session.open()
+    session.warm_up()
+    session.use_iterations(3)
+    variant = session._variants["baseline"]
+    steps: list[int] = []
+    whole = variant.step
+
+    def counted() -> Any:
+        steps.append(1)
+        return whole()
+
+    monkeypatch.setattr(variant, "step", counted)
+    session.measure(1)
+    assert len(steps) == 6  # three for nothing, three timed
+    session.measure(2)
+    assert len(steps) == 15
+    session.finish()
+
+
 def test_steps_per_sample_can_be_given() -> None:
     session = HandedSession(job(), silent, lambda _: workload(1))
     session.open()
