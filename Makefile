@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow check lint format install clean help study-a study-a-quick
+.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow check lint format install clean help study-a study-b
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -46,9 +46,12 @@ smoke-inductor: $(STAMP)
 			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode; \
 	done
 
-# docs/STUDIES.md; the quick forms are for CI
-study-a study-a-quick: study-a%: $(STAMP)
-	$(RUN) -m studies training-time $(if $*,-$*)
+# docs/STUDIES.md; for CI: make study-a STUDY_FLAGS=--quick
+study-a: $(STAMP)
+	$(RUN) -m studies training-time $(STUDY_FLAGS)
+
+study-b: $(STAMP)
+	$(RUN) -m studies implementations $(STUDY_FLAGS)
 
 test: $(STAMP)
 	$(RUN) -m pytest

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runner.errors import UsageError
 from runner.labels import plain
+from studies.implementations_options import add_implementations, implementations_options
 from studies.options import add_training_time, training_time_options
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -25,6 +26,11 @@ def build_parser() -> argparse.ArgumentParser:
     add_training_time(
         studies.add_parser(
             "training-time", help="A: a small GPT, by precision and compiler", allow_abbrev=False
+        )
+    )
+    add_implementations(
+        studies.add_parser(
+            "implementations", help="B: four small language models, two tasks", allow_abbrev=False
         )
     )
     report = studies.add_parser("report", help="tables and plots again, from a study's folder")
@@ -50,6 +56,10 @@ def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
         from studies.report import report
 
         return report(given.folder)
+    if given.study == "implementations":
+        from studies.implementations import run as run_implementations
+
+        return run_implementations(implementations_options(given), arguments)
     from studies.training_time import run
 
     return run(training_time_options(given), arguments)

@@ -62,7 +62,8 @@ def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> li
         (
             f"{study['parameters']:,} parameters; {sizes['steps']} steps of "
             f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
-            f"text: {text['name']}, {text['characters']:,} characters{marked}. {environment_text(study['environment'])}"
+            f"text: {text['name']}, {text['characters']:,} characters{marked}. "
+            f"{environment_text(study['environment'])}"
         ),
         "",
         "## Wall time, minutes:seconds",

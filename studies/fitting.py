@@ -1,0 +1,71 @@
+"""Training a model until it is good enough or its time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from studies.curve import Point
+from studies.tasks import Task
+
+WEIGHT_DECAY = 1e-4
+WAITS_EVERY = 10  # steps, for a device that works ahead of the clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When to look and when to stop."""
+
+    budget_s: float
+    every: int
+    stop_above: float | None  # accuracy; None: only the budget counts
+
+
+def fit(
+    model: torch.nn.Module,
+    task: Task,
+    rule: Rule,
+    *,
+    learning_rate: float,
+    batch: int,
+    seed: int,
+    device: torch.device,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[Point]:
+    """Trains with AdamW; a point every ``rule.every`` steps, and where it ends."""
+    model = model.to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
+    generator = torch.Generator().manual_seed(seed)
+    step, seconds = 0, 0.0
+    recent: list[torch.Tensor] = []
+    began = clock()
+    while True:
+        inputs, targets = task.draw(batch, generator)
+        optimizer.zero_grad(set_to_none=True)
+        loss = task.loss(model(inputs.to(device)), targets.to(device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        recent.append(loss.detach())
+        step += 1
+        if device.type == "cuda" and step % WAITS_EVERY == 0:
+            torch.cuda.synchronize(device)
+        over = seconds + clock() - began >= rule.budget_s
+        if not over and step % rule.every:
+            continue
+        train_loss = float(torch.stack(recent).mean())  # waits for the device
+        seconds += clock() - began
+        recent.clear()
+        with torch.no_grad():
+            test_loss, accuracy = task.evaluate(model.eval(), device)
+        model.train()
+        yield Point(
+            step=step, seconds=seconds, train_loss=train_loss, test_loss=test_loss, test_accuracy=accuracy
+        )
+        if train_loss - train_loss != 0:
+            raise FloatingPointError("the loss is not finite")
+        if over or (rule.stop_above is not None and accuracy > rule.stop_above):
+            return
+        began = clock()

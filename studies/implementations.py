@@ -1,0 +1,215 @@
+"""Study B: four implementations of a small language model, on addition and on Shakespeare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.errors import UsageError, words_of
+from studies.corpus import Corpus, shakespeare, synthetic
+from studies.implementations_options import ImplementationsOptions
+from studies.journal import Journal
+from studies.shown import Shown
+from suites.tiny_gpt import Entry, entries
+
+if TYPE_CHECKING:
+    import torch
+
+    from studies.fitting import Rule
+    from studies.tasks import Task
+
+STOP_ABOVE = 0.995
+EVERY, EVERY_MLP = 50, 500
+EVERY_TEXT, EVERY_TEXT_MLP = 50, 100
+TEXT_RATE = 1e-2
+DOUBLE = "MLP_shakespeare_16x64"
+"""The third MLP, which the study trained twice as long as the others."""
+NOT_PUBLISHED = "HuggingFaceGPT_shakespeare_64"
+CPU_SHARE = 32  # on a CPU a transformer's step on text has so much less
+QUICK_DRAWN, QUICK_HELD_OUT = 5000, 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One training: a case of suite tiny_gpt, its task, learning rate, budget and batch."""
+
+    case: str
+    task: str
+    entry: Entry
+    learning_rate: float
+    budget_s: float
+    batch: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.case} lr {self.learning_rate:g}"
+
+
+def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
+    """Everything that is to be trained, in the order of the published tables."""
+    found = []
+    for case, entry in entries().items():
+        task = next((task for task in tasks if f"_{task}" in case), None)
+        if task is None or entry.implementation not in options.models or case == NOT_PUBLISHED:
+            continue
+        on_text = task == "shakespeare"
+        budget = options.text_budget_s * (2 if case == DOUBLE else 1) if on_text else options.budget_s
+        found += [
+            Plan(
+                case=case,
+                task=task,
+                entry=entry,
+                learning_rate=rate,
+                budget_s=budget,
+                batch=_batch(entry, options, on_text),
+            )
+            for rate in ((TEXT_RATE,) if on_text else options.learning_rates)
+        ]
+    return sorted(
+        found, key=lambda plan: (tasks.index(plan.task), options.models.index(plan.entry.implementation))
+    )
+
+
+def _batch(entry: Entry, options: ImplementationsOptions, on_text: bool) -> int:
+    if on_text and entry.implementation != "MLP":
+        if options.text_batch:
+            return options.text_batch
+        if options.device == "cpu":
+            return 4 if options.quick else entry.published_batch // CPU_SHARE
+    return entry.published_batch
+
+
+def run(options: ImplementationsOptions, command: Sequence[str]) -> int:
+    """Trains all of them, one after the other, and reports. ``UsageError`` before anything is written."""
+    corpus, refused = _corpus(options)
+    tasks = [task for task in options.tasks if task != "shakespeare" or corpus is not None]
+    todo = plans(options, tasks)
+    if not todo:
+        raise UsageError(f"--tasks, --models: nothing is left to train{f'; {refused}' if refused else ''}")
+    if refused:
+        print(f"task shakespeare is left out: {refused}", flush=True)
+    journal = Journal(options.output_dir, "implementations")
+    with closing(journal):
+        _train(options, todo, corpus, journal, command, refused)
+    from studies.report import report
+
+    return report(journal.path)
+
+
+def _corpus(options: ImplementationsOptions) -> tuple[Corpus | None, str | None]:
+    """The text, or the sentence that says why there is none; that ends the program where it was asked for."""
+    if "shakespeare" not in options.tasks:
+        return None, None
+    if options.quick and options.data_dir is None:
+        return synthetic(), None
+    try:
+        return shakespeare(options.data_dir), None
+    except UsageError as error:
+        if options.only_asked or options.data_dir is not None:
+            raise
+        return None, str(error)
+
+
+def _train(
+    options: ImplementationsOptions,
+    todo: Sequence[Plan],
+    corpus: Corpus | None,
+    journal: Journal,
+    command: Sequence[str],
+    refused: str | None,
+) -> None:
+    import torch
+
+    from harness.environment import describe
+    from harness.precision import settle
+    from studies.tasks import addition_task, text_task
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    settle(device)
+    journal.write(
+        "study",
+        study="implementations",
+        command=["python", "-m", "studies", *command],
+        options={
+            key: str(value) if isinstance(value, Path) else value for key, value in asdict(options).items()
+        },
+        text=corpus.name if corpus else None,
+        refused=refused,
+        environment=describe(device),
+    )
+
+    @cache
+    def task_of(task: str, last_only: bool) -> Task:
+        if task == "shakespeare":
+            assert corpus is not None
+            return text_task(corpus, block=128, last_only=last_only)
+        sizes = {"drawn": QUICK_DRAWN, "held_out": QUICK_HELD_OUT} if options.quick else {}
+        return addition_task(seed=options.seed, reverse=options.reverse, **sizes)
+
+    with Shown(sum(plan.budget_s for plan in todo)) as shown:
+        for plan in todo:
+            shown.say(f"{plan.name}: {plan.budget_s:g} s at most, {plan.batch} examples in a step")
+            _one(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal, shown)
+
+
+def _one(
+    plan: Plan,
+    options: ImplementationsOptions,
+    task: Task,
+    device: torch.device,
+    journal: Journal,
+    shown: Shown,
+) -> None:
+    from harness.step import seed_everything
+    from studies.fitting import fit
+    from suites.tiny_gpt import make_model
+
+    facts: dict[str, Any] = {
+        "variant": plan.name,
+        "task": plan.task,
+        "case": plan.case,
+        "model": plan.entry.implementation,
+        "learning_rate": plan.learning_rate,
+        "batch": plan.batch,
+        "budget_s": plan.budget_s,
+    }
+    status, message, done = "PASS", None, 0.0
+    try:
+        seed_everything(options.seed)
+        model = make_model(plan.entry.implementation, plan.entry.config)
+        facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        for point in fit(
+            model,
+            task,
+            _rule(plan),
+            learning_rate=plan.learning_rate,
+            batch=plan.batch,
+            seed=options.seed,
+            device=device,
+        ):
+            journal.write("point", variant=plan.name, **asdict(point))
+            text = f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f}"
+            text += f" test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}"
+            shown.advance(f"{plan.name}  {text}", point.seconds - done)
+            done = point.seconds
+            shown.say(f"{text}  {plan.name}")
+    except Exception as error:  # a model library may raise anything; the others still train
+        status, message = "FAIL", words_of(error)
+        shown.say(f"{plan.name}: failed: {message}")
+    shown.advance(plan.name, max(0.0, plan.budget_s - done))
+    journal.write("outcome", status=status, message=message, **facts)
+
+
+def _rule(plan: Plan) -> Rule:
+    from studies.fitting import Rule
+
+    mlp = plan.entry.implementation == "MLP"
+    if plan.task == "addition":
+        return Rule(budget_s=plan.budget_s, every=EVERY_MLP if mlp else EVERY, stop_above=STOP_ABOVE)
+    return Rule(budget_s=plan.budget_s, every=EVERY_TEXT_MLP if mlp else EVERY_TEXT, stop_above=None)

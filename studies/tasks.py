@@ -1,0 +1,80 @@
+"""The two tasks of study B as batches to train on and examples that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from studies.addition import additions
+from studies.corpus import Corpus
+from studies.learners import windows
+from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
+
+Batch = tuple[Tensor, Tensor]
+EVALUATED_AT_ONCE = 2048  # inputs
+TEXT_POSITIONS = 16_384  # of the held-out text, for models that predict one symbol at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """``draw(size, generator)`` is a batch of the training part; ``test`` is held out.
+
+    ``last_only``: the model is asked for the symbol after the last, not after every one.
+    """
+
+    draw: Callable[[int, torch.Generator], Batch]
+    test: Batch
+    last_only: bool
+
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        return last_symbol_loss(logits, target) if self.last_only else every_symbol_loss(logits, target)
+
+    def right(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Which symbols are the most likely ones by these logits: booleans in the shape of the target."""
+        chosen = logits.argmax(-1)
+        return (chosen[:, -1] if self.last_only else chosen) == target
+
+    def evaluate(self, model: torch.nn.Module, device: torch.device) -> tuple[float, float]:
+        """Mean loss and accuracy by symbol on what is held out."""
+        total, right, count = 0.0, 0, 0
+        for first in range(0, len(self.test[1]), EVALUATED_AT_ONCE):
+            inputs, targets = (part[first : first + EVALUATED_AT_ONCE] for part in self.test)
+            on_device = targets.to(device)
+            logits = model(inputs.to(device))
+            total += float(self.loss(logits, on_device)) * targets.numel()
+            right += int(self.right(logits, on_device).sum())
+            count += targets.numel()
+        return total / count, right / count
+
+
+def addition_task(*, seed: int, reverse: bool, drawn: int, held_out: int) -> Task:
+    data = additions(seed=seed, reverse=reverse, drawn=drawn, held_out=held_out)
+
+    def draw(size: int, generator: torch.Generator) -> Batch:
+        chosen = torch.randint(len(data.train_targets), (size,), generator=generator)
+        return data.train_inputs[chosen], data.train_targets[chosen]
+
+    return Task(draw=draw, test=(data.test_inputs, data.test_targets), last_only=True)
+
+
+def text_task(corpus: Corpus, *, block: int, last_only: bool) -> Task:
+    """Windows of ``block`` characters. Held out: all windows side by side or, for ``last_only``, a sample."""
+    tokens = torch.tensor(corpus.encoded())
+    begin, end = corpus.training_length, len(tokens) - block
+
+    def cut(starts: Tensor) -> Batch:
+        inputs, targets = windows(tokens, starts, block)
+        return inputs, targets[:, -1].contiguous() if last_only else targets
+
+    def draw(size: int, generator: torch.Generator) -> Batch:
+        return cut(torch.randint(begin - block, (size,), generator=generator))
+
+    if last_only:
+        fixed = torch.Generator().manual_seed(0)
+        starts = begin + torch.randperm(end - begin, generator=fixed)[:TEXT_POSITIONS]
+    else:
+        starts = torch.arange(begin, end, block)
+    return Task(draw=draw, test=cut(starts), last_only=last_only)

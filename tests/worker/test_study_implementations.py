@@ -1,0 +1,318 @@
+"""Study B: its examples, its tasks, when it stops, and what a run of it reports."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from runner.errors import UsageError
+from studies import implementations
+from studies.addition import SYMBOLS, additions, encode, examples, generate
+from studies.cli import main
+from studies.corpus import synthetic
+from studies.fitting import Rule, fit
+from studies.implementations import plans
+from studies.implementations_options import ImplementationsOptions
+from studies.implementations_results import SOLVED, expectations, fitted
+from studies.journal import Line, of_kind, read_lines
+from studies.tasks import Task, addition_task, text_task
+from suites.models.mlp import MLP, MLPConfig
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("question", "more", "answer"),
+    [
+        ((123, "+", 456), {"reverse": True}, "321+654=9750|"),
+        ((23, "+", 45), {"reverse": True}, "320+540=8600|"),
+        ((123, "+", 999), {"left_digits": 5}, "00123+00999=1122|"),
+        ((999, "-", 123), {"reverse": True}, "999-321=6780|"),
+        ((123, "-", 999), {}, "123-999=m876|"),
+        ((0, "+", 0), {}, "000+000=0000|"),
+        ((999, "+", 999), {}, "999+999=1998|"),
+        ((3, "-", 5), {}, "003-005=m002|"),
+    ],
+)
+def test_sequences_are_those_of_the_study(
+    question: tuple[int, str, int], more: dict[str, Any], answer: str
+) -> None:
+    assert generate(*question, **more) == answer
+
+
+@pytest.mark.parametrize("question", [(1, "*", 1), (1000, "+", 1), (-1, "+", 1)])
+def test_what_is_no_question_is_refused(question: tuple[int, str, int]) -> None:
+    with pytest.raises(ValueError, match=r"operation|digits"):
+        generate(*question)
+
+
+def test_each_symbol_of_a_result_is_an_example_of_its_own() -> None:
+    found = [
+        ("".join(SYMBOLS[t] for t in given), SYMBOLS[target]) for given, target in examples("321+654=9750|")
+    ]
+    assert found == [
+        ("0000321+654=", "9"),
+        ("000321+654=9", "7"),
+        ("00321+654=97", "5"),
+        ("0321+654=975", "0"),
+        ("321+654=9750", "|"),
+    ]
+    assert len(SYMBOLS) == 16
+    assert encode("0|") == [0, 15]
+
+
+def test_no_addition_is_both_trained_on_and_held_out() -> None:
+    data = additions(seed=3, drawn=3000, held_out=200)
+    assert data.test_inputs.shape == (200 * 5, 12)
+    questions = [
+        {tuple(given[4:].tolist()) for given in inputs[::5].roll(0, 1)}
+        for inputs in (data.train_inputs, data.test_inputs)
+    ]
+    assert len(questions[1]) == 200
+    assert not questions[0] & questions[1]
+    assert len(questions[0]) + len(questions[1]) <= 3000
+    again = additions(seed=3, drawn=3000, held_out=200)
+    assert torch.equal(again.train_inputs, data.train_inputs)
+
+
+@pytest.mark.parametrize("last_only", [True, False])
+def test_text_is_held_out_and_targets_follow(last_only: bool) -> None:
+    corpus = synthetic()
+    task = text_task(corpus, block=128, last_only=last_only)
+    held_out = corpus.text[corpus.training_length :]
+
+    def decode(tokens: list[int]) -> str:
+        return "".join(corpus.symbols[token] for token in tokens)
+
+    inputs, targets = task.test
+    assert all(decode(window) in held_out for window in inputs.tolist()[:20])
+    drawn, after = task.draw(50, torch.Generator().manual_seed(0))
+    training = corpus.text[: corpus.training_length]
+    for window, target in zip(drawn.tolist(), after.tolist(), strict=True):
+        follows = decode([target] if last_only else target)
+        assert decode(window) + (follows if last_only else follows[-1]) in training
+    assert targets.shape == (inputs.shape[:1] if last_only else inputs.shape)
+
+
+COLUMNS = (
+    *("model", "learning_rate", "train_loss", "test_loss", "test_accuracy", "num_parameters"),
+    *("time_per_example_in_micros", "train_time_in_seconds"),
+)  # the study's
+
+
+class Clock:
+    """Each look takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def small() -> tuple[torch.nn.Module, Task]:
+    torch.manual_seed(0)
+    model = MLP(MLPConfig(vocab_size=16, input_len=12, n_embd=4, n_hidden=8))
+    return model, addition_task(seed=0, reverse=True, drawn=300, held_out=20)
+
+
+def points(rule: Rule) -> list[Any]:
+    model, task = small()
+    return list(fit(model, task, rule, learning_rate=1e-2, batch=32, seed=0, device=CPU, clock=Clock()))
+
+
+def test_training_ends_with_its_budget_and_is_evaluated_there() -> None:
+    found = points(Rule(budget_s=25, every=10, stop_above=None))
+    assert [p.step for p in found[:2]] == [10, 20]
+    assert found[-1].seconds == pytest.approx(25, abs=2)
+    assert found[-1].train_loss < found[0].train_loss
+
+
+def test_training_ends_when_it_is_good_enough() -> None:
+    assert len(points(Rule(budget_s=1e6, every=10, stop_above=-1.0))) == 1
+
+
+def test_accuracy_counts_the_symbol_that_is_asked_for() -> None:
+    logits = torch.zeros(2, 3, 16)
+    logits[0, -1, 5] = logits[1, -1, 6] = logits[1, 0, 7] = 1.0
+    _, task = small()
+    assert task.right(logits, torch.tensor([5, 7])).tolist() == [True, False]
+
+
+def options(**more: Any) -> ImplementationsOptions:
+    values: dict[str, Any] = {
+        "device": "cpu",
+        "tasks": ("addition", "shakespeare"),
+        "only_asked": False,
+        "models": ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer"),
+        "learning_rates": (1e-3, 1e-4, 1e-2),
+        "budget_s": 60.0,
+        "text_budget_s": 300.0,
+        "text_batch": None,
+        "reverse": True,
+        "seed": 0,
+        "threads": None,
+        "data_dir": None,
+        "output_dir": None,
+        "quick": False,
+    }
+    return ImplementationsOptions(**{**values, **more})
+
+
+def test_the_plan_is_the_published_sweep() -> None:
+    found = plans(options(device="cuda"), ("addition", "shakespeare"))
+    on_addition = [p for p in found if p.task == "addition"]
+    assert len(on_addition) == 12
+    assert {(p.budget_s, p.batch) for p in on_addition} == {(60.0, 2048)}
+    on_text = [
+        (p.entry.implementation, p.batch, p.budget_s, p.learning_rate) for p in found if p not in on_addition
+    ]
+    assert on_text == [
+        *[("MLP", 2048, 300.0, 1e-2)] * 2,
+        ("MLP", 2048, 600.0, 1e-2),
+        *[("NanoGPT", 2048, 300.0, 1e-2)] * 2,
+        *[("TLTransformer", 1024, 300.0, 1e-2)] * 2,
+    ]
+
+
+def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    flags = ["--quick", "--device=cpu", "--budget=0.2s", "--models=MLP,TLTransformer"]
+    assert main(["implementations", *flags, f"--output-dir={folder}"]) == 0
+    told = capsys.readouterr().out
+    assert "NOT Shakespeare but a synthetic text" in told
+    assert "not judged" in told
+    with (folder / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0])[:8] == COLUMNS
+    counts = {row["case"]: int(row["num_parameters"]) for row in rows}
+    assert counts["MLP_addition"] == 14_608
+    assert counts["TLTransformer_addition"] == 13_872
+    assert all(row["status"] == "PASS" for row in rows)
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"curves_addition.png", "curves_shakespeare.svg", "report.md", "records.jsonl"}
+    assert main(["report", str(folder)]) == 0
+
+
+def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from suites import tiny_gpt
+
+    make = tiny_gpt.make_model
+
+    def broken(implementation: str, config: Any) -> Any:
+        if implementation == "MLP":
+            raise RuntimeError("no weights today")
+        return make(implementation, config)
+
+    monkeypatch.setattr(tiny_gpt, "make_model", broken)
+    flags = ["--quick", "--device=cpu", "--budget=0.1s", "--models=MLP,NanoGPT", "--tasks=addition"]
+    assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 1
+    assert "failed: MLP_addition lr 0.01: RuntimeError: no weights today" in capsys.readouterr().out
+    statuses = [line["status"] for line in of_kind(read_lines(tmp_path / "run"), "outcome")]
+    assert sorted(statuses) == ["FAIL", "PASS"]
+
+
+def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: Path | None) -> None:
+        raise UsageError("the text is not here")
+
+    monkeypatch.setattr(implementations, "shakespeare", missing)
+    assert implementations._corpus(options()) == (None, "the text is not here")
+    assert implementations._corpus(options(tasks=("addition",))) == (None, None)
+    with pytest.raises(UsageError, match="not here"):
+        implementations._corpus(options(only_asked=True))
+
+
+def story(*trained: tuple[str, str, float, list[tuple[float, float, float]]]) -> list[Line]:
+    """Trainings as (task, model, learning rate, [(seconds, loss, accuracy)])."""
+    lines: list[Line] = []
+    for task, model, rate, curve in trained:
+        name = f"{model}_{task} lr {rate:g}"
+        lines += [
+            {
+                "kind": "point",
+                "variant": name,
+                "step": n + 1,
+                "seconds": seconds,
+                "train_loss": loss,
+                "test_loss": loss,
+                "test_accuracy": accuracy,
+            }
+            for n, (seconds, loss, accuracy) in enumerate(curve)
+        ]
+        facts = {"task": task, "case": f"{model}_{task}", "model": model, "learning_rate": rate}
+        outcome = {"variant": name, "batch": 2, "status": "PASS", "message": None}
+        lines.append({"kind": "outcome", **outcome, **facts})
+    return lines
+
+
+SOLVES: list[tuple[float, float, float]] = [(1.0, 1.0, 0.5), (2.0, 0.1, 0.996)]
+
+
+def test_the_published_story_is_recognised() -> None:
+    found = fitted(
+        story(
+            ("addition", "MLP", 1e-3, SOLVES),
+            ("addition", "MLP", 1e-4, [(60.0, 0.5, 0.9)]),
+            ("addition", "MLP", 1e-2, SOLVES),
+            ("addition", "NanoGPT", 1e-2, [(2.0, 2.0, 0.3), (60.0, 0.2, 0.95)]),
+            ("shakespeare", "MLP", 1e-2, [(300.0, 2.14, 0.38)]),
+            ("shakespeare", "NanoGPT", 1e-2, [(300.0, 1.47, 0.55)]),
+        )
+    )
+    assert [e.holds for e in expectations(found)] == [True, True, True]
+    solved = found[0].reached(SOLVED)
+    assert solved is not None
+    assert (solved.step, solved.seconds) == (2, 2.0)
+    assert found[0].micros == pytest.approx(1e6 * 2.0 / (2 * 2))
+
+
+def test_another_story_is_not_taken_for_it() -> None:
+    found = fitted(
+        story(
+            ("addition", "MLP", 1e-3, [(60.0, 0.5, 0.9)]),
+            ("addition", "MLP", 1e-4, [(60.0, 0.5, 0.9)]),
+            ("addition", "MLP", 1e-2, SOLVES),
+            ("addition", "NanoGPT", 1e-2, [(1.0, 0.0, 0.999)]),
+            ("shakespeare", "MLP", 1e-2, [(300.0, 1.0, 0.7)]),
+            ("shakespeare", "NanoGPT", 1e-2, [(300.0, 1.47, 0.55)]),
+        )
+    )
+    assert [e.holds for e in expectations(found)] == [False, False, False]
+    assert [e.holds for e in expectations([])] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--budget=soon"], "--budget: 'soon' is not a time"),
+        (["--models=LSTM"], "--models: there is no model called 'LSTM'"),
+        (["--tasks=chess"], "--tasks: there is no task called 'chess'"),
+        (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
+        (["--tasks=shakespeare", "--data-dir=/nowhere"], "there is no folder /nowhere"),
+        (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "nothing is left to train"),
+        (["--seed=-1"], "--seed: -1 is negative"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(
+    flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["implementations", "--device=cpu", *flags]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_mlp_learns_to_add(tmp_path: Path) -> None:
+    flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--learning-rates=1e-2", "--budget=120s"]
+    assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 0
+    found = fitted(read_lines(tmp_path / "run"))
+    assert found[0].reached(SOLVED) is not None
