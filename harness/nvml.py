@@ -1,4 +1,4 @@
-"""The NVIDIA driver's own readings of a device, where the package ``nvidia-ml-py`` (extra ``nvidia``) is installed."""
+"""The NVIDIA driver's own readings of a device, with the package ``nvidia-ml-py`` (extra ``nvidia``)."""
 
 from __future__ import annotations
 
