@@ -1,0 +1,217 @@
+"""Tables and picture of ``benchmarks/pairing.py``: what three orders and three tests make of A/A samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from tabulate import tabulate
+
+from benchmarks.pairing import MODELS, ORDERS, ROOT, Block
+from runner.statistics import paired_speedup
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+Pairs = tuple[Floats, Floats]
+"""Rows are trials, columns are pairs: the samples of the first copy and those of the second."""
+
+ALPHA, POWER = 0.05, 0.8
+EFFECTS = (0.01, 0.02, 0.05)
+ROUNDS = (6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 400, 600, 800)
+TRIALS = 1000
+SHORT = 10  # pairs of a part of a block
+SEED = 7
+
+
+def _welch(first: Floats, second: Floats) -> Floats:
+    return np.asarray(stats.ttest_ind(first, second, axis=1, equal_var=False).pvalue)
+
+
+def _mann_whitney(first: Floats, second: Floats) -> Floats:
+    return np.asarray(stats.mannwhitneyu(first, second, axis=1, method="asymptotic").pvalue)
+
+
+def _signed_rank(first: Floats, second: Floats) -> Floats:
+    ratios = np.log(first / second)
+    if first.shape[1] <= 50:
+        return np.asarray(stats.wilcoxon(ratios, axis=1, method="exact").pvalue)
+    return np.asarray(stats.wilcoxon(ratios, axis=1, method="approx").pvalue)
+
+
+TESTS: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "t-test (Welch)": _welch,
+    "Mann-Whitney": _mann_whitney,
+    "paired signed-rank": _signed_rank,
+}
+
+
+def show(blocks: Sequence[Block], picture: Path) -> None:
+    """Prints every table and writes the picture."""
+    from runner.reports._pictures import png
+
+    print(f"{len(blocks)} blocks of 30 pairs: {_counts(blocks)}\n")
+    print("A difference found between a step and itself: its standard deviation, %\n")
+    print(spreads(blocks), "\n")
+    print(f"Called different (p < {ALPHA}) though it is the same step\n")
+    print(false_positives(blocks), "\n")
+    print("The same tests on older A/A data of this project\n")
+    print(elsewhere(), "\n")
+    print(f"Rounds until a true difference is found (p < {ALPHA}) in {POWER:.0%} of cases, random order\n")
+    print(rounds_needed(blocks), "\n")
+    picture.write_bytes(png(draw(blocks)))
+    print(f"Picture: {picture}")
+
+
+def _counts(blocks: Sequence[Block]) -> str:
+    repetitions = {model: sum(b.model == model for b in blocks) // len(ORDERS) for model in MODELS}
+    return ", ".join(f"{model} {count} of each order" for model, count in repetitions.items())
+
+
+def whole(blocks: Iterable[Block]) -> Pairs:
+    """A trial a block."""
+    columns = [block.columns() for block in blocks]
+    return np.array([first for first, _ in columns]), np.array([second for _, second in columns])
+
+
+def parts(blocks: Sequence[Block]) -> Pairs:
+    """Trials of 10 pairs. In sequence one a block: the last of the first copy, the first of the second."""
+    first, second = whole(blocks)
+    if blocks[0].order == "sequence":
+        return first[:, -SHORT:], second[:, :SHORT]
+    return first.reshape(-1, SHORT), second.reshape(-1, SHORT)
+
+
+def _of(blocks: Iterable[Block], model: str | None = None, order: str | None = None) -> list[Block]:
+    return [b for b in blocks if model in (None, b.model) and order in (None, b.order)]
+
+
+# -- tables --------------------------------------------------------------------------
+
+
+def differences(pairs: Pairs) -> tuple[Floats, Floats]:
+    """Of each trial, the logarithm of the ratio of medians, and of the paired estimate."""
+    found = [paired_speedup(first, second) for first, second in zip(*pairs, strict=True)]
+    return np.log([f.speedup_of_medians for f in found]), np.log([f.speedup for f in found])
+
+
+def spreads(blocks: Sequence[Block]) -> str:
+    rows = []
+    for model in MODELS:
+        for order in ORDERS:
+            mine = _of(blocks, model, order)
+            medians, paired = differences(whole(mine))
+            step_ms = 1e3 * float(np.median(whole(mine)[0]))
+            bias = 100 * float(np.median(paired))
+            numbers = (100 * float(np.std(values, ddof=1)) for values in (medians, paired))
+            rows.append((model, f"{step_ms:.3g}", order, *numbers, bias, _lag_1(mine)))
+    headers = ("model", "step ms", "order", "ratio of medians", "paired estimate", "median of it, %", "lag-1")
+    return tabulate(rows, headers=headers, floatfmt=".2f")
+
+
+def _lag_1(blocks: Sequence[Block]) -> float:
+    """Autocorrelation of the log ratios within blocks: near 0 if pairs are independent."""
+    first, second = whole(blocks)
+    ratios = np.log(first / second)
+    ratios -= ratios.mean(axis=1, keepdims=True)
+    return float((ratios[:, 1:] * ratios[:, :-1]).sum() / (ratios**2).sum())
+
+
+def false_positives(blocks: Sequence[Block]) -> str:
+    rows = []
+    for order in ORDERS:
+        mine = _of(blocks, order=order)
+        rows += [_false_row(order, 30, whole(mine)), _false_row(order, SHORT, parts(mine))]
+    return tabulate(rows, headers=("order", "pairs", "trials", *TESTS))
+
+
+def _false_row(name: str, count: int, pairs: Pairs) -> tuple[str, ...]:
+    shares = [float(np.mean(test(*pairs) < ALPHA)) for test in TESTS.values()]
+    return name, str(count), str(len(pairs[0])), *(f"{share:.1%}" for share in shares)
+
+
+def elsewhere() -> str:
+    """ResNet-18 timed against itself 1,200 times, in parts of 30; and 60 runs in processes of their own."""
+    resnet = np.load(ROOT / "tests" / "data" / "aa_resnet18_4.npy")
+    first, second = (resnet[:, side].reshape(-1, 30) for side in (0, 1))
+    later: Pairs = first[:-1], second[1:]  # the part before against the part after: as if timed in sequence
+    # line by line: these are twenty runs of the same three jobs
+    lines = (ROOT / "results" / "aa-control" / "records.jsonl").read_text().splitlines()
+    samples = [json.loads(line)["samples"] for line in lines]
+    control = tuple(np.array([s[side] for s in samples]) for side in ("baseline_s", "candidate_s"))
+    rows = [
+        _false_row("ResNet-18, pair by pair", 30, (first, second)),
+        _false_row("ResNet-18, 30 against the next 30", 30, later),
+        _false_row("60 A/A runs of the program", 30, (control[0], control[1])),
+    ]
+    return tabulate(rows, headers=("data", "pairs", "trials", *TESTS))
+
+
+def rounds_needed(blocks: Sequence[Block]) -> str:
+    """Real pairs, drawn with replacement, the second copy's times divided by the effect."""
+    rows = []
+    for model in MODELS:
+        first, second = (side.ravel() for side in whole(_of(blocks, model, "random")))
+        for name, test in TESTS.items():
+            cells = [_needed(first, second, test, effect) for effect in EFFECTS]
+            rows.append((model, name, *cells))
+    return tabulate(rows, headers=("model", "test", *(f"{effect:.0%}" for effect in EFFECTS)))
+
+
+def _needed(first: Floats, second: Floats, test: Callable[[Floats, Floats], Floats], effect: float) -> str:
+    dice = np.random.default_rng(SEED)
+    for count in ROUNDS:
+        drawn = dice.integers(len(first), size=(TRIALS, count))
+        one, other = first[drawn], second[drawn] / (1 + effect)
+        right = np.median(np.log(one / other), axis=1) > 0
+        if float(np.mean((test(one, other) < ALPHA) & right)) >= POWER:
+            return str(count)
+    return f"over {ROUNDS[-1]}"
+
+
+# -- the picture ---------------------------------------------------------------------------
+
+
+def draw(blocks: Sequence[Block]) -> Figure:
+    """What each block says of a step against itself, in per cent: by order, and by estimate."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from runner.reports._pictures import plain_style
+
+    kinds = [("sequence", 0), ("alternating", 0), ("alternating", 1), ("random", 1)]
+    colours = {"sequence": "#D55E00", "alternating": "#E69F00", "random": "#0072B2"}
+    labels = [
+        "in sequence,\nmedians",
+        "alternating,\nmedians",
+        "alternating,\npaired",
+        "random order,\npaired",
+    ]
+    dice = np.random.default_rng(SEED)
+    with plain_style():
+        figure = Figure(figsize=(10.0, 3.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes: Any = figure.subplots(1, len(MODELS), sharey=True)
+        for ax, model in zip(axes, MODELS, strict=True):
+            ax.axhspan(-2, 2, color="#EEEEEE", zorder=0, linewidth=0)
+            ax.axhline(0, color="black", linewidth=0.8, zorder=1)
+            for place, (order, kind) in enumerate(kinds):
+                found = 100 * np.expm1(differences(whole(_of(blocks, model, order)))[kind])
+                around = place + dice.uniform(-0.18, 0.18, len(found))
+                ax.plot(around, found, "o", ms=3, alpha=0.7, mew=0, color=colours[order], zorder=2)
+            ax.set_xticks(range(len(kinds)), labels, fontsize=7)
+            ax.set_title(model, loc="left", fontsize=9)
+            ax.set_yscale("symlog", linthresh=5, linscale=2)
+            ax.grid(axis="y", color="#DDDDDD", linewidth=0.5, zorder=0)
+            for side in ("top", "right"):
+                ax.spines[side].set_visible(False)
+        axes[0].set_ylabel("difference found between a step\nand itself, %; shaded: 2 %")
+        axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes[0].set_yticks([-50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50])
+    return figure
