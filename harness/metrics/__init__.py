@@ -91,7 +91,7 @@ def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
     for name in metric_names():
         try:
             module = importlib.import_module(f"{__name__}.{name}")
-        except ImportError as error:  # an older torch lacks what it needs
+        except Exception as error:  # an older torch lacks what it needs
             _say_failed(name, error)
             continue
         wanted = getattr(module, "WANTED", None)
