@@ -138,30 +138,53 @@ def _false_row(name: str, count: int, pairs: Pairs) -> tuple[str, ...]:
 
 def elsewhere() -> str:
     """ResNet-18 timed against itself 1,200 times, in parts of 30; and 60 runs in processes of their own."""
-    resnet = np.load(ROOT / "tests" / "data" / "aa_resnet18_4.npy")
-    first, second = (resnet[:, side].reshape(-1, 30) for side in (0, 1))
-    later: Pairs = first[:-1], second[1:]  # the part before against the part after: as if timed in sequence
-    # line by line: these are twenty runs of the same three jobs
-    lines = (ROOT / "results" / "aa-control" / "records.jsonl").read_text().splitlines()
-    samples = [json.loads(line)["samples"] for line in lines]
-    control = tuple(np.array([s[side] for s in samples]) for side in ("baseline_s", "candidate_s"))
+    first, second = (side.reshape(-1, 30) for side in _resnet())
+    later: Pairs = first[:-1], second[1:]  # 30 samples, and the 30 after them: as if timed in sequence
+    control = [pairs for _, pairs in _control()]
     rows = [
         _false_row("ResNet-18, pair by pair", 30, (first, second)),
         _false_row("ResNet-18, 30 against the next 30", 30, later),
-        _false_row("60 A/A runs of the program", 30, (control[0], control[1])),
+        _false_row(
+            "60 A/A runs of the program",
+            30,
+            (np.concatenate([one for one, _ in control]), np.concatenate([other for _, other in control])),
+        ),
     ]
     return tabulate(rows, headers=("data", "pairs", "trials", *TESTS))
 
 
+def _resnet() -> Pairs:
+    pairs: Floats = np.load(ROOT / "tests" / "data" / "aa_resnet18_4.npy")
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _control() -> list[tuple[str, Pairs]]:
+    """By model, the pairs of each of its twenty runs."""
+    # line by line: these are runs of the same three jobs
+    lines = (ROOT / "results" / "aa-control" / "records.jsonl").read_text().splitlines()
+    found: dict[str, list[dict[str, list[float]]]] = {}
+    for record in map(json.loads, lines):
+        found.setdefault(record["job"]["case"]["name"], []).append(record["samples"])
+    return [
+        (name, (np.array([s["baseline_s"] for s in runs]), np.array([s["candidate_s"] for s in runs])))
+        for name, runs in found.items()
+    ]
+
+
 def rounds_needed(blocks: Sequence[Block]) -> str:
     """Real pairs, drawn with replacement, the second copy's times divided by the effect."""
+    sources = [("ResNet-18, file of 1,200", _resnet())]
+    sources += [(f"{name}, A/A runs", pairs) for name, pairs in _control()]
+    sources += [(f"{name}, here", whole(_of(blocks, name, "random"))) for name in MODELS]
     rows = []
-    for model in MODELS:
-        first, second = (side.ravel() for side in whole(_of(blocks, model, "random")))
+    for source, pairs in sources:
+        first, second = pairs[0].ravel(), pairs[1].ravel()
+        spread = 100 * float(np.std(np.log(first / second)))
         for name, test in TESTS.items():
             cells = [_needed(first, second, test, effect) for effect in EFFECTS]
-            rows.append((model, name, *cells))
-    return tabulate(rows, headers=("model", "test", *(f"{effect:.0%}" for effect in EFFECTS)))
+            rows.append((source, len(first), spread, name, *cells))
+    headers = ("data", "pairs", "sd of a pair, %", "test", *(f"{effect:.0%}" for effect in EFFECTS))
+    return tabulate(rows, headers=headers, floatfmt=".1f")
 
 
 def _needed(first: Floats, second: Floats, test: Callable[[Floats, Floats], Floats], effect: float) -> str:
