@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from runner.labels import plain
 from studies.implementations_options import add_implementations, implementations_options
 from studies.options import add_training_time, training_time_options
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT, INTERRUPTED, FAILED_PIPE = 2, 130, 141
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,6 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped: what was recorded is kept; see python -m studies report --help", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        with contextlib.suppress(OSError):  # or the interpreter tries to print the rest when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED_PIPE
+    except OSError as error:
+        what = plain(str(error.filename)) if error.filename else "the study's folder"
+        print(f"error: {what} cannot be used ({error.strerror or error})", file=sys.stderr)
+        return BAD_INPUT
 
 
 def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from studies.addition import additions
+from studies.addition import DRAWN, HELD_OUT, additions
 from studies.corpus import Corpus
 from studies.learners import windows
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
@@ -50,7 +50,7 @@ class Task:
         return total / count, right / count
 
 
-def addition_task(*, seed: int, reverse: bool, drawn: int, held_out: int) -> Task:
+def addition_task(*, seed: int, reverse: bool, drawn: int = DRAWN, held_out: int = HELD_OUT) -> Task:
     data = additions(seed=seed, reverse=reverse, drawn=drawn, held_out=held_out)
 
     def draw(size: int, generator: torch.Generator) -> Batch:

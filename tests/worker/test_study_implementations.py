@@ -310,6 +310,15 @@ def test_bad_input_ends_in_one_sentence(
     assert told.count("\n") == 1
 
 
+def test_the_full_task_is_that_of_the_study(tmp_path: Path) -> None:
+    flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--budget=0.1s"]
+    assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 0
+    assert [f.learning_rate for f in fitted(read_lines(tmp_path / "run"))] == [1e-3, 1e-4, 1e-2]
+    data = additions(seed=0)
+    assert len(data.test_targets) == 4096 * 5
+    assert 90_000 * 5 < len(data.train_targets) < 95_904 * 5
+
+
 @pytest.mark.slow
 def test_the_mlp_learns_to_add(tmp_path: Path) -> None:
     flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--learning-rates=1e-2", "--budget=120s"]
