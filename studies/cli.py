@@ -36,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
     )
     report = studies.add_parser("report", help="tables and plots again, from a study's folder")
-    report.add_argument("folder", type=Path)
+    report.add_argument("folders", type=Path, nargs="+", help="one; or several of A, for one table of all")
     return parser
 
 
@@ -63,9 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
     if given.study == "report":
-        from studies.report import report
+        from studies.report import join, report
 
-        return report(given.folder)
+        return report(given.folders[0]) if len(given.folders) == 1 else join(given.folders)
     if given.study == "implementations":
         from studies.implementations import run as run_implementations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import UsageError
@@ -15,6 +16,21 @@ STUDIES = {
 }
 """Which module renders which study: ``render(lines) -> {file name: bytes}``, with a
 ``report.md``, and ``failures(lines) -> list of sentences``."""
+
+
+def join(folders: Sequence[Path]) -> int:
+    """Prints one table of several runs of study A. ``UsageError`` where one is of another study."""
+    from studies.training_time_groups import joint_table
+
+    runs = [read_lines(folder) for folder in folders]
+    for folder, lines in zip(folders, runs, strict=True):
+        if lines[0].get("study") != "training-time":
+            raise UsageError(f"report: {folder} is no run of training-time; several folders join that alone")
+    try:
+        print("\n".join(joint_table(runs)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"report: the records in one of the folders are damaged ({error!r})") from None
+    return OK
 
 
 def report(folder: Path) -> int:

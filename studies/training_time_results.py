@@ -13,6 +13,9 @@ from studies.journal import Line, of_kind
 
 EAGER = "eager"
 REFERENCE = ("float32", EAGER)
+CUT_SHORT = "CUT_SHORT"
+JUDGED = ("PASS", CUT_SHORT)
+"""Of a training that was cut short, the evaluations that it came to can be compared all the same."""
 ASTRAY = "DOES NOT FOLLOW"
 
 
@@ -95,7 +98,7 @@ class Following:
     @property
     def verdict(self) -> str:
         if self.distance is None:
-            return "did not train to its end"
+            return "did not train"
         if self.spread is None:
             return "unknown: takes two seeds or more"
         return "follows" if self.distance <= self.spread else ASTRAY
@@ -122,7 +125,7 @@ def _training(name: str, seed: int, lines: Sequence[Line]) -> Training:
         precision=precision,
         mode=mode,
         seed=seed,
-        status=outcomes[0]["status"] if outcomes else "CUT_SHORT",
+        status=outcomes[0]["status"] if outcomes else CUT_SHORT,
         message=outcomes[0]["message"] if outcomes else None,
         prepare_s=sum(line["prepare_s"] for line in of_kind(lines, "prepared")),
         chunks=tuple((line["first"], line["steps"], line["seconds"]) for line in chunks),
@@ -189,8 +192,8 @@ def following(groups: Groups) -> list[Following]:
     for (precision, mode), members in groups.items():
         if mode == EAGER:
             continue
-        eager = {t.seed: t for t in groups.get((precision, EAGER), []) if t.status == "PASS"}
-        good = {t.seed: t for t in members if t.status == "PASS"}
+        eager = {t.seed: t for t in groups.get((precision, EAGER), []) if t.status in JUDGED}
+        good = {t.seed: t for t in members if t.status in JUDGED}
         both = [(good[seed], eager[seed]) for seed in good if seed in eager]
         spread = [_distances(a, b) for a, b in combinations(eager.values(), 2)]
         found.append(

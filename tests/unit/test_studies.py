@@ -19,6 +19,7 @@ from studies.journal import Journal, Line, read_lines
 from studies.markdown import table
 from studies.published import TRAINING_TIME, minutes_text, seconds_of
 from studies.shown import step_line
+from studies.training_time_groups import joint_table
 from studies.training_time_report import failures, render
 from studies.training_time_results import following, grouped, rows, trainings
 
@@ -172,6 +173,20 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
     )
     assert "1.36" in compiled  # 5:31 / 4:04
     assert files["loss_curves.png"].startswith(b"\x89PNG")
+
+
+def test_runs_in_several_environments_are_column_groups_of_one_table() -> None:
+    one = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.0, 0.1)})
+    other = lines_of({"float32 eager": (0.0, 0.1), "amp_bfloat16 eager": (0.0, 0.1)})
+    made = joint_table([one, other])
+    heads, _, eager, compiled = made[2:6]
+    assert [cell.strip() for cell in heads.split("|")[2:-1]] == [
+        "[1] default (fp32)",
+        "[2] default (fp32)",
+        "[2] bf16 autocast",
+    ]
+    assert [cell.strip() for cell in eager.split("|")[2:-1]] == ["0:31.0"] * 3
+    assert [cell.strip() for cell in compiled.split("|")[2:-1]] == ["0:23.0", "-", "-"]
 
 
 def test_times_read_as_minutes_and_seconds() -> None:
