@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.distance import is_exact_kind, peak, rms, rmse
+from harness.distance import is_exact_kind, peak, rms, rmse, wide
 from harness.reference import Reference, Tensors, family_of
 from harness.schema import BASELINE, TensorError
 from harness.step import Variant
@@ -103,7 +103,7 @@ def _compare(name: str, was: _Kept, now: torch.Tensor | None) -> TensorError:
         return replace(error, failure="after the timed rounds it has another form than before")
     sample = _sample(now)
     distance = rmse(was.sample, sample)
-    error = replace(error, candidate_rmse=distance, candidate_max=peak(was.sample - sample))
+    error = replace(error, candidate_rmse=distance, candidate_max=peak(wide(was.sample) - wide(sample)))
     if distance <= was.allowed:
         return error
     why = f"after the timed rounds it differs from before by RMS {distance:.3g}, above {was.allowed:.3g}"

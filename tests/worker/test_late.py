@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness import late
 from harness.late import MOST, LateCheck
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.session import Session
@@ -122,3 +123,11 @@ def test_of_large_tensors_a_sample_is_kept_that_no_pattern_escapes() -> None:
     assert set(check.changed({"a": variant}, lambda _: {"output": column})) == {"a"}
     assert set(check.changed({"a": variant}, lambda _: {"output": large.float()})) == {"a"}
     assert set(check.changed({"a": variant}, lambda _: {})) == {"a"}
+
+
+def test_a_mask_is_compared_too() -> None:
+    """Booleans cannot be subtracted from each other."""
+    mask = torch.ones(8, dtype=torch.bool)
+    kept = late._Kept(shape=mask.shape, dtype=mask.dtype, sample=mask, allowed=0.0)
+    assert late._compare("buffer.mask", kept, mask.clone()).failure is None
+    assert late._compare("buffer.mask", kept, ~mask).failure is not None
