@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from runner.digits import MISSING, speedup_text
+from runner.digits import MISSING, significant, speedup_text
 from studies.journal import Line
 from studies.markdown import environment_text, table
 from studies.published import (
@@ -16,6 +16,7 @@ from studies.published import (
     seconds_of,
 )
 from studies.training_time_results import ASTRAY, Following, Row, following, grouped, rows, trainings
+from studies.training_time_results import REFERENCE as FP32_EAGER
 
 HEADS = {
     "float32": "default (fp32)",
@@ -105,8 +106,8 @@ def _by_precision(made: Sequence[Row], cell: Callable[[Row], str]) -> list[str]:
     )
 
 
-def _eager_wall(made: Sequence[Row]) -> float | None:
-    return next((r.wall_s for r in made if (r.precision, r.mode) == ("float32", "eager")), None)
+def _eager(made: Sequence[Row]) -> Row | None:
+    return next((row for row in made if (row.precision, row.mode) == FP32_EAGER), None)
 
 
 def _time_cell(row: Row) -> str:
@@ -120,6 +121,8 @@ def _split_cell(row: Row) -> str:
 
 
 def _step_cell(row: Row) -> str:
+    if (row.precision, row.mode) == FP32_EAGER:
+        return "1"
     if row.step_ratio is None:
         return MISSING
     low, high = row.ci or (None, None)
@@ -128,11 +131,11 @@ def _step_cell(row: Row) -> str:
 
 def _side_by_side(made: Sequence[Row]) -> list[str]:
     """Ratios of wall times, ours beside those of both published versions of PyTorch."""
-    eager = _eager_wall(made)
+    eager = _eager(made)
     lines = []
     for row in made:
-        ours = f"{eager / row.wall_s:.2f}" if eager and row.wall_s else MISSING
-        alone = f"{eager / row.run_s:.2f}" if eager and row.run_s else MISSING
+        ours = _ratio(eager and eager.wall_s, row.wall_s)
+        alone = _ratio(eager and eager.run_s, row.run_s)
         published = [_published_ratio(group, row.mode, row.precision) for group in TRAINING_TIME]
         lines.append([HEADS[row.precision], LABELS.get(row.mode, row.mode), ours, alone, *published])
     heads = ["precision", "variant", "ours", "ours, without compiling"]
@@ -142,8 +145,15 @@ def _side_by_side(made: Sequence[Row]) -> list[str]:
         "",
         *table(heads, lines),
         "",
-        "Ratios of wall times. A short run pays more for compilation: the published runs took minutes.",
+        (
+            "Ratios of wall times; without compiling, of run times. A short run pays more for "
+            "compilation: the published runs took minutes."
+        ),
     ]
+
+
+def _ratio(eager_s: float | None, seconds: float | None) -> str:
+    return f"{eager_s / seconds:.2f}" if eager_s and seconds else MISSING
 
 
 def _published_ratio(group: str, mode: str, precision: str) -> str:
@@ -192,7 +202,7 @@ def _checks(checks: Sequence[Following]) -> list[str]:
 
 
 def _nats(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.4f}"
+    return MISSING if value is None else significant(value, 2)
 
 
 def _failed(made: Sequence[Row]) -> list[str]:
