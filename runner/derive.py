@@ -16,7 +16,7 @@ from runner.generation import generation_of
 from runner.labels import compiler_label, device_labels, merged_facts
 from runner.noise import noise_of
 from runner.statistics import PairedEstimate, false_discovery, geometric_mean, speedup_by_process, verdict
-from runner.work import work_of
+from runner.work import Peaks, best_peaks, work_of
 
 
 def summarise(records: Sequence[Record]) -> Summary:
@@ -42,7 +42,9 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     """
     estimates = [_estimate(record) for record in records]
     q_values = false_discovery([e.p_value if e is not None else None for e in estimates])
-    each = zip(records, device_labels(records), estimates, q_values, strict=True)
+    devices = device_labels(records)
+    peaks = best_peaks(records, devices)
+    each = zip(records, devices, estimates, q_values, peaks, strict=True)
     return tuple(_comparison(*one) for one in each)
 
 
@@ -58,7 +60,7 @@ def _estimate(record: Record) -> PairedEstimate | None:
 
 
 def _comparison(
-    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None
+    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, peaks: Peaks
 ) -> Comparison:
     compilation_s = _metric(record, "compilation_latency_s")
     baseline_peak = _metric(record, "baseline_peak_memory_bytes")
@@ -87,7 +89,7 @@ def _comparison(
         candidate_peak_gb=_ratio(candidate_peak, 1e9),
         memory_ratio=_ratio(baseline_peak, candidate_peak) if baseline_peak else None,
         break_even_steps=_break_even(compilation_s, estimate),
-        work=work_of(record, estimate),
+        work=work_of(record, estimate, peaks),
         noise=noise_of(record),
         generation=generation_of(record),
     )
