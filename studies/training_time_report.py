@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from runner.digits import MISSING, significant, speedup_text
+from runner.digits import MISSING, speedup_text
 from studies.journal import Line
 from studies.markdown import environment_text, table
 from studies.published import (
@@ -134,8 +134,8 @@ def _side_by_side(made: Sequence[Row]) -> list[str]:
     eager = _eager(made)
     lines = []
     for row in made:
-        ours = _ratio(eager and eager.wall_s, row.wall_s)
-        alone = _ratio(eager and eager.run_s, row.run_s)
+        ours = _ratio(eager.wall_s if eager else None, row.wall_s)
+        alone = _ratio(eager.run_s if eager else None, row.run_s)
         published = [_published_ratio(group, row.mode, row.precision) for group in TRAINING_TIME]
         lines.append([HEADS[row.precision], LABELS.get(row.mode, row.mode), ours, alone, *published])
     heads = ["precision", "variant", "ours", "ours, without compiling"]
@@ -202,7 +202,7 @@ def _checks(checks: Sequence[Following]) -> list[str]:
 
 
 def _nats(value: float | None) -> str:
-    return MISSING if value is None else significant(value, 2)
+    return MISSING if value is None else f"{value:.2g}"
 
 
 def _failed(made: Sequence[Row]) -> list[str]:
