@@ -53,6 +53,7 @@ MOST_TICKS = 10
 MOST_RATIO = 20.0  # of the axis' ends, for ticks finer than a decade
 BEYOND_POINTS = 1.3  # how far intervals may stretch the axis beyond the outermost points
 FACTS_WIDTH = 170  # characters
+TITLE_WIDTH = 90
 LABEL_WIDTH = 48
 MOST_MODELS = 100  # in a panel
 TELLING = 50  # of more, those furthest from 1
@@ -264,7 +265,8 @@ def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:
     parts = (f"{panel.rounds} rounds", environment_line(panel.environment), left_out)
     facts = textwrap.wrap("; ".join(part for part in parts if part), FACTS_WIDTH, max_lines=4)
     height = 9 * len(facts)
-    ax.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=22 + height, parse_math=False)
+    title = shorten(panel.title, TITLE_WIDTH)
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", pad=22 + height, parse_math=False)
     _note(ax, "\n".join(facts), (0.0, 1.0), (0, 17))
     _note(ax, "speedup [95 % interval]", (1.0, 1.0), (6, 3))
 

@@ -11,9 +11,7 @@ from tests.cli.command import ROOT
 
 
 def test_a_missing_package_ends_in_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "rich.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'rich'\", name='rich')\n"
-    )
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(\"No module named 'rich'\", name='rich')\n")
     folder = tmp_path / "never"
     words = ("--suites=tiny_gpt", "--training", "--quick", "--devices=cpu", f"--output-dir={folder}")
     done = subprocess.run(

@@ -309,6 +309,6 @@ def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: 
     for run in runs:
         output, errors = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 0, output + errors
-    folders = list((tmp_path / "logs").iterdir())
+    folders = [path for path in (tmp_path / "logs").iterdir() if path.is_dir()]
     assert len(folders) == 3
     assert all(len(read_records(folder / "records.jsonl").records) == 2 for folder in folders)

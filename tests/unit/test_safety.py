@@ -62,7 +62,8 @@ def shown(text: object) -> str:
 LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml"}
 BUILTINS = {"eval", "exec", "__import__"}
 CALLS = {"os.system", "os.popen", "subprocess.getoutput", "torch.load", "torch.jit.load", "np.load"}
-ALLOWED: frozenset[tuple[str, str]] = frozenset()  # (file, what): none needs any of it
+# (file, what): numbers of the project's own tests, which numpy reads without unpickling
+ALLOWED = frozenset({("benchmarks/pairing_tables.py", "np.load")})
 
 
 def dangers(tree: ast.Module) -> Iterator[str]:
