@@ -118,6 +118,26 @@ def resembles(found: Parity) -> bool:
     return found.worst is None or 0.0 < found.worst.candidate_rmse < found.worst.scale
 
 
+def compare_both(
+    reference: Reference, first: Tensors, settled: Tensors, shaken: Sequence[Reference] = ()
+) -> Parity:
+    """The worse verdict on a candidate's first call and its settled one, mostly equal to the bit."""
+    found = compare(reference, settled, shaken)
+    return found if _equal(first, settled) else worse(compare(reference, first, shaken), found)
+
+
+def _equal(first: Tensors, second: Tensors) -> bool:
+    if first.keys() != second.keys():
+        return False
+    pairs = ((tensor, second[name]) for name, tensor in first.items())
+    # NaN is unequal to itself, and other layouts than dense ones have no such test: compared in full then
+    return all(a.dtype == b.dtype and _dense(a) and _dense(b) and torch.equal(a, b) for a, b in pairs)
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided
+
+
 def worse(first: Parity, second: Parity) -> Parity:
     """Of two checks of the same candidate (first call, settled call), the one to report."""
     if (second.failed > 0) != (first.failed > 0):

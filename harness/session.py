@@ -261,10 +261,10 @@ class Session:
         assert self._reference is not None
         settled = self._run(variant)
         self._late.remember(variant, settled, self._reference)
-        found = parity.worse(*(parity.compare(self._reference, r) for r in (first, settled)))
+        found = parity.compare_both(self._reference, first, settled)
         if found.failed and self._training:
             shaken = shaken_references(self._reference, self._variant, self._run)
-            found = parity.worse(*(parity.compare(self._reference, r, shaken) for r in (first, settled)))
+            found = parity.compare_both(self._reference, first, settled, shaken)
         if not self._reference.can_judge:
             return Status.EAGER_TWO_RUNS_DIFFER, found
         return (Status.FAIL_ACCURACY if found.failed else Status.PASS), found

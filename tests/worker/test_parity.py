@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.parity import compare, worse
+from harness.parity import compare, compare_both, worse
 from harness.schema import Mode, Parity
 from tests.worker.planted import failure, noisy, refer, rule, with_tensor
 
@@ -84,6 +84,18 @@ def test_a_verdict_says_what_was_compared() -> None:
     assert found.eager_bit_equal
     assert found.eager_spread == 0.0
     assert found.noise_tensors == ()
+
+
+@pytest.mark.parametrize("call", ["first", "settled"])
+def test_both_calls_are_compared(call: str) -> None:
+    exact = {"output": noisy(2000)}
+    eager = {"output": exact["output"].float()}
+    wrong = {"output": eager["output"] * 1.01}
+    calls = {"first": eager, "settled": {"output": eager["output"].clone()}}
+    assert compare_both(refer(exact, eager), calls["first"], calls["settled"]).failed == 0
+    calls[call] = wrong
+    assert compare_both(refer(exact, eager), calls["first"], calls["settled"]).failed == 1
+    assert compare_both(refer(exact, eager), wrong, wrong).failed == 1
 
 
 def test_of_two_checks_the_worse_is_reported() -> None:
