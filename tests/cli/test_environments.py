@@ -110,6 +110,7 @@ def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
     assert (folder / "environments.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
@@ -146,6 +147,7 @@ def one_sentence(*words: str, **variables: str) -> str:
     return last
 
 
+@pytest.mark.slow
 def test_one_environment_under_two_names(tmp_path: Path) -> None:
     link = tmp_path / "venv"
     link.symlink_to(Path(sys.prefix))
