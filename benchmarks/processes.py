@@ -81,7 +81,7 @@ def row(
 ) -> tuple[str, str, float, str, float, float, float, float, str, str]:
     over = speedup_by_process(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
     alone = list(by_process(samples))
-    widths = [math.log(one.ci_high / one.ci_low) / 2 for one in alone if one.ci_low and one.ci_high]
+    widths = [one.half_width for one in alone if one.half_width is not None]
     explained = statistics.fmean(widths) / stats.norm.ppf(0.975)
     between = over.between_sd or 0.0
     held = sum(bool(o.ci_low and o.ci_high and o.ci_low <= over.speedup <= o.ci_high) for o in alone)

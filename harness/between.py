@@ -95,7 +95,7 @@ class HandedSession(Session):
         theirs, ours, note = _comparable(theirs, ours)
         others = read_shaken(shaken) if shaken is not None else []
         again = [make_reference(theirs.exact, results, results, rule) for results in others]
-        return parity.compare(theirs, ours, again), note
+        return parity.compare(theirs, ours, lambda: again), note
 
     @property
     def can_judge(self) -> bool:

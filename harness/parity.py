@@ -60,7 +60,7 @@ tol is 1e-3 in inference and 1e-2 in training.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -75,7 +75,11 @@ BAD_BLOCKS = 0.05
 FIELD_COSINE = 0.99  # the published fallback where no fp64 run can be made
 
 
-def compare(reference: Reference, candidate: Tensors, shaken: Sequence[Reference] = ()) -> Parity:
+Shaken = Callable[[], Sequence[Reference]]
+"""Makes the eager runs of ``harness.sensitivity``; asked only where a tensor fails."""
+
+
+def compare(reference: Reference, candidate: Tensors, shaken: Shaken = tuple) -> Parity:
     """Compares every tensor of the eager run with the candidate's. See the module for the rule.
 
     A tensor that fails passes after all if it would beside one of the ``shaken``: see
@@ -86,7 +90,7 @@ def compare(reference: Reference, candidate: Tensors, shaken: Sequence[Reference
     sensitive = []
     for name in dict.fromkeys((*reference.eager, *candidate)):
         error, is_noise = _compare_one(name, reference, candidate)
-        for other in shaken if error.failure is not None else ():
+        for other in shaken() if error.failure is not None else ():
             again, _ = _compare_one(name, other, candidate)
             if again.failure is None:
                 error = again
@@ -118,9 +122,7 @@ def resembles(found: Parity) -> bool:
     return found.worst is None or 0.0 < found.worst.candidate_rmse < found.worst.scale
 
 
-def compare_both(
-    reference: Reference, first: Tensors, settled: Tensors, shaken: Sequence[Reference] = ()
-) -> Parity:
+def compare_both(reference: Reference, first: Tensors, settled: Tensors, shaken: Shaken = tuple) -> Parity:
     """The worse verdict on a candidate's first call and its settled one, mostly equal to the bit."""
     found = compare(reference, settled, shaken)
     return found if _equal(first, settled) else worse(compare(reference, first, shaken), found)

@@ -11,6 +11,7 @@ that does not depend on the last digits gains nothing by it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import nn
@@ -20,6 +21,13 @@ from harness.step import Variant
 
 RUNS = 8
 SIZE = 8.0  # units in the last place, standard deviation: what sums of thousands of terms are off by
+
+
+def shaken_runs(
+    reference: Reference, fresh: Callable[[], Variant], run: Callable[[Variant], Tensors]
+) -> Callable[[], tuple[Reference, ...]]:
+    """To be called for ``shaken_references``: they are made the first time, and then kept."""
+    return cache(lambda: shaken_references(reference, fresh, run))
 
 
 def shaken_references(

@@ -39,7 +39,7 @@ from harness.precision import Precision, precision, settle
 from harness.program import Compiled, Program
 from harness.reference import Reference, family_of, make_reference, rule_for
 from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
-from harness.sensitivity import shaken_references
+from harness.sensitivity import shaken_runs
 from harness.status_page import Activity
 from harness.step import Variant, replica, seed_everything
 from harness.suite_files import load_suite
@@ -261,10 +261,8 @@ class Session:
         assert self._reference is not None
         settled = self._run(variant)
         self._late.remember(variant, settled, self._reference)
-        found = parity.compare_both(self._reference, first, settled)
-        if found.failed and self._training:
-            shaken = shaken_references(self._reference, self._variant, self._run)
-            found = parity.compare_both(self._reference, first, settled, shaken)
+        shaken = shaken_runs(self._reference, self._variant, self._run) if self._training else tuple
+        found = parity.compare_both(self._reference, first, settled, shaken)
         if not self._reference.can_judge:
             return Status.EAGER_TWO_RUNS_DIFFER, found
         return (Status.FAIL_ACCURACY if found.failed else Status.PASS), found

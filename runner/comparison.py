@@ -209,6 +209,10 @@ class EnvironmentAverage:
     geomean_high: float | None
 
 
+Found = tuple[str, str, str]
+"""What a rule finds of one comparison: (title, case with its number, advice)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something to know before the numbers are used: what it is, where with its number, what to do."""

@@ -14,8 +14,8 @@ from runner.environments.compare import across_environments, averages_across
 from runner.findings import findings
 from runner.generation import generation_of
 from runner.labels import compiler_label, device_labels, merged_facts
-from runner.noise import noise_of
-from runner.statistics import PairedEstimate, false_discovery, geometric_mean, speedup_by_process, verdict
+from runner.noise import noise_of, number
+from runner.statistics import PairedEstimate, estimated, false_discovery, geometric_mean, verdict
 from runner.work import Peaks, best_peaks, work_of
 
 
@@ -50,21 +50,18 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
 
 def _estimate(record: Record) -> PairedEstimate | None:
     """None without samples, and for samples that are none (a finding then says so)."""
-    if record.samples is None or len(record.samples) == 0:
+    samples = record.samples
+    if samples is None:
         return None
-    try:
-        samples = record.samples
-        return speedup_by_process(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
-    except ValueError:
-        return None
+    return estimated(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
 
 
 def _comparison(
     record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, peaks: Peaks
 ) -> Comparison:
-    compilation_s = _metric(record, "compilation_latency_s")
-    baseline_peak = _metric(record, "baseline_peak_memory_bytes")
-    candidate_peak = _metric(record, "candidate_peak_memory_bytes")
+    compilation_s = number(record, "compilation_latency_s")
+    baseline_peak = number(record, "baseline_peak_memory_bytes")
+    candidate_peak = number(record, "candidate_peak_memory_bytes")
     protocol = record.job.protocol
     return Comparison(
         record=record,
@@ -78,9 +75,7 @@ def _comparison(
         ci_high=estimate.ci_high if estimate else None,
         p_value=estimate.p_value if estimate else None,
         q_value=q_value,
-        verdict=verdict(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha)
-        if estimate
-        else None,
+        verdict=verdict(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha),
         processes=estimate.processes if estimate else None,
         between_sd=estimate.between_sd if estimate else None,
         speedup_of_medians=estimate.speedup_of_medians if estimate else None,
@@ -93,14 +88,6 @@ def _comparison(
         noise=noise_of(record),
         generation=generation_of(record),
     )
-
-
-def _metric(record: Record, name: str) -> float | None:
-    """The metric as a number; None for anything that is not one, whoever wrote the record."""
-    value = record.metrics.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

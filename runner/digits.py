@@ -23,13 +23,15 @@ def significant(value: float, digits: int) -> str:
     return f"{float(rounded):,.{decimals}f}"
 
 
-def speedup_text(value: float, low: float | None, high: float | None) -> str:
+def speedup_text(value: float | None, low: float | None, high: float | None) -> str:
     """``1.23x [1.20, 1.26]``: as many decimals as show one digit of the interval's half-width.
 
     Two digits of it where the first is a 1, which alone would be rounded by up to half. The
     half-width is taken on the scale of logarithms, where the interval is made. A speedup below
     10 keeps its first decimal. Without an interval two significant digits stand alone: ``1.2x``.
     """
+    if value is None:
+        return MISSING
     if low is None or high is None:
         return f"{significant(value, 2)}x"
     half_width = value * math.log(high / low) / 2

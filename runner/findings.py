@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from harness.schema import Record, Status
-from runner.comparison import CONTROL, Comparison, Finding, Verdict
+from runner.comparison import CONTROL, Comparison, Finding, Found, Verdict
 from runner.digits import (
-    MISSING,
     memory_text,
     ms_text,
     seconds_text,
@@ -21,15 +20,13 @@ from runner.environments.compare import is_eager_of
 from runner.environments.findings import moved_between_processes, slower_environment
 from runner.labels import suite_labels, where
 from runner.noise_findings import NOISE_RULES
+from runner.statistics import half_width
 
 # The field's limits for what deserves a warning.
 MIN_SPEEDUP = 0.95
 MAX_COMPILATION_S = 120.0
 MIN_MEMORY_RATIO = 0.9
 MESSAGE_LENGTH = 160  # the whole message is in the record and its log
-
-Found = tuple[str, str, str]
-"""(title, case with its number, advice)"""
 
 
 def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
@@ -192,7 +189,7 @@ def _wide(comparison: Comparison) -> Found | None:
     protocol = comparison.record.job.protocol
     if comparison.speedup is None or comparison.n == 0:
         return None
-    half = _half_width(comparison)
+    half = half_width(comparison.ci_low, comparison.ci_high)
     limit = math.log1p(protocol.precision)  # as runner.stopping has it
     if half is not None and half <= limit:
         return None
@@ -209,21 +206,12 @@ def _wide(comparison: Comparison) -> Found | None:
     return f"Intervals wider than +-{share_text(protocol.precision)}", text, advice
 
 
-def _half_width(comparison: Comparison) -> float | None:
-    """Half the 95 % interval's width in the logarithm of the speedup."""
-    if comparison.ci_low is None or comparison.ci_high is None:
-        return None
-    return math.log(comparison.ci_high / comparison.ci_low) / 2
-
-
 def _counts(comparison: Comparison) -> bool:
     compiled = comparison.compiler != CONTROL and not is_eager_of(comparison.record)
     return comparison.record.status.passed and compiled
 
 
 def _speedup_text(comparison: Comparison) -> str:
-    if comparison.speedup is None:
-        return MISSING
     return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
 
 

@@ -43,9 +43,9 @@ def rounds_for(samples: Samples, share: float) -> int | None:
     there are too few samples to say.
     """
     estimate = paired_speedup(samples.baseline_s, samples.candidate_s)
-    if estimate.ci_low is None or estimate.ci_high is None:
+    half = estimate.half_width
+    if half is None:
         return None
-    half = math.log(estimate.ci_high / estimate.ci_low) / 2
     return max(FEWEST_ROUNDS, math.ceil(estimate.n * (half / math.log1p(share)) ** 2))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from runner.comparison import Comparison
+from runner.comparison import Comparison, Found
 
 MOST_STOLEN = 0.01  # share of all CPU time; a steal of 1 % can be all of one round
 MOST_THROTTLED = 0.01
@@ -15,9 +15,6 @@ FEWEST_FOR_LAG = 20
 LEAST_LAG = 0.3
 CLOCK_SPREAD = 0.05
 HARMLESS = ("set application clocks",)  # somebody fixed the clock: that makes it steady
-
-Found = tuple[str, str, str]
-"""(title, case with its number, advice)"""
 
 
 def _dependent_rounds(comparison: Comparison) -> Found | None:

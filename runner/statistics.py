@@ -53,6 +53,15 @@ class PairedEstimate:
     processes: int = 1
     between_sd: float | None = None  # of the processes' logarithms of the speedup; None below 2 processes
 
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval's width in the logarithm of the speedup; None where there is no interval."""
+        return half_width(self.ci_low, self.ci_high)
+
+
+def half_width(low: float | None, high: float | None) -> float | None:
+    return None if low is None or high is None else math.log(high / low) / 2
+
 
 def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float = 0.95) -> PairedEstimate:
     """Compares two columns of times, round by round.
@@ -127,6 +136,16 @@ def _middle(ordered: Floats) -> float:
     return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
 
 
+def estimated(
+    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]
+) -> PairedEstimate | None:
+    """As ``speedup_by_process``; None for samples that are none, whoever wrote them."""
+    try:
+        return speedup_by_process(baseline_s, candidate_s, rounds_by_process)
+    except ValueError:
+        return None
+
+
 def walsh_averages(differences: Floats) -> Floats:
     """All n(n+1)/2 averages of two (or twice the same) differences, sorted."""
     rows, columns = np.triu_indices(differences.size)
@@ -189,10 +208,13 @@ def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def verdict(
-    estimate: PairedEstimate, q_value: float | None, *, noise_threshold: float, alpha: float
-) -> Verdict:
+    estimate: PairedEstimate | None, q_value: float | None, *, noise_threshold: float, alpha: float
+) -> Verdict | None:
     """Faster or slower needs both significance and a change beyond the threshold (the same factor either
-    way: 1 + t and 1 / (1 + t)); same needs the whole interval inside it; anything else is inconclusive."""
+    way: 1 + t and 1 / (1 + t)); same needs the whole interval inside it; anything else is inconclusive.
+    Without an estimate there is none."""
+    if estimate is None:
+        return None
     high, low = 1 + noise_threshold, 1 / (1 + noise_threshold)
     if q_value is not None and q_value < alpha:
         if estimate.speedup > high:

@@ -19,10 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.schema import Protocol
-from runner.statistics import paired_speedup
+from runner.statistics import PairedEstimate, paired_speedup
 
-Pairs = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-"""For each candidate its (baseline seconds, candidate seconds), round by round."""
+Columns = tuple[Sequence[float], Sequence[float]]
+"""(baseline seconds, candidate seconds), round by round."""
+
+Pairs = Mapping[str, Columns]
+"""The columns of each candidate."""
 
 SMALLEST_BATCH = 5  # also how many last rounds the interval must have been narrow without
 LARGEST_BATCH = 20
@@ -58,15 +61,16 @@ def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float, allowance_s: floa
     most = protocol.max_rounds * (1 if allowance_s is None else ROUNDS_IN_BUDGET)
     if done >= most:
         return Decision(rounds=0, reason="most rounds")
-    wanting = [columns for columns in pairs.values() if not _enough(*columns, protocol)]
-    pursued = () if allowance_s is None else [c for c in pairs.values() if not _closed(*c, protocol)]
-    if not wanting and not pursued:
+    now = {name: paired_speedup(*columns) for name, columns in pairs.items()}
+    wanting = [one for name, one in now.items() if not _enough(one, pairs[name], protocol)]
+    closed = allowance_s is None or all(_verdict_stands(one, protocol, CLOSED) for one in now.values())
+    if not wanting and closed:
         return Decision(rounds=0, reason="precise")
     time_s = protocol.max_measure_s if allowance_s is None else allowance_s
     affordable = _affordable(done, elapsed_s, time_s)
     if affordable < 1:
         return Decision(rounds=0, reason="out of time")
-    needed = max((_needed(*columns, protocol.precision) for columns in wanting), default=math.inf)
+    needed = max((_needed(one, protocol.precision) for one in wanting), default=math.inf)
     batch = LARGEST_BATCH
     if math.isfinite(needed):
         batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil((needed - done) / 2)))
@@ -77,33 +81,25 @@ def decide(protocol: Protocol, pairs: Pairs, elapsed_s: float, allowance_s: floa
     )
 
 
-def _enough(baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol) -> bool:
+def _enough(now: PairedEstimate, columns: Columns, protocol: Protocol) -> bool:
     """Narrow, or clear of every verdict's limits; now, and already without the last few rounds."""
-    earlier = len(baseline) - SMALLEST_BATCH
-    if earlier < 1:
+    earlier = now.n - SMALLEST_BATCH
+    if earlier < 1 or not _will_do(now, protocol):
         return False
-    return all(_will_do(baseline[:n], candidate[:n], protocol) for n in (len(baseline), earlier))
+    return _will_do(paired_speedup(*(column[:earlier] for column in columns)), protocol)
 
 
-def _will_do(baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol) -> bool:
-    width = half_width(baseline, candidate)
+def _will_do(found: PairedEstimate, protocol: Protocol) -> bool:
+    width = found.half_width
+    if width is None:
+        return False
     if width <= math.log1p(protocol.precision):
         return True
-    return width <= math.log1p(WIDEST * protocol.precision) and _verdict_stands(
-        baseline, candidate, protocol, CLEAR
-    )
+    return width <= math.log1p(WIDEST * protocol.precision) and _verdict_stands(found, protocol, CLEAR)
 
 
-def _closed(baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol) -> bool:
-    """Whether the verdict is faster, slower or the same, and not by the luck of one look."""
-    return _verdict_stands(baseline, candidate, protocol, CLOSED)
-
-
-def _verdict_stands(
-    baseline: Sequence[float], candidate: Sequence[float], protocol: Protocol, stretch: float
-) -> bool:
+def _verdict_stands(found: PairedEstimate, protocol: Protocol, stretch: float) -> bool:
     """Whether the interval, stretched round its estimate, is wholly beyond a limit of "same" or inside."""
-    found = paired_speedup(baseline, candidate)
     if found.ci_low is None or found.ci_high is None:
         return False
     centre, limit = math.log(found.speedup), math.log1p(protocol.noise_threshold)
@@ -112,20 +108,11 @@ def _verdict_stands(
     return low > limit or high < -limit or (-limit <= low and high <= limit)
 
 
-def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float:
-    """Half the 95 % interval's width in the logarithm of the speedup; infinite where there is none."""
-    estimate = paired_speedup(baseline, candidate)
-    if estimate.ci_low is None or estimate.ci_high is None:
-        return math.inf
-    return math.log(estimate.ci_high / estimate.ci_low) / 2
-
-
-def _needed(baseline: Sequence[float], candidate: Sequence[float], precision: float) -> float:
+def _needed(found: PairedEstimate, precision: float) -> float:
     """Rounds for the interval to be narrow, as its width falls with the square root of their number."""
-    width = half_width(baseline, candidate)
-    if math.isinf(width):
-        return len(baseline) + LARGEST_BATCH
-    return len(baseline) * (width / math.log1p(precision)) ** 2
+    if found.half_width is None:
+        return found.n + LARGEST_BATCH
+    return found.n * (found.half_width / math.log1p(precision)) ** 2
 
 
 def _affordable(done: int, elapsed_s: float, budget_s: float) -> int:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations_options import ImplementationsOptions
-from studies.journal import Journal
+from studies.journal import Journal, begin
 from studies.shown import Shown
 from suites.tiny_gpt import Entry, entries
 
@@ -122,26 +121,15 @@ def _train(
     command: Sequence[str],
     refused: str | None,
 ) -> None:
-    import torch
-
-    from harness.environment import describe
-    from harness.precision import settle
     from studies.tasks import addition_task, text_task
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
-    settle(device)
-    journal.write(
-        "study",
-        study="implementations",
-        command=["python", "-m", "studies", *command],
-        options={
-            key: str(value) if isinstance(value, Path) else value for key, value in asdict(options).items()
-        },
+    device = begin(
+        journal,
+        "implementations",
+        options,
+        command,
         text=corpus.name if corpus else None,
         refused=refused,
-        environment=describe(device),
     )
 
     @cache

@@ -9,12 +9,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
 from runner.run_folder import write_whole
+
+if TYPE_CHECKING:
+    import torch
+
+    from studies.implementations_options import ImplementationsOptions
+    from studies.options import TrainingTimeOptions
+
+    StudyOptions = ImplementationsOptions | TrainingTimeOptions
 
 RECORDS = "records.jsonl"
 Line = Mapping[str, Any]
@@ -43,6 +52,32 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def begin(
+    journal: Journal, study: str, options: StudyOptions, command: Sequence[str], **facts: Any
+) -> torch.device:
+    """Sets threads and the device as asked, and writes the first line: what is run, and where."""
+    import torch
+
+    from harness.environment import describe
+    from harness.precision import settle
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    settle(device)
+    journal.write(
+        "study",
+        study=study,
+        command=["python", "-m", "studies", *command],
+        options={
+            key: str(value) if isinstance(value, Path) else value for key, value in asdict(options).items()
+        },
+        **facts,
+        environment=describe(device),
+    )
+    return device
 
 
 def read_lines(folder: Path) -> list[Line]:

@@ -10,15 +10,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
 from studies.chunks import Done, Failed, Learner, Prepared, alternate, facts_of, plan_chunks
 from studies.corpus import Corpus, shakespeare, synthetic
-from studies.journal import Journal
+from studies.journal import Journal, begin
 from studies.options import TrainingTimeOptions
 from studies.shown import Shown, step_line
 
@@ -76,26 +74,16 @@ def _train(
 ) -> None:
     import torch
 
-    from harness.environment import describe
-    from harness.precision import settle
-
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
-    settle(device)
     names = variant_names(options)
-    journal.write(
-        "study",
-        study="training-time",
-        command=["python", "-m", "studies", *command],
-        options={
-            key: str(value) if isinstance(value, Path) else value for key, value in asdict(options).items()
-        },
+    begin(
+        journal,
+        "training-time",
+        options,
+        command,
         sizes=sizes,
         text={"name": corpus.name, "characters": len(corpus.text), "training": corpus.training_length},
         parameters=sum(p.numel() for p in _module(0).parameters()),
         variants=names,
-        environment=describe(device),
     )
     if options.native:
         _build_native(options, journal)

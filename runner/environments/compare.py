@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from harness.schema import Record, Status, of_environment
 from runner.comparison import AcrossEnvironments, EnvironmentAverage
 from runner.environments.plan import EAGER, split_candidate
-from runner.statistics import PairedEstimate, false_discovery, geometric_mean, speedup_by_process, verdict
+from runner.statistics import PairedEstimate, estimated, false_discovery, geometric_mean, verdict
 
 
 def across_environments(records: Sequence[Record]) -> tuple[AcrossEnvironments, ...]:
@@ -45,12 +45,9 @@ def _place(record: Record) -> tuple[bool, int]:
 
 def _estimate(record: Record) -> PairedEstimate | None:
     samples = record.samples
-    if samples is None or not samples.reference_s:
+    if samples is None:
         return None
-    try:
-        return speedup_by_process(samples.reference_s, samples.candidate_s, samples.rounds_by_process)
-    except ValueError:  # samples that are none: a finding says so
-        return None
+    return estimated(samples.reference_s, samples.candidate_s, samples.rounds_by_process)
 
 
 def _one(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
@@ -71,9 +68,7 @@ def _one(record: Record, estimate: PairedEstimate | None, q_value: float | None)
         ci_high=estimate.ci_high if estimate else None,
         p_value=estimate.p_value if estimate else None,
         q_value=q_value,
-        verdict=verdict(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha)
-        if estimate
-        else None,
+        verdict=verdict(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha),
         same_results=same,
         counts=estimate is not None and record.status.passed and same is not False,
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from runner.comparison import Comparison, Verdict
+from runner.comparison import Comparison, Found, Verdict
 from runner.digits import speedup_text
 from runner.environments.compare import is_eager_of
-
-Found = tuple[str, str, str]
-"""(title, what was found, advice), as in ``runner.findings``."""
 
 
 def moved_between_processes(comparison: Comparison) -> Found | None:
@@ -39,6 +36,4 @@ def slower_environment(comparison: Comparison) -> Found | None:
 
 
 def _speedup(comparison: Comparison) -> str:
-    if comparison.speedup is None:
-        return "nothing"
     return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)

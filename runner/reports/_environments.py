@@ -113,7 +113,7 @@ def _number(value: float | None, text: Callable[[float], str]) -> str:
 
 
 def _speedup(one: AcrossEnvironments) -> str:
-    return MISSING if one.speedup is None else speedup_text(one.speedup, one.ci_low, one.ci_high)
+    return speedup_text(one.speedup, one.ci_low, one.ci_high)
 
 
 def _verdict(one: AcrossEnvironments) -> str:

@@ -16,6 +16,7 @@ from runner.digits import MISSING, speedup_text
 from runner.labels import plain, suite_labels
 from runner.reports._pictures import plain_style, svg
 from runner.reports._sections import compiler_name
+from runner.reports._templates import source, template
 from runner.reports.speedup_plot import COLOURS, SHAPES, ticks_between
 
 if TYPE_CHECKING:
@@ -53,24 +54,13 @@ class Run:
 
 def render_index(title: str, runs: Sequence[Run]) -> bytes:
     """The page, for the runs in any order. The same runs give the same bytes."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("runner.reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    assert environment.loader is not None
-    style = environment.loader.get_source(environment, "report.css")[0]
     labels = suite_labels(group.suite for run in runs for group in run.groups)
     ordered = sorted(runs, key=lambda run: (run.created, run.name), reverse=True)
-    text = environment.get_template("index.html.j2").render(
+    text = template("index.html.j2").render(
         title=plain(title),
-        style=Markup(style),  # noqa: S704 - our own file
+        style=Markup(source("report.css")),  # noqa: S704 - our own file
         runs=[_row(run, labels) for run in ordered],
         trends=[
             {"title": name, "chart": Markup(chart)}  # noqa: S704 - matplotlib escapes what it draws

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +27,32 @@ def plain_style() -> Iterator[None]:
         mpl.rc_context({"font.size": FONT_SIZE, "svg.hashsalt": SALT, "svg.fonttype": "none"}),
     ):
         yield
+
+
+Panel = TypeVar("Panel")
+
+
+def by_name(
+    panels: Iterable[tuple[str, Panel]], draw: Callable[[Sequence[Panel]], Figure]
+) -> dict[str, bytes]:
+    """The pictures of panels that come with their file's name: those with the same name in one figure."""
+    together: dict[str, list[Panel]] = {}
+    for name, panel in panels:
+        together.setdefault(name, []).append(panel)
+    files: dict[str, bytes] = {}
+    for name, found in together.items():
+        files.update(pictures(name, draw(found)))
+    return files
+
+
+# of a legend in one line above its axes, on the left
+ABOVE: Mapping[str, Any] = {
+    "loc": "lower left",
+    "bbox_to_anchor": (0, 1.0),
+    "frameon": False,
+    "borderaxespad": 0.2,
+    "borderpad": 0.0,
+}
 
 
 def pictures(name: str, figure: Figure) -> dict[str, bytes]:

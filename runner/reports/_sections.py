@@ -122,6 +122,6 @@ def _ending(protocol: Protocol) -> str:
     return f"rounds until +-{share_text(protocol.precision)}"
 
 
-def plot_name(suite: str, dtype: str) -> str:
+def plot_name(suite: str, dtype: str, kind: str = "") -> str:
     """File name of the plot of a suite (its label) in one dtype: modes and devices are panels of it."""
-    return f"{file_part(suite)}_{file_part(dtype)}.png"
+    return f"{file_part(suite)}_{file_part(dtype)}{kind}.png"

@@ -76,8 +76,6 @@ def verdict_or_status(comparison: Comparison) -> str:
 
 
 def speedup_cell(comparison: Comparison) -> str:
-    if comparison.speedup is None:
-        return MISSING
     return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
 
 

@@ -16,7 +16,7 @@ from runner.comparison import Comparison, Summary
 from runner.digits import ratio_text
 from runner.labels import case_name
 from runner.reports._fit import shorten
-from runner.reports._pictures import pictures, plain_style
+from runner.reports._pictures import ABOVE, by_name, plain_style
 from runner.reports._sections import Section, compiler_name, compilers, plot_name, sections
 from runner.reports._telling import telling
 from runner.reports.speedup_plot import COLOURS, GREY, ticks_between
@@ -38,15 +38,9 @@ Models = tuple[tuple[Comparison, ...], ...]
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    plots: dict[str, list[Section]] = {}
-    for section in sections(summary):
-        if section.rounds:
-            name = plot_name(section.suite, section.dtype).removesuffix(".png")
-            plots.setdefault(f"{name}_bars.png", []).append(section)
-    files = {}
-    for name, panels in plots.items():
-        files.update(pictures(name, draw(panels, compilers(summary))))
-    return files
+    order = compilers(summary)
+    panels = [(plot_name(s.suite, s.dtype, "_bars"), s) for s in sections(summary) if s.rounds]
+    return by_name(panels, lambda found: draw(found, order))
 
 
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
@@ -128,15 +122,7 @@ def _draw_row(ax: Axes, panel: Section, models: Models, colours: Mapping[str, st
     ax.set_ylabel("speedup over eager")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=len(names) + 1,
-        frameon=False,
-        fontsize=7.5,
-        borderaxespad=0.2,
-        borderpad=0.0,
-    )
+    ax.legend(ncols=len(names) + 1, fontsize=7.5, **ABOVE)
 
 
 def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:

@@ -22,6 +22,7 @@ from runner.reports._environments import Table, environment_note, environment_ta
 from runner.reports._html_panels import CHUNK, panel_chunks
 from runner.reports._html_rows import NOT_COUNTED, kind, mean_text, table_data
 from runner.reports._sections import Section, compiler_name, environment_line, protocol_line, sections
+from runner.reports._templates import source, template
 
 FORMATS = ("html",)
 FILE = "report.html"
@@ -36,26 +37,12 @@ VERDICTS = (
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(
-        loader=PackageLoader("runner.reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     library = get_plotlyjs()
-
-    def source(name: str) -> str:
-        assert environment.loader is not None
-        return environment.loader.get_source(environment, name)[0]
-
     script = source("charts.js") + source("panel.js") + source("page.js")
-    text = environment.get_template("report.html.j2").render(
+    text = template("report.html.j2").render(
         **_page(summary),
         style=Markup(source("report.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file

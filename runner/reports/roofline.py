@@ -19,7 +19,7 @@ from runner.comparison import OPERATION, Comparison, Summary, Work
 from runner.digits import significant
 from runner.labels import case_name
 from runner.reports._fit import shorten
-from runner.reports._pictures import pictures, plain_style
+from runner.reports._pictures import ABOVE, by_name, plain_style
 from runner.reports._sections import Section, compiler_name, compilers, environment_line, plot_name, sections
 from runner.reports.speedup_plot import COLOURS, GREY, SHAPES
 
@@ -59,16 +59,10 @@ class Picture:
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    plots: dict[str, list[Picture]] = {}
-    for section in sections(summary):
-        picture = picture_of(section)
-        if picture.operations:
-            name = plot_name(section.suite, section.dtype).removesuffix(".png")
-            plots.setdefault(f"{name}_roofline.png", []).append(picture)
-    files = {}
-    for name, panels in plots.items():
-        files.update(pictures(name, draw(panels, compilers(summary))))
-    return files
+    order = compilers(summary)
+    drawn = [(plot_name(s.suite, s.dtype, "_roofline"), picture_of(s)) for s in sections(summary)]
+    panels = [(name, picture) for name, picture in drawn if picture.operations]
+    return by_name(panels, lambda found: draw(found, order))
 
 
 def picture_of(section: Section) -> Picture:
@@ -264,13 +258,4 @@ def _legend(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> 
         label = compiler_name(compiler) if compiler else "eager"
         face = colour if compiler else "white"
         handles.append(Line2D([], [], label=label, linewidth=0, ms=5, marker=shape, color=colour, mfc=face))
-    ax.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=8,
-        borderaxespad=0.2,
-        borderpad=0.0,
-    )
+    ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)

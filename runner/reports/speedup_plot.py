@@ -18,7 +18,7 @@ from runner.comparison import Comparison, GroupSummary, Summary, Verdict
 from runner.digits import share_text, speedup_text
 from runner.labels import batch_text, case_name
 from runner.reports._fit import shorten
-from runner.reports._pictures import pictures, plain_style
+from runner.reports._pictures import ABOVE, by_name, plain_style
 from runner.reports._sections import (
     Section,
     compiler_name,
@@ -79,14 +79,8 @@ class Row:
 
 def render(summary: Summary) -> Mapping[str, bytes]:
     order = compilers(summary)
-    plots: dict[str, list[Section]] = {}
-    for section in sections(summary):
-        if section.rounds:
-            plots.setdefault(plot_name(section.suite, section.dtype), []).append(section)
-    files = {}
-    for name, panels in plots.items():
-        files.update(pictures(name, draw(panels, order)))
-    return files
+    panels = [(plot_name(s.suite, s.dtype), s) for s in sections(summary) if s.rounds]
+    return by_name(panels, lambda found: draw(found, order))
 
 
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
@@ -293,13 +287,4 @@ def _draw_legend(ax: Axes, names: Sequence[str], styles: Mapping[str, Style]) ->
     ]
     hollow = "hollow: same or inconclusive"
     handles.append(Line2D([], [], label=hollow, linewidth=0, ms=4.5, marker="o", color=GREY, mfc="white"))
-    ax.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=8,
-        borderaxespad=0.2,
-        borderpad=0.0,
-    )
+    ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)

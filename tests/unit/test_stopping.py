@@ -7,9 +7,16 @@ import dataclasses
 import pytest
 
 from harness.schema import Protocol
-from runner.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide, half_width
+from runner.statistics import paired_speedup
+from runner.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide
 
 DEFAULT = Protocol()
+
+
+def half_width(baseline: list[float], candidate: list[float]) -> float:
+    found = paired_speedup(baseline, candidate).half_width
+    assert found is not None
+    return found
 
 
 def pairs(n: int, spread: float) -> dict[str, tuple[list[float], list[float]]]:
