@@ -65,7 +65,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.distance import BLOCK, Blocks, Distance, Sides, align, bulk, is_exact_kind, peak, rms, wide
+from harness.distance import (
+    BLOCK,
+    Blocks,
+    Distance,
+    Sides,
+    align,
+    bulk,
+    is_exact_kind,
+    measure,
+    peak,
+    rms,
+    wide,
+)
 from harness.reference import SMALL, Family, Reference, Rule, Tensors, family_of
 from harness.schema import Parity, TensorError
 
@@ -156,10 +168,10 @@ def _compare_one(name: str, reference: Reference, candidate: Tensors) -> tuple[T
     eager, given = reference.eager.get(name), candidate.get(name)
     if eager is None or given is None:
         return _missing(name, eager, given), False
-    blank = _blank(name, eager)
     failure = _wrong_form(eager, given)
     if failure is not None or eager.numel() == 0:
-        return replace(blank, failure=failure), False
+        return replace(_blank(name, eager), scale=rms(eager), failure=failure), False
+    blank = _blank(name, eager)
     if reference.rule.name == "field":
         return _judge_field(blank, reference, given), False
     if is_exact_kind(eager):
@@ -224,26 +236,28 @@ def _judge_scaled(blank: TensorError, reference: Reference, given: torch.Tensor)
     eager = reference.eager[blank.name]
     sides = align(reference.exact_of(blank.name), eager, given, reduced=reference.rule.reduced)
     if isinstance(sides, str):
-        return replace(blank, failure=sides), False
+        return replace(blank, scale=rms(eager), failure=sides), False
     limits = Limits.for_tensor(blank.name, reference)
-    found = Distance.measure(sides)
+    found, blocks = measure(sides)
     allowed, allowed_max = limits.of(found)
     passes_zeros = allowed >= found.scale and (found.scale > 0.0 or found.eager_rmse > 0.0)
     error = _judge(blank, found, allowed, allowed_max)
     if error.failure is None:
-        error = _judge_parts(error, sides, limits)
+        error = _judge_parts(error, bulk(sides, found.peak), blocks, limits)
     return error, passes_zeros or 2 * sides.blind > eager.numel()
 
 
-def _judge_parts(whole: TensorError, sides: Sides, limits: Limits) -> TensorError:
-    """What large values or a large neighbour would hide in the figures of the whole."""
-    rest = bulk(sides)
+def _judge_parts(whole: TensorError, rest: Sides | None, blocks: Blocks, limits: Limits) -> TensorError:
+    """What large values or a large neighbour would hide in the figures of the whole.
+
+    ``rest`` is what is left without outliers, if there are any.
+    """
     if rest is not None:
         found = Distance.measure(rest)
         error = _judge(whole, found, *limits.of(found))
         if error.failure is not None:
             return replace(error, failure=f"outliers left out, {error.failure}")
-    beyond = limits.beyond(Blocks.measure(sides))
+    beyond = limits.beyond(blocks)
     count = int(beyond.sum())
     if count > max(1.0, BAD_BLOCKS * beyond.numel()):
         failure = f"{count} of {beyond.numel()} blocks of {BLOCK} elements are beyond their limit"
@@ -277,7 +291,7 @@ def _judge_field(blank: TensorError, reference: Reference, given: torch.Tensor) 
     rule, eager, exact = reference.rule, reference.eager[blank.name], reference.exact_of(blank.name)
     sides = align(exact, eager, given, reduced=rule.reduced)
     if isinstance(sides, str):
-        return replace(blank, failure=sides)
+        return replace(blank, scale=rms(eager), failure=sides)
     found = Distance.measure(sides)
     allowed = rule.multiplier(given) * found.eager_rmse + rule.tolerance / 10
     error = _fill(blank, found, allowed, rule.tolerance * (1 + found.peak))
@@ -301,7 +315,7 @@ def _blank(name: str, eager: torch.Tensor) -> TensorError:
     return TensorError(
         name=name,
         numel=eager.numel(),
-        scale=rms(eager),
+        scale=0.0,
         eager_rmse=0.0,
         candidate_rmse=0.0,
         allowed=0.0,
@@ -331,6 +345,7 @@ def _missing(name: str, eager: torch.Tensor | None, given: torch.Tensor | None) 
     harmless = size == 0.0 and family_of(name) == "gradient"
     return replace(
         _blank(name, present),
+        scale=size,
         candidate_rmse=size,
         candidate_max=largest,
         failure=None if harmless else f"{side} gave no such tensor",

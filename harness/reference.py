@@ -95,14 +95,15 @@ def make_reference(exact: Tensors | None, first: Tensors, second: Tensors, rule:
     if exact is not None and rule.name == "scaled" and not _is_same_computation(sizes, rule):
         exact, sizes = None, _sizes(None, first, rule)
     families = _families(first, sizes)
-    spread = {name: _spread(first.get(name), second.get(name)) for name in (*first, *second)}
-    bit_equal = first.keys() == second.keys() and all(same_bits(first[n], second[n]) for n in first)
+    equal = {name for name in first if name in second and same_bits(first[name], second[name])}
+    names = dict.fromkeys((*first, *second))
+    spread = {n: 0.0 if n in equal else _spread(first.get(n), second.get(n)) for n in names}
     return Reference(
         rule=rule,
         exact=exact,
         eager=first,
         spread=spread,
-        bit_equal=bit_equal,
+        bit_equal=len(equal) == len(names),
         families=families,
         relative_spread=_relative_spread(spread, sizes, families),
     )
@@ -142,7 +143,7 @@ def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size
         if isinstance(sides, str) or sides.truth.numel() == 0:
             continue
         distance = Distance.measure(sides)
-        rest = bulk(sides)
+        rest = bulk(sides, distance.peak)
         limit = (
             rule.multiplier(tensor) * distance.eager_rmse
             + rule.floor(exact=truth is not None) * distance.scale
