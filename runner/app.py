@@ -155,10 +155,14 @@ def _list(config: RunConfig) -> int:
     jobs = _part(config, plan(config))
     for suite in config.suites:
         selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
-        offered = suite_cases(suite, setting_for(config, config.devices[0]))
+        offered = [
+            case
+            for mode in config.modes
+            for case in suite_cases(suite, setting_for(config, config.devices[0], mode))
+        ]
         named = bool(config.selection.only or config.selection.filters or config.partition)
-        on_request = [c for c in offered if ON_REQUEST in c.tags and not named]
-        for case in (*selected.values(), *on_request):
+        on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not named}
+        for case in (*selected.values(), *on_request.values()):
             notes = "" if case.name in selected else "  (only when named)"
             notes += f"  (skipped: {case.skip})" if case.skip else ""
             label = suite_labels([suite])[suite]

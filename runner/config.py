@@ -80,7 +80,7 @@ class RunConfig:
     """Everything a run is: what, with which compilers, under which conditions, how, and where to."""
 
     suites: tuple[str, ...]
-    mode: Mode
+    modes: tuple[Mode, ...]
     devices: tuple[str, ...]
     dtypes: tuple[str, ...]
     compilers: tuple[str, ...]
@@ -190,7 +190,7 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
     )
     return RunConfig(
         suites=_suites(options.suites, options.model),
-        mode=_mode(options, mode_required),
+        modes=_modes(options, mode_required),
         devices=_devices(options.devices),
         dtypes=_dtypes(options),
         compilers=compilers_asked(options, _listed),
@@ -208,13 +208,11 @@ def _config(options: argparse.Namespace, *, mode_required: bool) -> RunConfig:
     )
 
 
-def _mode(options: argparse.Namespace, required: bool) -> Mode:
-    chosen = [mode for mode in Mode if getattr(options, mode.value)]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0].value} and --{chosen[1].value} exclude each other; choose one")
+def _modes(options: argparse.Namespace, required: bool) -> tuple[Mode, ...]:
+    chosen = tuple(mode for mode in Mode if getattr(options, mode.value))
     if not chosen and required:
-        raise UsageError("say what a step is: --training, --inference or --generate")
-    return chosen[0] if chosen else Mode.TRAINING
+        raise UsageError("say what a step is: --training, --inference or --generate, or several of them")
+    return chosen or (Mode.TRAINING,)
 
 
 def _changes(options: argparse.Namespace) -> Changes:

@@ -127,7 +127,9 @@ def _add_selection(parser: Parser) -> None:
         metavar="NAME",
         help="suites, repeated or comma-separated; a path to a .py file is a suite too (default: tiny_gpt)",
     )
-    group.add_argument("--training", action="store_true", help="forward, loss and backward")
+    group.add_argument(
+        "--training", action="store_true", help="forward, loss and backward; modes may be combined"
+    )
     group.add_argument("--inference", action="store_true", help="forward without gradients")
     group.add_argument(
         "--generate",

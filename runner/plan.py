@@ -35,9 +35,9 @@ def scale_for(config: RunConfig, device_type: str) -> str:
     return config.changes.scale or ("small" if device_type == "cpu" else "full")
 
 
-def setting_for(config: RunConfig, device: str) -> Setting:
+def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
     device_type = device.split(":", maxsplit=1)[0]
-    return Setting(mode=config.mode, device_type=device_type, scale=scale_for(config, device_type))
+    return Setting(mode=mode, device_type=device_type, scale=scale_for(config, device_type))
 
 
 def suite_cases(name: str, setting: Setting) -> tuple[Case, ...]:
@@ -126,16 +126,22 @@ def _suite(name: str) -> Suite:
 
 
 def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ...]:
-    """One job for each selected case, kind of device and precision, in a stable order.
+    """One job for each mode, selected case, kind of device and precision, in a stable order.
 
-    Raises ``UsageError`` when the selection matches nothing or a name is unknown.
+    Raises ``UsageError`` when the selection matches nothing in a mode, or a name is unknown.
     """
     catalogue = catalogue or Catalogue()
-    named = _named(config, catalogue)
+    jobs = [job for mode in config.modes for job in _of_mode(mode, config, catalogue)]
+    return spread(jobs, config.devices)
+
+
+def _of_mode(mode: Mode, config: RunConfig, catalogue: Catalogue) -> list[Job]:
+    named = _named(config, mode, catalogue)
     jobs = []
     for suite in config.suites:
         for device in _kinds(config.devices):
-            for case in _selected(suite, config, setting_for(config, device), named[suite], catalogue):
+            setting = setting_for(config, device, mode)
+            for case in _selected(suite, config, setting, named[suite], catalogue):
                 changed = changed_case(case, config.changes)
                 jobs += [
                     Job(
@@ -151,8 +157,8 @@ def plan(config: RunConfig, catalogue: Catalogue | None = None) -> tuple[Job, ..
                     for dtype in config.dtypes
                 ]
     if not jobs:
-        raise UsageError(_nothing_selected(config, catalogue))
-    return spread(jobs, config.devices)
+        raise UsageError(_nothing_selected(config, mode, catalogue))
+    return jobs
 
 
 def spread(jobs: Sequence[Job], devices: Sequence[str]) -> tuple[Job, ...]:
@@ -194,9 +200,9 @@ def changed_case(case: Case, changes: Changes) -> Case:
 # -- names --------------------------------------------------------------------
 
 
-def _named(config: RunConfig, catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
+def _named(config: RunConfig, mode: Mode, catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     """For each suite, the names that ``--only`` stands for there, in the order given."""
-    setting = setting_for(config, config.devices[0])
+    setting = setting_for(config, config.devices[0], mode)
     listed = {suite: [case.name for case in catalogue.cases(suite, setting)] for suite in config.suites}
     named: dict[str, dict[str, None]] = {suite: {} for suite in config.suites}
     unmatched = []
@@ -270,12 +276,12 @@ def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -
     return chosen
 
 
-def _nothing_selected(config: RunConfig, catalogue: Catalogue) -> str:
+def _nothing_selected(config: RunConfig, mode: Mode, catalogue: Catalogue) -> str:
     selection = config.selection
-    setting = setting_for(config, config.devices[0])
+    setting = setting_for(config, config.devices[0], mode)
     known = [case.name for suite in config.suites for case in catalogue.cases(suite, setting)]
     if not known:
-        return f"--{config.mode.value}: {', '.join(config.suites)} has no model for it"
+        return f"--{mode.value}: {', '.join(config.suites)} has no model for it"
     if selection.filters:
         pattern = selection.filters[0]
         word = re.sub(r"\W+", "", pattern)

@@ -275,7 +275,8 @@ def _default_name(jobs: Sequence[Job]) -> str:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
     suites = "+".join(dict.fromkeys(Path(job.case.suite).stem for job in jobs))
     dtypes = "+".join(dict.fromkeys(job.dtype for job in jobs))
-    slug = re.sub(r"[^A-Za-z0-9_.+-]+", "_", f"{suites}-{jobs[0].case.mode.value}-{dtypes}")
+    modes = "+".join(dict.fromkeys(job.case.mode.value for job in jobs))
+    slug = re.sub(r"[^A-Za-z0-9_.+-]+", "_", f"{suites}-{modes}-{dtypes}")
     return f"{stamp}-{slug}"[:120]
 
 

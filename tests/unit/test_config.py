@@ -29,7 +29,7 @@ def test_defaults() -> None:
     assert found.suites == ("tiny_gpt",)
     assert found.compilers == DEFAULT_COMPILERS
     assert found.dtypes == ("float32",)
-    assert found.mode is Mode.TRAINING
+    assert found.modes == (Mode.TRAINING,)
     protocol = found.protocol
     assert (protocol.min_rounds, protocol.max_rounds, protocol.max_measure_s) == (10, 100, 60.0)
     assert (protocol.precision, protocol.repeat, protocol.parity) == (0.02, None, "scaled")
@@ -88,13 +88,18 @@ def test_actions() -> None:
     assert request("--training", "--print_run_commands").action is Action.PRINT_COMMANDS
 
 
+def test_modes_come_in_one_order_however_they_are_asked_for() -> None:
+    both = (Mode.TRAINING, Mode.INFERENCE)
+    assert request("--training", "--inference").config == request("--inference", "--training").config
+    assert set(config("--inference").modes) == set(both)
+
+
 def test_a_configuration_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        config().mode = Mode.INFERENCE  # type: ignore[misc]
+        config().modes = (Mode.INFERENCE,)  # type: ignore[misc]
 
 
 BAD = [
-    (["--training", "--inference"], "--training and --inference exclude each other"),
     ([], "--training, --inference or --generate"),
     (["--training", "--suites=tiny_gtp"], "did you mean tiny_gpt"),
     (["--training", "--suites=none.py"], "no file 'none.py'"),

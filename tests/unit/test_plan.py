@@ -45,7 +45,7 @@ MADE_UP = Catalogue(cases=lambda *_: OFFERED, find=find, case_for=beyond)
 def config(**changes: object) -> RunConfig:
     base = RunConfig(
         suites=("tiny_gpt",),
-        mode=Mode.TRAINING,
+        modes=(Mode.TRAINING,),
         devices=("cpu",),
         dtypes=("float32",),
         compilers=("eager", "inductor"),
@@ -66,6 +66,21 @@ def test_one_job_for_each_case_device_and_precision_with_all_candidates() -> Non
     jobs = plan(config(dtypes=("float32", "amp"), devices=("cpu", "cuda:1")), MADE_UP)
     assert len({job.key for job in jobs}) == len(jobs) == 2 * 2 * 2
     assert all(job.candidates == ("eager", "inductor") for job in jobs)
+
+
+def test_of_several_modes_each_has_its_jobs() -> None:
+    def offered(_: str, setting: Setting) -> tuple[Case, ...]:
+        return tuple(dataclasses.replace(one, mode=setting.mode) for one in OFFERED)
+
+    def none_generates(suite: str, setting: Setting) -> tuple[Case, ...]:
+        return () if setting.mode is Mode.GENERATE else offered(suite, setting)
+
+    both = config(modes=(Mode.TRAINING, Mode.INFERENCE))
+    jobs = plan(both, dataclasses.replace(MADE_UP, cases=offered))
+    assert [job.case.mode.value for job in jobs] == ["training"] * 2 + ["inference"] * 2
+    assert len({job.key for job in jobs}) == 4
+    with pytest.raises(UsageError, match="--generate: tiny_gpt has no model for it"):
+        plan(config(modes=(Mode.TRAINING, Mode.GENERATE)), dataclasses.replace(MADE_UP, cases=none_generates))
 
 
 def test_selection() -> None:
