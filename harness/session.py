@@ -352,6 +352,7 @@ class Session:
 
     def changed(self) -> Changed:
         """The variants that no longer compute what they did when they were checked."""
+        self._say("finish", BASELINE)
         return self._late.changed(self._variants, self._run)
 
     def finish(self) -> ByVariant:

@@ -9,6 +9,9 @@ A module says ``WHEN`` it observes. Most offer a context manager
 - ``"step"``: round one extra, untimed step of every variant after the timed
   rounds; its numbers get the variant's side (``baseline_``/``candidate_``) in front.
 
+With ``WHEN = "eager"`` it is ``observe(ended, numbers)``, round one more step of eager
+that all such modules share; the numbers are the whole job's.
+
 With ``WHEN = "end"`` a module offers ``measure(ended)`` instead, called once
 after everything else. It returns numbers by variant, those of the whole job
 under ``WHOLE``, and may run steps as it likes.
@@ -22,21 +25,21 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from harness.schema import WHOLE, Extras, Job, Scalar
+from harness.schema import BASELINE, WHOLE, Extras, Job, Scalar
 
 if TYPE_CHECKING:
     import torch
 
     from harness.step import Variant
 
-__all__ = ("WHOLE", "ByVariant", "Ended", "at_the_end", "metric_names", "observing")
+__all__ = ("WHOLE", "ByVariant", "Ended", "at_the_end", "metric_names", "observing", "of_eager_step")
 
 ByVariant = dict[str, dict[str, Scalar]]
 
@@ -52,6 +55,7 @@ class Ended:
 
 
 Observe = Callable[["torch.device", dict[str, Scalar]], AbstractContextManager[None]]
+ObserveEager = Callable[[Ended, dict[str, Scalar]], AbstractContextManager[None]]
 Measure = Callable[[Ended], ByVariant]
 
 
@@ -70,20 +74,43 @@ def observing(
     found: dict[str, Scalar] = {} if numbers is None else numbers
     with ExitStack() as stack:
         for name, module in _modules(when, extras or Extras()):
-            context = _of_no_consequence(name, cast("Observe", module.observe), device, found)
-            stack.enter_context(context)
+            context = cast("Observe", module.observe)(device, found)
+            stack.enter_context(_of_no_consequence(name, context))
         yield found
 
 
 def at_the_end(ended: Ended) -> ByVariant:
-    """Every metric of the kind ``"end"``, one after the other."""
-    found: ByVariant = {}
+    """Every metric of the kinds ``"eager"`` and ``"end"``, these one after the other."""
+    modules = list(_modules("eager", ended.job.extras))
+    try:
+        whole = of_eager_step(ended, modules)
+    except Exception:  # they may not get on with each other, or one with this model
+        whole = {}
+        for one in modules:
+            try:
+                whole |= of_eager_step(ended, [one])
+            except Exception as error:  # a metric must never cost a measured result
+                _say_failed(one[0], error)
+    found: ByVariant = {WHOLE: whole}
     for name, module in _modules("end", ended.job.extras):
         try:
             for variant, numbers in cast("Measure", module.measure)(ended).items():
                 found.setdefault(variant, {}).update(numbers)
         except Exception as error:  # a metric must never cost a measured result
             _say_failed(name, error)
+    return found
+
+
+def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> dict[str, Scalar]:
+    """What these modules of the kind ``"eager"`` observe round one step. Raises what the step raises."""
+    variant = ended.variants[BASELINE]
+    found: dict[str, Scalar] = {}
+    with ExitStack() as stack:
+        for name, module in modules:
+            context = cast("ObserveEager", module.observe)(ended, found)
+            stack.enter_context(_of_no_consequence(name, context))
+        variant.step()
+    variant.release()
     return found
 
 
@@ -100,11 +127,8 @@ def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
 
 
 @contextmanager
-def _of_no_consequence(
-    name: str, observe: Observe, device: torch.device, numbers: dict[str, Scalar]
-) -> Iterator[None]:
+def _of_no_consequence(name: str, context: AbstractContextManager[None]) -> Iterator[None]:
     """The metric's context, whose own errors stay inside. Those of what it observes come out as they are."""
-    context = observe(device, numbers)
     try:
         context.__enter__()
     except Exception as error:

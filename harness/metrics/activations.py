@@ -6,20 +6,23 @@ that is not training: it keeps nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
-from harness.metrics import WHOLE, ByVariant, Ended
-from harness.schema import BASELINE, Mode
+from harness.metrics import Ended
+from harness.schema import BASELINE, Mode, Scalar
 from harness.tensors import named_tensors
 
-WHEN = "end"
+WHEN = "eager"
 
 
-def measure(ended: Ended) -> ByVariant:
+@contextmanager
+def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
     if ended.job.case.mode is not Mode.TRAINING:
-        return {}
+        yield
+        return
     variant = ended.variants[BASELINE]
     program = variant.program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs, program.target), "given")]
@@ -33,10 +36,9 @@ def measure(ended: Ended) -> ByVariant:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        variant.step()
+        yield
     kept.clear()
-    variant.release()
-    return {WHOLE: {"saved_activation_bytes": sum(b for at, b in saved.items() if at not in there)}}
+    numbers["saved_activation_bytes"] = sum(b for at, b in saved.items() if at not in there)
 
 
 def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:

@@ -8,32 +8,31 @@ nothing that the counter knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from harness.metrics import WHOLE, ByVariant, Ended
-from harness.schema import BASELINE
+from harness.metrics import Ended
+from harness.schema import Scalar
 
-WHEN = "end"
-
-
-def measure(ended: Ended) -> ByVariant:
-    variant = ended.variants[BASELINE]
-    flops = count(variant.step)
-    variant.release()
-    return {WHOLE: {"flops_per_step": flops}}
+WHEN = "eager"
 
 
-def count(step: Callable[[], object]) -> int | None:
-    """FLOPs of ``step()``, or None when the counter saw none."""
+@contextmanager
+def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
+    counter = flop_counter()
+    with counter:
+        yield
+    numbers["flops_per_step"] = int(counter.get_total_flops()) or None
+
+
+def flop_counter() -> Any:
+    """torch's counter, which knows the CPU's attention as well: ``with`` it, then ``get_total_flops()``."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    counter: Any = FlopCounterMode(display=False, custom_mapping=_cpu_attention())
-    with counter:
-        step()
-    return int(counter.get_total_flops()) or None
+    return FlopCounterMode(display=False, custom_mapping=_cpu_attention())
 
 
 def _cpu_attention() -> dict[Any, Callable[..., int]]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.metrics import Ended, traffic
+from harness.metrics import Ended, bandwidth, of_eager_step, traffic
 from harness.schema import BASELINE, WHOLE, Case, Job, Mode
 from harness.workload import Workload
 from tests.worker.planted import CPU, Trial
@@ -58,7 +58,7 @@ def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
         case = Case(suite="s", name="n", mode=mode, batch_size=ROWS, published_batch_size=None)
         job = Job(case=case, device="cpu", dtype="float32", candidates=())
         ended = Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronise=lambda: None)
-        return dict(traffic.measure(ended)[WHOLE])
+        return {**of_eager_step(ended, [("traffic", traffic)]), **bandwidth.measure(ended)[WHOLE]}
 
     training, inference = found(Mode.TRAINING), found(Mode.INFERENCE)
     assert isinstance(training["bytes_per_step"], int)
@@ -72,4 +72,4 @@ def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
 def test_the_best_copy_counts_and_both_directions_do() -> None:
     ticks = itertools.count()
     # every look at the clock is a second later: three copies, a second each
-    assert traffic.bandwidth(1000, CPU, lambda: None, lambda: float(next(ticks))) == pytest.approx(2000)
+    assert bandwidth.bandwidth(1000, CPU, lambda: None, lambda: float(next(ticks))) == pytest.approx(2000)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.metrics import Ended, activations, energy, flops, items, peak
+from harness.metrics import Ended, activations, at_the_end, energy, flops, items, of_eager_step, peak, traffic
 from harness.peaks import PEAKS, data_sheet_peak
 from harness.precision import precision
 from harness.schema import BASELINE, WHOLE, Case, Job, Mode
@@ -37,14 +37,16 @@ def linear() -> Workload:
 
 def test_a_layers_flops_by_hand() -> None:
     product = 2 * BATCH * IN * OUT
-    assert flops.measure(ended(linear(), Mode.INFERENCE))[WHOLE] == {"flops_per_step": product}
+    assert of_eager_step(ended(linear(), Mode.INFERENCE), [("flops", flops)]) == {"flops_per_step": product}
     # backward: of the weight alone, since the input needs no gradient
-    assert flops.measure(ended(linear(), Mode.TRAINING))[WHOLE] == {"flops_per_step": 2 * product}
+    assert of_eager_step(ended(linear(), Mode.TRAINING), [("flops", flops)]) == {
+        "flops_per_step": 2 * product
+    }
 
 
 def test_a_step_without_products_has_no_flops_rather_than_0() -> None:
     work = Workload(module=nn.ReLU(), args=(torch.ones(BATCH, IN),))
-    assert flops.measure(ended(work, Mode.INFERENCE))[WHOLE] == {"flops_per_step": None}
+    assert of_eager_step(ended(work, Mode.INFERENCE), [("flops", flops)]) == {"flops_per_step": None}
 
 
 def test_attention_on_a_cpu_is_counted() -> None:
@@ -57,10 +59,34 @@ def test_attention_on_a_cpu_is_counted() -> None:
     x = torch.ones(BATCH, heads, length, width, requires_grad=True)
     work = Workload(module=Attention(), args=(x,), loss=lambda output, _: output.sum())
     forward = 2 * 2 * BATCH * heads * length * length * width
-    assert flops.measure(ended(work, Mode.INFERENCE))[WHOLE] == {"flops_per_step": forward}
-    with_backward = flops.measure(ended(work, Mode.TRAINING))[WHOLE]["flops_per_step"]
+    assert of_eager_step(ended(work, Mode.INFERENCE), [("flops", flops)]) == {"flops_per_step": forward}
+    with_backward = of_eager_step(ended(work, Mode.TRAINING), [("flops", flops)])["flops_per_step"]
     assert isinstance(with_backward, int)
     assert with_backward >= 3 * forward
+
+
+def test_metrics_that_share_a_step_see_what_each_would_see_alone() -> None:
+    def linear_and_relu() -> Workload:
+        module = nn.Sequential(nn.Linear(IN, OUT), nn.ReLU(), nn.Linear(OUT, 4))
+        return Workload(module=module, args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum())
+
+    modules = [("activations", activations), ("flops", flops), ("traffic", traffic)]
+    alone: dict[str, Any] = {}
+    for one in modules:
+        alone |= of_eager_step(ended(linear_and_relu(), Mode.TRAINING), [one])
+    assert of_eager_step(ended(linear_and_relu(), Mode.TRAINING), modules) == alone
+    assert len(alone) == 3
+
+
+def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, *_: object) -> None:
+        raise RuntimeError("no such operation")
+
+    monkeypatch.setattr(traffic.TrafficCounter, "__torch_dispatch__", broken)
+    found = at_the_end(ended(linear(), Mode.TRAINING))[WHOLE]
+    assert found["flops_per_step"] == 2 * 2 * BATCH * IN * OUT
+    assert "saved_activation_bytes" in found
+    assert "bytes_per_step" not in found
 
 
 # -- activations and items -----------------------------------------------------------------------
@@ -70,9 +96,9 @@ def test_what_a_forward_keeps_beside_its_inputs() -> None:
     module = nn.Sequential(nn.Linear(IN, OUT), nn.ReLU(), nn.Linear(OUT, 4))
     work = Workload(module=module, args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum())
     # the ReLU's output, for its own backward and for the second layer's: one storage
-    found = activations.measure(ended(work, Mode.TRAINING))[WHOLE]
+    found = of_eager_step(ended(work, Mode.TRAINING), [("activations", activations)])
     assert found == {"saved_activation_bytes": BATCH * OUT * 4}
-    assert activations.measure(ended(work, Mode.INFERENCE)) == {}
+    assert of_eager_step(ended(work, Mode.INFERENCE), [("activations", activations)]) == {}
 
 
 @pytest.mark.parametrize(
