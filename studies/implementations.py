@@ -12,7 +12,7 @@ from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations_options import ImplementationsOptions
 from studies.journal import Journal, begin
-from studies.shown import Shown
+from studies.shown import Lines, progress
 from suites.tiny_gpt import Entry, entries
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _train(
         sizes = {"drawn": QUICK_DRAWN, "held_out": QUICK_HELD_OUT} if options.quick else {}
         return addition_task(seed=options.seed, reverse=options.reverse, **sizes)
 
-    with Shown(sum(plan.budget_s for plan in todo)) as shown:
+    with progress(sum(plan.budget_s for plan in todo)) as shown:
         for plan in todo:
             shown.say(f"{plan.name}: {plan.budget_s:g} s at most, {plan.batch} examples in a step")
             _one(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal, shown)
@@ -152,7 +152,7 @@ def _one(
     task: Task,
     device: torch.device,
     journal: Journal,
-    shown: Shown,
+    shown: Lines,
 ) -> None:
     from harness.step import seed_everything
     from studies.fitting import fit

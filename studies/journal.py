@@ -33,12 +33,8 @@ class Journal:
     """The folder of one run of a study, new or empty. ``UsageError`` for one that holds anything."""
 
     def __init__(self, wanted: Path | None, study: str) -> None:
-        stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
-        self.path = wanted or Path("logs") / f"{stamp}-study-{study}"
+        self.path = new_folder(wanted, study)
         try:
-            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-                raise UsageError(f"--output-dir: {self.path} holds something already; name a new folder")
-            self.path.mkdir(parents=True, exist_ok=True)
             self._file = (self.path / RECORDS).open("xb")
         except OSError as error:
             raise UsageError(f"--output-dir: {self.path} cannot be used ({error.strerror})") from None
@@ -52,6 +48,19 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def new_folder(wanted: Path | None, study: str) -> Path:
+    """The folder that was asked for, or one under ``logs``. ``UsageError`` where it holds anything."""
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
+    path = wanted or Path("logs") / f"{stamp}-study-{study}"
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(f"--output-dir: {path} holds something already; name a new folder")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output-dir: {path} cannot be used ({error.strerror})") from None
+    return path
 
 
 def begin(

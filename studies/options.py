@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.environments.spec import Asked, environments_asked
 from runner.errors import UsageError, unknown
 from runner.flag_types import count
 from studies.published import MODES, PRECISIONS
@@ -31,6 +32,8 @@ class TrainingTimeOptions:
     data_dir: Path | None
     output_dir: Path | None
     quick: bool
+    environments: tuple[Asked, ...] = ()
+    records_only: bool = False
 
 
 def words(flag: str, kind: str, known: Sequence[str]) -> type[argparse.Action]:
@@ -114,6 +117,18 @@ def add_training_time(parser: argparse.ArgumentParser) -> None:
         "--evaluate-every", type=count("--evaluate-every"), help="steps (default: a tenth of them)"
     )
     parser.add_argument("--learning-rate", default="1e-3", help="AdamW's (default: 1e-3)")
+    parser.add_argument(
+        "--envs",
+        action="append",
+        metavar="NAME=PYTHON",
+        help="train in each of these environments, one after the other: interpreters, or requirements such "
+        "as torch==2.2.2 (may be repeated)",
+    )
+    parser.add_argument(
+        "--records-only",
+        action="store_true",
+        help="no report: for an interpreter that has torch alone; studies report makes it later",
+    )
 
 
 def training_time_options(given: argparse.Namespace) -> TrainingTimeOptions:
@@ -144,6 +159,8 @@ def training_time_options(given: argparse.Namespace) -> TrainingTimeOptions:
         data_dir=given.data_dir,
         output_dir=given.output_dir,
         quick=quick,
+        environments=environments_asked(given.envs, None),
+        records_only=given.records_only,
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import UsageError
-from studies.journal import read_lines, write_files
+from runner.labels import plain
+from studies.journal import RECORDS, read_lines, write_files
 
 OK, FAILURES = 0, 1
 STUDIES = {
@@ -18,8 +19,11 @@ STUDIES = {
 ``report.md``, and ``failures(lines) -> list of sentences``."""
 
 
-def join(folders: Sequence[Path]) -> int:
-    """Prints one table of several runs of study A. ``UsageError`` where one is of another study."""
+def join(folders: Sequence[Path], into: Path | None = None) -> int:
+    """Prints one table of several runs of study A. ``UsageError`` where one is of another study.
+
+    ``into`` is a folder that gets it as ``report.md``.
+    """
     from studies.training_time_groups import joint_table
 
     runs = [read_lines(folder) for folder in folders]
@@ -27,14 +31,22 @@ def join(folders: Sequence[Path]) -> int:
         if lines[0].get("study") != "training-time":
             raise UsageError(f"report: {folder} is no run of training-time; several folders join that alone")
     try:
-        print("\n".join(joint_table(runs)))
+        text = "\n".join(joint_table(runs, [plain(folder.name) for folder in folders]))
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"report: the records in one of the folders are damaged ({error!r})") from None
+    print(text)
+    if into is not None:
+        write_files(into, {"report.md": f"{text}\n".encode()})
+        print(f"everything is in {into}")
     return OK
 
 
 def report(folder: Path) -> int:
     """Writes and prints the report of the study in ``folder``. 1 where one of its checks failed."""
+    runs = tuple(sorted(path.parent for path in folder.glob(f"*/{RECORDS}")))
+    if runs and not (folder / RECORDS).exists():  # one for each environment
+        codes = [report(run) for run in runs]
+        return max(*codes, join(runs, into=folder), OK)
     lines = read_lines(folder)
     module = STUDIES.get(str(lines[0].get("study")))
     if module is None:

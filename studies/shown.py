@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import TracebackType
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from runner.labels import plain
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
-class Shown:
+    from rich.console import Console
+
+
+def progress(total: float) -> AbstractContextManager[Lines]:
+    """A bar over ``total`` parts of the work on a terminal; lines alone elsewhere, or without rich."""
+    try:
+        import rich  # noqa: F401 - an interpreter that only measures need not have it
+    except ImportError:
+        return nullcontext(Lines())
+    return Shown(total)
+
+
+class Lines:
+    """No bar."""
+
+    def advance(self, text: str, parts: float = 1) -> None:
+        """So many parts are done; ``text`` says what is under way, with the loss so far."""
+
+    def say(self, line: str) -> None:
+        print(plain(line), flush=True)
+
+
+class Shown(Lines):
     """A bar over ``total`` parts of the work on a terminal; lines alone elsewhere."""
 
     def __init__(self, total: float, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
         self._console = console or Console()
         columns = (
             TextColumn("{task.description}"),
@@ -42,7 +67,8 @@ class Shown:
         self._progress.stop()
 
     def advance(self, text: str, parts: float = 1) -> None:
-        """So many parts are done; ``text`` says what is under way, with the loss so far."""
+        from rich.markup import escape
+
         self._progress.update(self._task, advance=parts, description=escape(plain(text)))
 
     def say(self, line: str) -> None:

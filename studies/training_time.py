@@ -18,7 +18,7 @@ from studies.chunks import Done, Failed, Learner, Prepared, alternate, facts_of,
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.journal import Journal, begin
 from studies.options import TrainingTimeOptions
-from studies.shown import Shown, step_line
+from studies.shown import Lines, progress, step_line
 
 if TYPE_CHECKING:
     from studies.learners import Lesson
@@ -34,11 +34,17 @@ def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
     """Trains every variant with every seed, and reports. ``UsageError`` before anything is written."""
     corpus = _corpus(options)
     sizes = sizes_of(options)
+    if options.environments:
+        from studies.training_time_environments import run as run_in_environments
+
+        return run_in_environments(options, command)
     journal = Journal(options.output_dir, "training-time")
     # compilation is part of what is timed: nothing of an earlier run may help it
     with closing(journal), tempfile.TemporaryDirectory(prefix="study-cache-") as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         _train(options, sizes, corpus, journal, command)
+    if options.records_only:
+        return 0
     from studies.report import report
 
     return report(journal.path)
@@ -90,7 +96,7 @@ def _train(
     tokens = torch.tensor(corpus.encoded())
     chunks = plan_chunks(sizes["steps"], options.chunk, sizes["every"])
     epoch = sizes["batch"] * sizes["block"] / corpus.training_length
-    with Shown(len(names) * len(chunks) * sizes["seeds"]) as shown:
+    with progress(len(names) * len(chunks) * sizes["seeds"]) as shown:
         for seed in range(sizes["seeds"]):
             lesson = _lesson(tokens, corpus, sizes, seed)
             learners = _learners(options, lesson, seed)
@@ -177,7 +183,7 @@ def _learners(options: TrainingTimeOptions, lesson: Lesson, seed: int) -> list[L
     return found
 
 
-def _tell(event: Prepared | Done | Failed, shown: Shown, epoch: float, seed: int) -> None:
+def _tell(event: Prepared | Done | Failed, shown: Lines, epoch: float, seed: int) -> None:
     if isinstance(event, Failed):
         shown.say(f"{event.name}: failed in {event.phase}: {event.message}")
     elif isinstance(event, Done):

@@ -12,8 +12,11 @@ from studies.training_time_report import HEADS, LABELS
 from studies.training_time_results import Row, grouped, rows, trainings
 
 
-def joint_table(runs: Sequence[Sequence[Line]]) -> list[str]:
-    """Wall times of all runs side by side, numbered, and below what each of the numbers stands for."""
+def joint_table(runs: Sequence[Sequence[Line]], names: Sequence[str]) -> list[str]:
+    """Wall times of all runs side by side, numbered, and below what each of the numbers stands for.
+
+    ``names`` has one for each run: its folder's.
+    """
     made = [rows(grouped(trainings(lines))) for lines in runs]
     columns = [
         (number, precision)
@@ -36,7 +39,10 @@ def joint_table(runs: Sequence[Sequence[Line]]) -> list[str]:
             ],
         ),
         "",
-        *(f"- [{number}] {_what(lines[0])}" for number, lines in enumerate(runs, start=1)),
+        *(
+            f"- [{number}] {name}: {_what(lines[0])}"
+            for number, (name, lines) in enumerate(zip(names, runs, strict=True), start=1)
+        ),
         "",
         "Runs one after the other: only within a run are times paired.",
     ]

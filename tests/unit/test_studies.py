@@ -18,7 +18,9 @@ from studies.cli import main
 from studies.journal import Journal, Line, read_lines
 from studies.markdown import table
 from studies.published import TRAINING_TIME, minutes_text, seconds_of
-from studies.shown import step_line
+from studies.report import report
+from studies.shown import progress, step_line
+from studies.training_time_environments import others
 from studies.training_time_groups import joint_table
 from studies.training_time_report import failures, render
 from studies.training_time_results import following, grouped, rows, trainings
@@ -178,7 +180,7 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
 def test_runs_in_several_environments_are_column_groups_of_one_table() -> None:
     one = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.0, 0.1)})
     other = lines_of({"float32 eager": (0.0, 0.1), "amp_bfloat16 eager": (0.0, 0.1)})
-    made = joint_table([one, other])
+    made = joint_table([one, other], ["old", "new"])
     heads, _, eager, compiled = made[2:6]
     assert [cell.strip() for cell in heads.split("|")[2:-1]] == [
         "[1] default (fp32)",
@@ -187,6 +189,36 @@ def test_runs_in_several_environments_are_column_groups_of_one_table() -> None:
     ]
     assert [cell.strip() for cell in eager.split("|")[2:-1]] == ["0:31.0"] * 3
     assert [cell.strip() for cell in compiled.split("|")[2:-1]] == ["0:23.0", "-", "-"]
+
+
+def test_a_folder_of_runs_in_environments_is_reported_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("old", "new"):
+        journal = Journal(tmp_path / "run" / name, "training-time")
+        for line in lines_of({"float32 eager": (0.0, 0.1)}):
+            journal.write(**line)
+        journal.close()
+    assert report(tmp_path / "run") == 0
+    told = capsys.readouterr().out
+    assert "[2] old: " in told
+    assert (tmp_path / "run" / "report.md").read_text() in told
+    assert (tmp_path / "run" / "old" / "report.md").exists()
+
+
+def test_an_environment_gets_the_flags_that_are_not_about_environments() -> None:
+    given = ["training-time", "--envs", "a=/a", "--steps=3", "--envs=b=/b", "--output-dir", "x", "--quick"]
+    assert list(others([*given, "--device=cpu"])) == ["training-time", "--steps=3", "--quick"]
+
+
+def test_without_rich_there_are_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    with progress(3) as shown:
+        shown.advance("a step")
+        shown.say("Step 0")
+    assert capsys.readouterr().out == "Step 0\n"
 
 
 def test_times_read_as_minutes_and_seconds() -> None:
@@ -255,6 +287,11 @@ def test_a_corpus_counts_its_symbols_and_holds_out_the_last_tenth() -> None:
         (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
         (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
         (["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
+        (
+            ["training-time", "--device=cpu", "--quick", "--envs=a=/nowhere"],
+            "--envs: a: there is no /nowhere",
+        ),
+        (["training-time", "--device=cpu", "--quick", "--envs=torch"], "does not say which version of torch"),
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
         (["report", "/nowhere"], "there is no records.jsonl in /nowhere"),
     ],

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from harness.schema import Environment
+from runner.environments.resolve import Found
+from runner.environments.spec import Asked
+from studies import training_time_environments
 from studies.cli import main
 from studies.journal import of_kind, read_lines
 
@@ -65,3 +71,23 @@ def test_every_variant_trains(tmp_path: Path) -> None:
     outcomes = of_kind(read_lines(tmp_path / "run"), "outcome")
     assert len(outcomes) == 2 * (2 * 4 + 1)
     assert {line["status"] for line in outcomes} == {"PASS"}
+
+
+def test_environments_have_a_folder_each_and_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def twice_this_one(asked: Sequence[Asked], *_: object) -> tuple[Found, ...]:
+        return tuple(
+            Found(environment=Environment(name=one.name, python=sys.executable, asked=""), facts={})
+            for one in asked
+        )
+
+    monkeypatch.setattr(training_time_environments, "resolved", twice_this_one)
+    folder, flags = tmp_path / "run", ["--modes=eager", "--precisions=float32", "--steps=6", "--seeds=1"]
+    assert run(folder, *flags, "--envs=one=/a", "--envs=other=/b") == 0
+    assert {path.name for path in folder.iterdir()} == {"one", "other", "report.md"}
+    for name in ("one", "other"):
+        assert [line["status"] for line in of_kind(read_lines(folder / name), "outcome")] == ["PASS"]
+    told = capfd.readouterr().out
+    assert "[2] other: torch " in told
+    assert "Step     0: loss=4." in told
