@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 NOT_FINITE = ("nan", "inf", "-inf")
+JSONS_OWN = (str, int, bool, type(None))
 
 
 def to_json(value: Any) -> Any:
@@ -26,17 +27,30 @@ def to_json(value: Any) -> Any:
     JSON has no NaN or infinity: they travel as the strings "nan", "inf", "-inf",
     which therefore cannot be texts where a number may stand.
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [to_json(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    kind = type(value)
+    if kind is float:
+        return value if math.isfinite(value) else str(value)
+    return value if kind in JSONS_OWN else _encoder(typing.cast("typing.Hashable", kind))(value)
+
+
+Encoder = Callable[[Any], Any]
+
+
+@cache
+def _encoder(kind: Any) -> Encoder:
+    """What encodes values of this very type."""
+    if dataclasses.is_dataclass(kind):
+        names = tuple(field.name for field in dataclasses.fields(kind))
+        return lambda value: {name: to_json(getattr(value, name)) for name in names}
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, dict):
+        return lambda value: {str(key): to_json(item) for key, item in value.items()}
+    if issubclass(kind, (tuple, list)):
+        return lambda value: [to_json(item) for item in value]
+    if issubclass(kind, float):  # numpy's, for one
+        return lambda value: value if math.isfinite(value) else str(value)
+    return lambda value: value
 
 
 def from_json(kind: type[T], value: Any) -> T:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from harness.schema import Parity, Record, Samples, Scalar
@@ -349,6 +350,7 @@ def _lines(text: str) -> str:
     return "\n".join(plain(line) for line in text.split("\n"))
 
 
+@lru_cache(maxsize=4096)
 def _words(name: str) -> str:
     """``compile_cache_hits`` as words; names of environment variables stay."""
     return plain(name) if name.startswith("env.") else plain(name.replace("_", " "))

@@ -86,9 +86,13 @@ def compiler_name(compiler: str) -> str:
     return f"{compiler} (A/A)" if compiler == CONTROL else plain(compiler)
 
 
+OF_ENVIRONMENT = ("torch", "cuda", "python", "device", "device_name", "cpu", "threads", "cpu_count")
+
+
 def environment_line(environment: Mapping[str, Scalar]) -> str:
     """``torch 2.13.0, Python 3.11.7, cpu: <name>, 2 threads, 2 CPUs``, as far as it is known."""
-    facts = {name: plain(str(value)) for name, value in environment.items() if value not in (None, "")}
+    told = ((name, environment.get(name)) for name in OF_ENVIRONMENT)
+    facts = {name: plain(str(value)) for name, value in told if value not in (None, "")}
     device = ": ".join(facts[name] for name in ("device", "device_name") if name in facts)
     host = f"host {facts['cpu']}" if facts.get("cpu") not in (None, facts.get("device_name")) else ""
     parts = (
