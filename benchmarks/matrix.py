@@ -1,6 +1,6 @@
 """The matrix that other harnesses are timed on: 4 models x 2 modes x 2 compilers, parity and 30 rounds each.
 
-    python benchmarks/matrix.py                 # ours: one worker a model and mode
+    python benchmarks/matrix.py                 # ours: one run, one worker a model and mode
     python benchmarks/matrix.py --separately    # and as one process for each of the 32 numbers
 
 lcnet_050 and regnety_002 at batch 4, DistilBertForMaskedLM and ElectraForCausalLM at batch 1; float32, full
@@ -54,16 +54,16 @@ def main() -> None:
 
 def together(parent: Path, rounds: int) -> float:
     """Seconds of wall time, all programs included."""
-    folders = {mode: parent / mode for mode in MODES}
+    folder = parent / "matrix"
     caches = empty_caches(parent / "caches")
     start = time.perf_counter()
-    for mode, folder in folders.items():
-        run(caches, "--suites=" + ",".join(MODELS), f"--{mode}", f"-n{rounds}", f"--output-dir={folder}",
-            "--compilers=" + ",".join(COMPILERS), batches(parent), *only(*MODELS))  # fmt: skip
+    run(caches, "--suites=" + ",".join(MODELS), *(f"--{mode}" for mode in MODES), f"-n{rounds}",
+        "--compilers=" + ",".join(COMPILERS), f"--output-dir={folder}", batches(parent),
+        *only(*MODELS))  # fmt: skip
     wall_s = time.perf_counter() - start
-    records = [r for folder in folders.values() for r in read_records(folder / "records.jsonl").records]
+    records = read_records(folder / "records.jsonl").records
     print_table(records)
-    whole = total("with the programs' own start and reports", spent_by_job(records), wall_s)
+    whole = total("with the program's own start and report", spent_by_job(records), wall_s)
     print(tabulate([row(whole)], tablefmt="plain", floatfmt=".2f"))
     passed = sum(record.status.passed for record in records)
     print(f"{wall_s:.0f} s in all, efficiency {whole.efficiency:.2f}, {passed} of {len(records)} passed")
