@@ -365,4 +365,6 @@ class Record:
     ended: str = ""
     env: str = ""  # name of the environment that ran it; "": the runner's own interpreter
     env_parity: Parity | None = None  # of that environment's eager, held against the reference environment's
+    # the candidate's calls before timing, each for itself, in the order they ran: the first one compiles
+    first_calls_s: tuple[float, ...] = ()
     schema_version: int = SCHEMA_VERSION

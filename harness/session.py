@@ -22,6 +22,7 @@ from harness.environment import describe
 from harness.facts import facts_of
 from harness.failures import describe_failure, is_out_of_memory, log_traceback
 from harness.finish import last_metrics, step_metrics
+from harness.first_calls import FIRST_CALLS, seconds_of, timed
 from harness.late import Changed, LateCheck
 from harness.losses import REDUCTIONS
 from harness.measure import (
@@ -45,7 +46,6 @@ from harness.step import Variant, replica, seed_everything
 from harness.suite_files import load_suite
 from harness.workload import Workload
 
-FIRST_CALLS = 3  # calls that count as compilation: TorchScript specialises until its third
 MAX_WARMUP_ROUNDS = 12
 MAX_WARMUP_S = 10.0
 TOKENS = "output.tokens"  # what a step that generates chose
@@ -87,6 +87,7 @@ class Session:
         self._recompiled: dict[str, int] = {}
         self._given_up: dict[str, int] = {}
         self.recompile_reasons: dict[str, str] = {}  # of each variant the latest, as torch tells it
+        self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in the order they ran
         self._of_rounds: dict[str, Scalar] = {}
 
     # -- open ---------------------------------------------------------------
@@ -178,7 +179,7 @@ class Session:
     def _run_apart(self) -> dict[str, torch.Tensor]:
         """Eager again, on a copy that is as settled as a candidate is at its last check."""
         variant = self._variant()
-        self._baseline_step_s = min(self._time_calls(variant, 1) for _ in range(FIRST_CALLS))
+        self._baseline_step_s = min(self._call_times(variant, FIRST_CALLS))
         return self._run(variant)
 
     def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
@@ -204,7 +205,7 @@ class Session:
     def _time_baseline(self) -> None:
         """The settled eager step (s), to be taken off a candidate's first calls."""
         baseline = self._variants[BASELINE]
-        self._baseline_step_s = min(self._time_calls(baseline, 1) for _ in range(FIRST_CALLS))
+        self._baseline_step_s = min(self._call_times(baseline, FIRST_CALLS))
 
     # -- prepare ------------------------------------------------------------
 
@@ -235,24 +236,19 @@ class Session:
         variant = self._variant()
         backend = load_backend(candidate)
         with observing("compile", self._device, self._job.extras) as numbers:
-            self._synchronise()
-            start = time.perf_counter()
             with self._precision.surroundings():
-                compiled = backend(variant.program)
-            compiling = time.perf_counter() - start
+                compiling, compiled = timed(lambda: backend(variant.program), self._synchronise)
             variant.use(compiled.forward)
             variant.restore()  # a compiler that traces has run the module
             variant.drive_with(forced=self._tokens)
             seed_everything(self._job.protocol.seed)
-            start = time.perf_counter()
-            loss, output = variant.step()
-            self._synchronise()
-            compiling += time.perf_counter() - start
+            calling, (loss, output) = timed(variant.step, self._synchronise)
             variant.drive_with()
             first = {} if self._reference is None else self._comparable(variant.results(loss, output))
             del loss, output
-            compiling += self._time_calls(variant, FIRST_CALLS - 1)
-        numbers["compilation_latency_s"] = max(0.0, compiling - FIRST_CALLS * self._baseline_step_s)
+            calls = [compiling + calling, *self._call_times(variant, FIRST_CALLS - 1)]
+        self.first_calls_s[candidate] = calls
+        numbers["compilation_latency_s"] = max(0.0, sum(calls) - FIRST_CALLS * self._baseline_step_s)
         numbers["compiled_region"] = compiled.region
         return variant, compiled, first, dict(numbers)
 
@@ -281,6 +277,8 @@ class Session:
         with closing(self._rounds(1, "warm up")) as rounds:
             for one in rounds:
                 history.append(one)
+                for name in self.first_calls_s.keys() & one.seconds.keys():
+                    self.first_calls_s[name].append(one.seconds[name])
                 late = time.perf_counter() - start > MAX_WARMUP_S
                 if has_settled(history) or late or len(history) == MAX_WARMUP_ROUNDS:
                     break
@@ -371,13 +369,8 @@ class Session:
 
     # -- helpers ------------------------------------------------------------
 
-    def _time_calls(self, variant: Variant, calls: int) -> float:
-        self._synchronise()
-        start = time.perf_counter()
-        for _ in range(calls):
-            variant.step()
-        self._synchronise()
-        return time.perf_counter() - start
+    def _call_times(self, variant: Variant, calls: int) -> tuple[float, ...]:
+        return seconds_of(variant.step, calls, self._synchronise)
 
     def _synchronise(self) -> None:
         if self._device.type == "cuda":

@@ -116,10 +116,12 @@ def answers(
             return {"model": model, "environment": environment}
         if call == "prepare":
             status, parity, metrics, notes = session.prepare(request["candidate"])
-            return {"status": status, "parity": parity, "metrics": metrics, "notes": notes}
+            calls = session.first_calls_s[request["candidate"]]
+            found = {"status": status, "parity": parity, "metrics": metrics, "notes": notes}
+            return {**found, "first_calls_s": calls}
         if call == "warm_up":
             session.keep_only(tuple(request["candidates"]))
-            return {"metrics": session.warm_up()}
+            return {"metrics": session.warm_up(), "first_calls_s": session.first_calls_s}
         if call == "measure":
             session.keep_only(tuple(request["candidates"]))
             rounds, recompiled = session.measure(request["rounds"], request["within_s"])

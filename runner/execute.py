@@ -31,7 +31,7 @@ from harness.schema import (
 from runner.calls import Calls, CandidateFailed, Launch
 from runner.commands import job_command
 from runner.labels import plain
-from runner.pairs import CandidateState, judge_late, paired_samples, pairs_of
+from runner.pairs import CandidateState, judge_late, paired_samples, pairs_of, take_first_calls
 from runner.stopping import Decision, decide
 from runner.worker_process import WorkerLost
 
@@ -176,6 +176,7 @@ class JobRun:
             parity=from_json(Parity, parity) if parity is not None else None,
             metrics=dict(reply["metrics"]),
             notes=(*notes, *reply["notes"]),
+            first_calls_s=tuple(reply.get("first_calls_s", ())),
         )
 
     def _timed(self, calls: Calls, states: dict[str, CandidateState]) -> Iterator[Record]:
@@ -185,7 +186,9 @@ class JobRun:
         while states:
             try:
                 if not warmed:
-                    warmed = calls("warm_up", candidates=list(states))["metrics"]
+                    reply = calls("warm_up", candidates=list(states))
+                    take_first_calls(states, reply)
+                    warmed = reply["metrics"]
                     began = self._clock()
                 decision = self._next(states, self._clock() - began)
                 if decision.rounds == 0 or (self._stop() and self._least_rounds(states) > 0):
@@ -306,7 +309,7 @@ class JobRun:
         if state.rounds:
             samples = paired_samples(candidate, state.rounds, int(iterations or 1))
         record = self._record(candidate, state.status, state.notes)
-        return replace(record, parity=state.parity, samples=samples, metrics=state.metrics)
+        return replace(_with_facts(record, state), samples=samples)
 
     def _failed(
         self,
@@ -319,7 +322,7 @@ class JobRun:
         record = replace(
             self._record(candidate, status, notes), failure=replace(failure, log=failure.log or self._log)
         )
-        return record if state is None else replace(record, parity=state.parity, metrics=state.metrics)
+        return record if state is None else _with_facts(record, state)
 
     def _why_not_run(self, candidate: str) -> str | None:
         return self._job.case.skip or self._job.unavailable.get(candidate)
@@ -342,6 +345,10 @@ class JobRun:
         state: CandidateState | None = None,
     ) -> Record:
         return self._failed(candidate, lost.status, lost.failure, notes, state)
+
+
+def _with_facts(record: Record, state: CandidateState) -> Record:
+    return replace(record, parity=state.parity, metrics=state.metrics, first_calls_s=state.first_calls_s)
 
 
 def _without(group: tuple[str, ...], finished: Sequence[Record]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from harness.schema import BASELINE, Parity, Round, Samples, Scalar, Status, TensorError
 
@@ -18,6 +19,14 @@ class CandidateState:
     notes: tuple[str, ...]
     rounds: list[Round] = field(default_factory=list)
     recompiling: int = 0
+    first_calls_s: tuple[float, ...] = ()
+
+
+def take_first_calls(states: Mapping[str, CandidateState], reply: Mapping[str, Any]) -> None:
+    """What a worker says of the candidates' calls so far; it need not say anything."""
+    for candidate, calls in reply.get("first_calls_s", {}).items():
+        if candidate in states:
+            states[candidate].first_calls_s = tuple(calls)
 
 
 def paired_samples(

@@ -31,7 +31,7 @@ from runner.environments.seats import (
     seats_for,
 )
 from runner.execute import JobRun, Watcher, _TooLarge
-from runner.pairs import CandidateState
+from runner.pairs import CandidateState, take_first_calls
 from runner.worker_process import WorkerLost
 
 ALL_DAY = 1e9  # seconds: the parent itself looks at the clock between rounds
@@ -249,7 +249,7 @@ class EnvironmentsRun(JobRun):
         while states and not timing.over:
             timing.rounds, timing.recompiled = [], {}
             try:
-                self._warm_up_all(timing)
+                self._warm_up_all(states, timing)
                 self._measure_batch(states, timing)
             except CandidateFailed as failed:
                 seat = timing.seat_asked
@@ -271,11 +271,13 @@ class EnvironmentsRun(JobRun):
         if states:
             self._finish_all(states, timing)
 
-    def _warm_up_all(self, timing: Timing) -> None:
+    def _warm_up_all(self, states: Mapping[str, CandidateState], timing: Timing) -> None:
         for seat in self._seats:
             if id(seat) not in timing.warmed:
                 timing.seat = seat
                 reply = seat.asked("warm_up", candidates=list(seat.compilers))
+                mine = {compiler: states[c] for compiler, c in seat.compilers.items() if c in states}
+                take_first_calls(mine, reply)
                 timing.warmed[id(seat)] = reply["metrics"]
                 timing.began = self._clock()
         known = [int(str(one["iterations_per_sample"])) for one in timing.warmed.values()]
@@ -381,5 +383,4 @@ class EnvironmentsRun(JobRun):
     def _done(self, candidate: str, state: CandidateState) -> Record:
         baseline = baseline_of(self._seats, candidate)
         samples = samples_of(candidate, state.rounds, self._iterations, baseline)
-        record = self._record(candidate, state.status, state.notes)
-        return replace(record, parity=state.parity, samples=samples, metrics=state.metrics)
+        return replace(super()._done(candidate, replace(state, rounds=[])), samples=samples)

@@ -266,6 +266,21 @@ def test_a_candidate_lost_in_timed_rounds_keeps_its_parity_and_metrics() -> None
     assert record.metrics["compilation_latency_s"] == 1.0
 
 
+def test_first_calls_reach_the_record_in_their_order() -> None:
+    class Telling(Script):
+        def _prepare(self, request: Mapping[str, Any]) -> Reply:
+            return {**super()._prepare(request), "first_calls_s": [9.0, 1.0, 1.5]}
+
+        def _warm_up(self, request: Mapping[str, Any]) -> Reply:
+            calls = {name: [9.0, 1.0, 1.5, 1.25] for name in ("a", "b", "gone before")}
+            return {**super()._warm_up(request), "first_calls_s": calls}
+
+    script = Telling({(1, "measure", ""): lost("a"), (2, "warm_up", ""): failed(Status.OOM)})
+    script.running = "b"
+    found = {record.candidate: record.first_calls_s for record in run(script, ("a", "b"))}
+    assert found == {"a": (9.0, 1.0, 1.5, 1.25), "b": (9.0, 1.0, 1.5)}
+
+
 def test_each_call_has_its_phases_time_within_the_jobs() -> None:
     script = Script()
     run(script, ("a",), timeout_s=1000.0, phase_timeouts_s={"compile": 30.0, "measure": 5000.0})

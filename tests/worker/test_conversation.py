@@ -117,13 +117,15 @@ def test_a_whole_conversation_with_a_model_that_prints(parent: Parent, tmp_path:
     assert from_json(Parity, reply["parity"]).failed == 0
     assert reply["metrics"]["compiled_region"] == "none"
     assert reply["notes"] == []
+    assert len(reply["first_calls_s"]) == 3
 
     reply = parent.ask("prepare", job=None, candidate="nonsense")
     assert reply["failed"]["status"] == "fail_to_run"
     assert from_json(Failure, reply["failed"]["failure"]).kind == "LookupError"
 
-    warmed = parent.ask("warm_up", job=None, candidates=["eager"])["ok"]["metrics"]
-    assert warmed["iterations_per_sample"] == 1
+    reply = parent.ask("warm_up", job=None, candidates=["eager"])["ok"]
+    assert reply["metrics"]["iterations_per_sample"] == 1
+    assert len(reply["first_calls_s"]["eager"]) == 3 + reply["metrics"]["warmup_rounds"]
     reply = parent.ask("measure", job=None, rounds=3, within_s=60.0, candidates=["eager"])["ok"]
     rounds = [from_json(Round, one) for one in reply["rounds"]]
     assert [sorted(one.order) for one in rounds] == [[BASELINE, "eager"]] * 3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.program import Compiled, Program
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.session import JobFailed, Session
 from harness.status_page import Activity
@@ -127,6 +129,47 @@ def test_rounds_can_be_had_without_parity_and_parity_without_rounds() -> None:
     assert (status, parity) == (Status.PASS_DUE_TO_SKIP, None)
     ready.warm_up()
     assert len(ready.measure(1)[0]) == 1
+
+
+def slow_at_first(program: Program) -> Compiled:
+    """Compiles at its first call, and specialises once more at its third."""
+    step, waits = program.forward(), iter((0.3, 0.0, 0.1))
+
+    def forward(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
+        time.sleep(next(waits, 0.0))
+        return step(args, kwargs, target)
+
+    return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
+
+
+def test_first_calls_are_kept_one_by_one_in_their_order(plant: Callable[..., None]) -> None:
+    plant(slow=slow_at_first)
+    ready = opened(job(mode=Mode.INFERENCE))
+    _, _, metrics, _ = ready.prepare("slow")
+    ready.prepare("eager")
+    calls = ready.first_calls_s["slow"]
+    assert len(calls) == 3
+    assert max(calls) == calls[0] >= 0.3
+    assert calls[1] < 0.1 <= calls[2] < 0.3
+    latency = metrics["compilation_latency_s"]
+    assert isinstance(latency, float)
+    assert sum(calls) - 0.1 < latency <= sum(calls)  # less three eager steps
+    rounds = ready.warm_up()["warmup_rounds"]
+    assert isinstance(rounds, int)
+    assert {name: len(found) for name, found in ready.first_calls_s.items()} == dict.fromkeys(
+        ("slow", "eager"), 3 + rounds
+    )
+    assert max(ready.first_calls_s["slow"][3:]) < 0.1
+    ready.measure(2)
+    assert len(ready.first_calls_s["slow"]) == 3 + rounds
+
+
+def test_the_first_call_of_inductor_is_its_slowest() -> None:
+    ready = opened(job("norm", Mode.INFERENCE))
+    ready.prepare("inductor")
+    ready.warm_up()
+    first, *later = ready.first_calls_s["inductor"]
+    assert first > 10 * max(later)
 
 
 def test_samples_are_as_long_as_asked() -> None:
