@@ -123,7 +123,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         batch_size=1 if generates else entry.batch(setting.scale),
         published_batch_size=1 if generates else entry.published_batch,
         scale=setting.scale,
-        tags=(*entry.tags, "on_request") if large else entry.tags,
+        tags=tuple(dict.fromkeys((*entry.tags, "on_request"))) if large else entry.tags,
         tolerance=entry.tolerance.get(f"{mode}_{setting.device_type}", entry.tolerance.get(mode)),
         skip=f"gone: {entry.gone}" if entry.gone else "",
         prompt_tokens=min(prompt, PROMPT_TOKENS[setting.scale]) if generates else None,
