@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow check lint format install clean help study-a study-b
+.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow check lint format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -52,6 +52,9 @@ study-a: $(STAMP)
 
 study-b: $(STAMP)
 	$(RUN) -m studies implementations $(STUDY_FLAGS)
+
+study-c: $(STAMP)
+	$(RUN) -m studies compile-modes $(STUDY_FLAGS)
 
 test: $(STAMP)
 	$(RUN) -m pytest

@@ -67,6 +67,7 @@ def snapshot() -> dict[str, int]:
         "autograd_captures": _read("compiled_autograd", "captures"),
         "autograd_compiles": _read("compiled_autograd", "compiles"),
         "cudagraph_skips": cudagraph_skips(),
+        "kernels_autotuned": _read("inductor", "select_algorithm_autotune"),
         "compile_cache_hits": _read("inductor", "fxgraph_cache_hit")
         + _read("aot_autograd", "autograd_cache_hit"),
         "compile_cache_misses": _read("inductor", "fxgraph_cache_miss")

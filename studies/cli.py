@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runner.errors import UsageError
 from runner.labels import plain
+from studies.compile_modes_options import add_compile_modes, compile_modes_options
 from studies.implementations_options import add_implementations, implementations_options
 from studies.options import add_training_time, training_time_options
 
@@ -33,6 +34,11 @@ def build_parser() -> argparse.ArgumentParser:
     add_implementations(
         studies.add_parser(
             "implementations", help="B: four small language models, two tasks", allow_abbrev=False
+        )
+    )
+    add_compile_modes(
+        studies.add_parser(
+            "compile-modes", help="C: torch.compile's modes, compile time and run time", allow_abbrev=False
         )
     )
     report = studies.add_parser("report", help="tables and plots again, from a study's folder")
@@ -70,6 +76,10 @@ def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
         from studies.implementations import run as run_implementations
 
         return run_implementations(implementations_options(given), arguments)
+    if given.study == "compile-modes":
+        from studies.compile_modes import run as run_compile_modes
+
+        return run_compile_modes(compile_modes_options(given), arguments)
     from studies.training_time import run
 
     return run(training_time_options(given), arguments)

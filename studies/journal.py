@@ -1,7 +1,7 @@
 """A study's folder: ``records.jsonl``, appended and synced line by line, and what is derived from it.
 
 Kinds of lines: "study" (the first: command, options, environment), "chunk" (steps that
-one variant did in one go), "outcome" (one for each variant and seed, always).
+one variant did in one go), "point" (an evaluation), "outcome" (one for each variant and seed, always).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from runner.run_folder import write_whole
 if TYPE_CHECKING:
     import torch
 
+    from studies.compile_modes_options import CompileModesOptions
     from studies.implementations_options import ImplementationsOptions
     from studies.options import TrainingTimeOptions
 
-    StudyOptions = ImplementationsOptions | TrainingTimeOptions
+    StudyOptions = CompileModesOptions | ImplementationsOptions | TrainingTimeOptions
 
 RECORDS = "records.jsonl"
 Line = Mapping[str, Any]

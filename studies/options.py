@@ -68,14 +68,16 @@ def rate(flag: str, text: str) -> float:
     return value
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser, *, text: bool = True) -> None:
+    """What all studies have; ``text``: the study reads Shakespeare."""
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--threads", type=count("--threads"), help="of the processor (default: torch's)")
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        help="folder that holds tinyshakespeare.txt (default: the cache, or a download)",
-    )
+    if text:
+        parser.add_argument(
+            "--data-dir",
+            type=Path,
+            help="folder that holds tinyshakespeare.txt (default: the cache, or a download)",
+        )
     parser.add_argument("--output-dir", type=Path, help="a new folder for the run (default: under logs/)")
     parser.add_argument("--quick", action="store_true", help="a minute or two: shows that everything works")
 

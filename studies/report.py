@@ -14,6 +14,7 @@ OK, FAILURES = 0, 1
 STUDIES = {
     "training-time": "studies.training_time_report",
     "implementations": "studies.implementations_report",
+    "compile-modes": "studies.compile_modes_report",
 }
 """Which module renders which study: ``render(lines) -> {file name: bytes}``, with a
 ``report.md``, and ``failures(lines) -> list of sentences``."""

@@ -1,0 +1,127 @@
+"""Study C's pictures: compile time against steady state, and the first calls one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from runner.reports._pictures import pictures, plain_style
+from runner.reports.speedup_plot import COLOURS, GREY, SHAPES
+from studies.compile_modes_options import MODES
+from studies.compile_modes_results import COMPILING_CALLS, Outcome, by_title
+from studies.plots import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    Draw = Callable[[Axes, Sequence[Outcome]], None]
+
+PANEL_IN = (3.7, 3.4)
+
+
+def compile_against_run(found: Sequence[Outcome]) -> Mapping[str, bytes]:
+    """``compile_against_run.png``, ``.svg``: a panel for each model, a marker with interval for each mode."""
+    return _panels(
+        "compile_against_run.png",
+        by_title([o for o in found if o.timed and o.comparison.compilation_latency_s]),
+        _compile_panel,
+        "steady state, times as fast as eager",
+    )
+
+
+def first_calls(found: Sequence[Outcome]) -> Mapping[str, bytes]:
+    """``first_calls.png``, ``.svg``: seconds of each call before timing, with eager's settled step."""
+    groups = by_title([o for o in found if o.record.first_calls_s])
+    return _panels("first_calls.png", groups, _calls_panel, "seconds of the call")
+
+
+def _panels(
+    name: str,
+    groups: Mapping[str, Sequence[Outcome]],
+    draw: Draw,
+    label: str,
+) -> Mapping[str, bytes]:
+    """A figure of one panel for each group; none where there is nothing to show."""
+    if not groups:
+        return {}
+    with plain_style():
+        figure = new_figure(PANEL_IN[0] * len(groups), PANEL_IN[1])
+        panels = figure.subplots(1, len(groups), squeeze=False)[0]
+        for panel, (title, group) in zip(panels, groups.items(), strict=True):
+            draw(panel, group)
+            panel.set_title(title, loc="left")
+            panel.grid(color="#DDDDDD", linewidth=0.5)
+            panel.legend(frameon=False, fontsize="small")
+        panels[0].set_ylabel(label)
+    return pictures(name, figure)
+
+
+def _compile_panel(panel: Axes, group: Sequence[Outcome]) -> None:
+    panel.axhline(1.0, color=GREY, linewidth=0.8, linestyle="--", label="eager")
+    for outcome in group:
+        found = outcome.comparison
+        assert found.speedup is not None
+        assert found.compilation_latency_s is not None
+        low, high = found.ci_low or found.speedup, found.ci_high or found.speedup
+        panel.errorbar(
+            [found.compilation_latency_s],
+            [found.speedup],
+            yerr=[[found.speedup - low], [high - found.speedup]],
+            fmt=_shape(outcome),
+            color=_colour(outcome),
+            capsize=3,
+            label=outcome.mode,
+        )
+    panel.set_xscale("log")
+    panel.margins(x=0.3, y=0.2)
+    _plain_ticks(panel, [float(o.comparison.compilation_latency_s or 0) for o in group])
+    panel.set_xlabel("compile time, s (cold, timed once)")
+
+
+def _calls_panel(panel: Axes, group: Sequence[Outcome]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for outcome in group:
+        calls = outcome.record.first_calls_s
+        panel.plot(
+            range(1, len(calls) + 1),
+            calls,
+            color=_colour(outcome),
+            marker=_shape(outcome),
+            markersize=4,
+            linewidth=1.0,
+            label=outcome.mode,
+        )
+    eager = [o.comparison.baseline_ms / 1e3 for o in group if o.comparison.baseline_ms is not None]
+    if eager:
+        panel.axhline(median(eager), color=GREY, linewidth=0.8, linestyle="--", label="eager, settled")
+    panel.axvline(COMPILING_CALLS + 0.5, color="#DDDDDD", linewidth=0.8)
+    panel.set_yscale("log")
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.set_xlabel(f"call; the first {COMPILING_CALLS} count as compilation")
+
+
+def _plain_ticks(panel: Axes, values: Sequence[float]) -> None:
+    """Seconds as people write them: an axis of less than a decade would have no label otherwise."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    decades = [f * 10.0**power for power in range(-3, 5) for f in (1, 2, 3, 5)]
+    low, high = min(values) / 1.5, max(values) * 1.5
+    ticks = [tick for tick in decades if low <= tick <= high]
+    panel.set_xlim(low, high)
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _place(outcome: Outcome) -> int:
+    return [*MODES, outcome.mode].index(outcome.mode)
+
+
+def _colour(outcome: Outcome) -> str:
+    return COLOURS[_place(outcome) % len(COLOURS)]
+
+
+def _shape(outcome: Outcome) -> str:
+    return SHAPES[_place(outcome) % len(SHAPES)]
