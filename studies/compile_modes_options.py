@@ -43,6 +43,7 @@ MODELS: Mapping[str, Model] = {
     ),
 }
 
+QUICK_MODELS, QUICK_MODES = ("vit_base_patch16_224", "Llama_2_7B"), ("default", "max-autotune")
 QUICK_ROUNDS = 6  # the fewest that have a 95 % interval
 FULL_TOKENS = (512, 128)  # prompt and new ones at full scale: ours, so that a generation takes seconds
 
@@ -94,14 +95,13 @@ def add_compile_modes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models",
         action=words("--models", "model", tuple(MODELS)),
-        default=tuple(MODELS),
-        help=f"comma-separated, of {', '.join(MODELS)} (default: all)",
+        help=f"comma-separated, of {', '.join(MODELS)} (default: all; with --quick the last two)",
     )
     parser.add_argument(
         "--modes",
         action=words("--modes", "mode", tuple(MODES)),
-        default=tuple(MODES),
-        help=f"of torch.compile, comma-separated, of {', '.join(MODES)} (default: all), each against eager",
+        help=f"of torch.compile, comma-separated, of {', '.join(MODES)}; each against eager (default: "
+        "all; with --quick the first and the last)",
     )
     parser.add_argument(
         "--dtypes",
@@ -150,7 +150,9 @@ def compile_modes_options(given: argparse.Namespace) -> CompileModesOptions:
     """``UsageError`` for anything that cannot be meant."""
     if given.scale is not None and given.scale not in SCALES:
         raise unknown("--scale", given.scale, "scale", SCALES)
-    writes = any(MODELS[name].mode is Mode.GENERATE for name in given.models)
+    models = given.models or (QUICK_MODELS if given.quick else tuple(MODELS))
+    modes = given.modes or (QUICK_MODES if given.quick else tuple(MODES))
+    writes = any(MODELS[name].mode is Mode.GENERATE for name in models)
     for flag, value in (("--prompt-tokens", given.prompt_tokens), ("--new-tokens", given.new_tokens)):
         if value is not None and not writes:
             raise UsageError(f"{flag}: none of these models generates text; leave it out, or add Llama_2_7B")
@@ -163,8 +165,8 @@ def compile_modes_options(given: argparse.Namespace) -> CompileModesOptions:
             raise UsageError(f"--dtypes: {name} exists on CUDA only; with --device=cpu leave it out")
     return CompileModesOptions(
         device=device,
-        models=tuple(name for name in MODELS if name in given.models),
-        modes=tuple(name for name in MODES if name in given.modes),
+        models=tuple(name for name in MODELS if name in models),
+        modes=tuple(name for name in MODES if name in modes),
         dtypes=dtypes,
         scale=given.scale,
         batch=given.batch_size,

@@ -52,8 +52,12 @@ def _panels(
             draw(panel, group)
             panel.set_title(title, loc="left")
             panel.grid(color="#DDDDDD", linewidth=0.5)
-            panel.legend(frameon=False, fontsize="small")
         panels[0].set_ylabel(label)
+        shown = [panel.get_legend_handles_labels() for panel in panels]
+        once = {text: handle for handles, texts in shown for handle, text in zip(handles, texts, strict=True)}
+        figure.legend(
+            list(once.values()), list(once), loc="outside lower center", ncols=len(once), frameon=False
+        )
     return pictures(name, figure)
 
 
@@ -74,7 +78,8 @@ def _compile_panel(panel: Axes, group: Sequence[Outcome]) -> None:
             label=outcome.mode,
         )
     panel.set_xscale("log")
-    panel.margins(x=0.3, y=0.2)
+    panel.margins(y=0.2)
+    panel.set_ylim(bottom=max(0.0, panel.get_ylim()[0]))
     _plain_ticks(panel, [float(o.comparison.compilation_latency_s or 0) for o in group])
     panel.set_xlabel("compile time, s (cold, timed once)")
 

@@ -1,0 +1,49 @@
+"""Study C by its command, with real compilers: the form for CI."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.codec import from_json
+from harness.schema import Record
+from studies.journal import of_kind, read_lines
+from tests.cli.command import ROOT
+
+
+def studies(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "studies", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_the_quick_form_compiles_runs_and_reports(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = studies("compile-modes", "--quick", "--device=cpu", f"--output-dir={folder}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 (model, mode) passed parity" in done.stdout
+    found = [from_json(Record, line["record"]) for line in of_kind(read_lines(folder), "outcome")]
+    assert len(found) == 4
+    for record in found:
+        first, *later = record.first_calls_s
+        assert first == max(record.first_calls_s)
+        assert len(later) >= 3
+        assert record.metrics["compile_cache_hits"] == 0  # each mode compiles with empty caches
+        assert record.samples is not None
+        assert len(record.samples) == 6
+        autotuned = record.metrics["kernels_autotuned"]
+        assert isinstance(autotuned, int)
+        assert (autotuned > 0) == (record.candidate == "inductor_max_autotune")
+    report = (folder / "report.md").read_bytes()
+    assert studies("report", str(folder)).returncode == 0
+    assert (folder / "report.md").read_bytes() == report
+    assert {path.name for path in folder.glob("*.png")} == {"compile_against_run.png", "first_calls.png"}
