@@ -314,6 +314,7 @@ def test_a_record_of_the_first_version_is_read() -> None:
     assert record.schema_version == 1
     assert record.job.case.changes == ()
     assert record.job.case.name == golden().job.case.name
+    assert record.first_calls_s == ()
 
 
 def test_the_golden_record_is_written_again_to_the_byte() -> None:

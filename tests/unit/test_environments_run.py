@@ -76,6 +76,11 @@ def test_all_workers_are_open_at_once_and_rounds_alternate_in_random_order(tmp_p
     assert set(pairs) == {("old", "new"), ("new", "old")}  # each round has both, in either order
     assert set(found) == {"a@old", "eager@new", "a@new"}
     assert all(record.status is Status.PASS for record in found.values())
+    assert {name: record.first_calls_s for name, record in found.items()} == {
+        "a@old": (9.0, 1.0, 1.0, 0.5),
+        "a@new": (9.0, 1.0, 1.0, 0.875),
+        "eager@new": (),
+    }
 
 
 def test_the_order_is_the_seed_s(tmp_path: Path) -> None:
