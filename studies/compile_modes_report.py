@@ -217,7 +217,9 @@ def _expected(found: Sequence[Outcome], *, quick: bool) -> list[str]:
         *table(["model", "expected", "found", "holds"], lines),
         "",
         (
-            "Each mode was compiled once: less than 20 % between two compile times tell nothing. Modes are "
+            "Each mode was compiled once: two compile times with less than 20 % between them are not told "
+            "apart, and on a CPU neither are those no further apart than default and reduce-overhead, which "
+            "compile the same there. Modes are "
             "compared by their speedups over eager of their own processes; the interval has in it what two "
             "processes are assumed to differ by (2 % each)."
         ),

@@ -103,7 +103,12 @@ class Worker:
         return {"parity": to_json(found), "note": "a note", "judged": not self._machine.unsteady}
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
-        found = {"status": "pass", "parity": None, "metrics": {"compilation_latency_s": 1.0}, "notes": []}
+        found: Reply = {
+            "status": "pass",
+            "parity": None,
+            "metrics": {"compilation_latency_s": 1.0},
+            "notes": [],
+        }
         return {**found, "first_calls_s": [9.0, 1.0, 1.0]}
 
     def _warm_up(self, request: Mapping[str, Any]) -> Reply:
