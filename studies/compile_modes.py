@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from harness.codec import to_json
 from harness.schema import CompilerOptions, Extras, Job, Mode, Protocol, Record
@@ -86,7 +87,7 @@ def measure(jobs: Sequence[Job], journal: Journal, executor: Executor) -> None:
     with Shown(total) as shown, closing(executor.run(work, folder, lambda: False)) as events:
         for event in events:
             if isinstance(event, Record):
-                journal.write("outcome", mode=mode_of(event), record=to_json(event))
+                journal.write("outcome", mode=mode_of(event), record=to_json(movable(event, folder.path)))
                 shown.advance(title_of(event.job))
                 shown.say(f"    {outcome_line(event)}")
             elif isinstance(event, Started):
@@ -96,6 +97,15 @@ def measure(jobs: Sequence[Job], journal: Journal, executor: Executor) -> None:
                 shown.advance(f"{title_of(event.job)}  {doing}", 0)
             elif isinstance(event, Timed):
                 shown.advance(f"{title_of(event.job)}  round {event.done}  {estimates(event.pairs)}", 0)
+
+
+def movable(record: Record, folder: Path) -> Record:
+    """Without the folder's own path, which was the caches': the folder may be moved, and read elsewhere."""
+    facts = {
+        name: value.removeprefix(f"{folder}/") if isinstance(value, str) else value
+        for name, value in record.environment.items()
+    }
+    return replace(record, environment=facts)
 
 
 def sizes_text(job: Job) -> str:

@@ -161,7 +161,9 @@ class Pretended:
             assert cases.open_case(one.job).is_file()
             for name in one.candidates:
                 broke = name == "inductor_reduce_overhead"
-                yield make_record(one.job, name, status=Status.CRASH if broke else Status.PASS)
+                made = make_record(one.job, name, status=Status.CRASH if broke else Status.PASS)
+                caches = f"{cases.open_case(one.job).parent}/caches"
+                yield replace(made, environment={**made.environment, "env.CACHE": caches, "cpu_count": 2})
             yield Ended(job=one.job)
 
 
@@ -182,6 +184,7 @@ def test_every_mode_is_one_outcome_also_when_it_fails(
         ("max-autotune", Status.PASS),
     ]
     assert [line["mode"] for line in lines[1:]] == list(MODES)
+    assert str(found[0].record.environment["env.CACHE"]).startswith("cases/")
     printed = capsys.readouterr().out
     assert "ResNet-152 float32: scale full, batch 2 of the published 128" in printed
     assert "reduce-overhead: crash" in printed
