@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[Axes, Sequence[Outcome]], None]
 
-PANEL_IN = (3.7, 3.4)
+PANEL_IN = (3.7, 3.6)
 
 
 def compile_against_run(found: Sequence[Outcome]) -> Mapping[str, bytes]:
@@ -55,8 +55,9 @@ def _panels(
         panels[0].set_ylabel(label)
         shown = [panel.get_legend_handles_labels() for panel in panels]
         once = {text: handle for handles, texts in shown for handle, text in zip(handles, texts, strict=True)}
+        columns = min(len(once), 2 * len(groups))  # as many as there is room for
         figure.legend(
-            list(once.values()), list(once), loc="outside lower center", ncols=len(once), frameon=False
+            list(once.values()), list(once), loc="outside lower center", ncols=columns, frameon=False
         )
     return pictures(name, figure)
 
