@@ -25,7 +25,7 @@ from runner.run_folder import RunFolder
 from studies.compile_modes_options import MODELS, MODES, CompileModesOptions
 from studies.compile_modes_results import mode_of, outcome_line, title_of
 from studies.journal import Journal, begin
-from studies.shown import Shown
+from studies.shown import progress
 
 MEASURE_S = 40.0  # of rounds at most, for each mode
 TIMEOUT_S = 3600.0  # of one worker: max-autotune of a large model takes long
@@ -53,7 +53,7 @@ def _config(name: str, options: CompileModesOptions) -> RunConfig:
     prompt, new = options.tokens_of(name)
     return RunConfig(
         suites=(model.suite,),
-        mode=model.mode,
+        modes=(model.mode,),
         devices=(options.device,),
         dtypes=options.dtypes,
         compilers=tuple(MODES[mode] for mode in options.modes),
@@ -84,7 +84,7 @@ def measure(jobs: Sequence[Job], journal: Journal, executor: Executor) -> None:
     work = [Wanted(job=job, candidates=job.candidates) for job in jobs]
     folder = RunFolder(journal.path.resolve())
     total = sum(len(one.candidates) for one in work)
-    with Shown(total) as shown, closing(executor.run(work, folder, lambda: False)) as events:
+    with progress(total) as shown, closing(executor.run(work, folder, lambda: False)) as events:
         for event in events:
             if isinstance(event, Record):
                 journal.write("outcome", mode=mode_of(event), record=to_json(movable(event, folder.path)))
