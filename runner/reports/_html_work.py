@@ -7,7 +7,6 @@ from typing import Any
 from runner.comparison import Comparison
 from runner.digits import share_text
 
-PEAK, BANDWIDTH = "measured_peak_flop_per_s", "measured_bandwidth_bytes_per_s"
 Number = float | None
 
 # Each holds those after it, down to the last but two, which stand beside them.
@@ -26,10 +25,10 @@ PHASES = {
 
 def roofline(comparison: Comparison) -> dict[str, Any] | None:
     """FLOP/byte of the step, TFLOP/s of both sides, the device's two limits; None where one is not known."""
-    work, metrics = comparison.work, comparison.record.metrics
-    peak, bandwidth = metrics.get(PEAK), metrics.get(BANDWIDTH)
+    work = comparison.work
     if work is None or work.roof_tflop_per_s is None or work.flop_per_byte is None:
         return None
+    peak, bandwidth = work.measured_peak_tflop_per_s, work.measured_bandwidth_gb_per_s
     return {
         "flop_per_byte": _short(work.flop_per_byte),
         "eager": _short(work.baseline_tflop_per_s if work.baseline_share_of_roof is not None else None),
@@ -39,8 +38,8 @@ def roofline(comparison: Comparison) -> dict[str, Any] | None:
             None if share is None else share_text(share)
             for share in (work.baseline_share_of_roof, work.candidate_share_of_roof)
         ],
-        "peak_flop_per_s": peak,
-        "bandwidth_bytes_per_s": bandwidth,
+        "peak_flop_per_s": _short(None if peak is None else peak * 1e12),
+        "bandwidth_bytes_per_s": _short(None if bandwidth is None else bandwidth * 1e9),
     }
 
 
