@@ -48,13 +48,14 @@ class NativeLearner:
         program = build(self._device)
         self._folder = tempfile.TemporaryDirectory(prefix="study-native-")
         write_lesson(Path(self._folder.name), self._module, self._lesson)
-        self._process = subprocess.Popen(
-            [str(program), self._folder.name, *self._arguments()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(Path(self._folder.name) / "errors").open("wb"),
-            text=True,
-        )
+        with (Path(self._folder.name) / "errors").open("wb") as errors:
+            self._process = subprocess.Popen(
+                [str(program), self._folder.name, *self._arguments()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         self._answer("ready")
 
     def _arguments(self) -> list[str]:

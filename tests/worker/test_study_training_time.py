@@ -66,6 +66,7 @@ def test_a_report_is_derived_again_from_what_a_killed_run_left(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, where Dynamo looks
 def test_every_variant_trains(tmp_path: Path) -> None:
     assert run(tmp_path / "run", "--native") == 0
     outcomes = of_kind(read_lines(tmp_path / "run"), "outcome")
