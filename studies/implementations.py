@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STOP_ABOVE = 0.995
 EVERY, EVERY_MLP = 50, 500
 EVERY_TEXT, EVERY_TEXT_MLP = 50, 100
-TEXT_RATE = 1e-2
+TEXT_RATE = 1e-2  # of the MLPs, whose step on text is the published one everywhere
 DOUBLE = "MLP_shakespeare_16x64"
 """The third MLP, which the study trained twice as long as the others."""
 NOT_PUBLISHED = "HuggingFaceGPT_shakespeare_64"
@@ -66,11 +66,17 @@ def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
                 budget_s=budget,
                 batch=_batch(entry, options, on_text),
             )
-            for rate in ((TEXT_RATE,) if on_text else options.learning_rates)
+            for rate in _rates(entry, options, on_text)
         ]
     return sorted(
         found, key=lambda plan: (tasks.index(plan.task), options.models.index(plan.entry.implementation))
     )
+
+
+def _rates(entry: Entry, options: ImplementationsOptions, on_text: bool) -> tuple[float, ...]:
+    if not on_text:
+        return options.learning_rates
+    return (TEXT_RATE if entry.implementation == "MLP" else options.text_learning_rate,)
 
 
 def _batch(entry: Entry, options: ImplementationsOptions, on_text: bool) -> int:

@@ -27,6 +27,7 @@ class ImplementationsOptions:
     budget_s: float
     text_budget_s: float
     text_batch: int | None
+    text_learning_rate: float
     reverse: bool
     seed: int
     threads: int | None
@@ -64,6 +65,12 @@ def add_implementations(parser: argparse.ArgumentParser) -> None:
         help="windows in a transformer's step (default: as published on CUDA, a 32nd of it on a CPU)",
     )
     parser.add_argument(
+        "--text-learning-rate",
+        default="1e-2",
+        help="of the transformers on Shakespeare (default: 1e-2, as published, for a published step; a "
+        "hundredth of its windows wants about a tenth)",
+    )
+    parser.add_argument(
         "--digits",
         choices=("reversed", "plain"),
         default="reversed",
@@ -89,6 +96,7 @@ def implementations_options(given: argparse.Namespace) -> ImplementationsOptions
         budget_s=budget,
         text_budget_s=given.text_budget or (budget if quick else 5 * budget),
         text_batch=given.text_batch_size,
+        text_learning_rate=rate("--text-learning-rate", given.text_learning_rate),
         reverse=given.digits == "reversed",
         seed=given.seed,
         threads=given.threads,

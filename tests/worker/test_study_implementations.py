@@ -154,6 +154,7 @@ def options(**more: Any) -> ImplementationsOptions:
         "budget_s": 60.0,
         "text_budget_s": 300.0,
         "text_batch": None,
+        "text_learning_rate": 0.01,
         "reverse": True,
         "seed": 0,
         "threads": None,
