@@ -28,8 +28,6 @@ def to_json(value: Any) -> Any:
     which therefore cannot be texts where a number may stand.
     """
     kind = type(value)
-    if kind is float:
-        return value if math.isfinite(value) else str(value)
     return value if kind in JSONS_OWN else _encoder(typing.cast("typing.Hashable", kind))(value)
 
 
@@ -48,7 +46,7 @@ def _encoder(kind: Any) -> Encoder:
         return lambda value: {str(key): to_json(item) for key, item in value.items()}
     if issubclass(kind, (tuple, list)):
         return lambda value: [to_json(item) for item in value]
-    if issubclass(kind, float):  # numpy's, for one
+    if issubclass(kind, float):
         return lambda value: value if math.isfinite(value) else str(value)
     return lambda value: value
 

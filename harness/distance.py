@@ -10,9 +10,7 @@ import torch
 OUTLIER = 1000.0  # times the median size: beyond, an element hides all others in an RMS
 BLOCK = 1024  # elements: enough for a steady RMS, few enough to see a wrong part of a tensor
 MEDIAN_SAMPLE = 1 << 16  # elements: the median is known to half a per cent, and outliers are far from it
-CHUNK = (
-    32 * BLOCK
-)  # elements at a time: fp64 copies stay in the cache, and one thread does it without waiting
+CHUNK = 32 * BLOCK  # elements: fp64 copies that stay in the cache, made by one thread without waiting
 CHUNK_ELSEWHERE = 1 << 25  # on a GPU every chunk is a handful of launches
 
 PLAIN = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -69,7 +67,7 @@ def rmse(left: torch.Tensor, right: torch.Tensor) -> float:
         if not bool((finite | _same_kind(a, b)).all()):
             return math.inf
         a, b = a[finite], b[finite]
-    return _Sum.of_difference(a, b).rms
+    return _Sum.of(a, b).rms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +163,9 @@ class Blocks:
 def measure(sides: Sides) -> tuple[Distance, Blocks]:
     """Of the whole and of its blocks, in one pass."""
     truth = _Sum.of(sides.truth)
-    eager = _Sum.of_difference(sides.eager, sides.truth)
+    eager = _Sum.of(sides.eager, sides.truth)
     same = sides.candidate is sides.eager
-    candidate = eager if same else _Sum.of_difference(sides.candidate, sides.truth)
+    candidate = eager if same else _Sum.of(sides.candidate, sides.truth)
     distance = Distance(
         scale=truth.rms,
         peak=truth.peak,
@@ -202,19 +200,14 @@ class _Sum:
     blocks: torch.Tensor
 
     @classmethod
-    def of(cls, values: torch.Tensor) -> _Sum:
-        return cls._over(values, None)
+    def of(cls, values: torch.Tensor, less: torch.Tensor | None = None) -> _Sum:
+        """Of ``values``, or of what they differ by from ``less``.
 
-    @classmethod
-    def of_difference(cls, left: torch.Tensor, right: torch.Tensor) -> _Sum:
-        return cls._over(left, None if left is right else right, zero=left is right)
-
-    @classmethod
-    def _over(cls, values: torch.Tensor, less: torch.Tensor | None, *, zero: bool = False) -> _Sum:
-        """Chunk by chunk: whole fp64 copies of large tensors cost more than all arithmetic on them."""
+        Chunk by chunk: whole fp64 copies of large tensors cost more than all arithmetic on them.
+        """
         count = values.numel()
         blocks = values.new_zeros(count // BLOCK, dtype=torch.float64)
-        if zero or count == 0:
+        if less is values or count == 0:
             return cls(rms=0.0, peak=0.0, blocks=blocks)
         size = CHUNK if values.device.type == "cpu" else CHUNK_ELSEWHERE
         rest = values.new_zeros((), dtype=torch.float64)

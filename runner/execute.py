@@ -309,7 +309,7 @@ class JobRun:
         if state.rounds:
             samples = paired_samples(candidate, state.rounds, int(iterations or 1))
         record = self._record(candidate, state.status, state.notes)
-        return replace(_with_facts(record, state), samples=samples)
+        return replace(with_facts(record, state), samples=samples)
 
     def _failed(
         self,
@@ -322,7 +322,7 @@ class JobRun:
         record = replace(
             self._record(candidate, status, notes), failure=replace(failure, log=failure.log or self._log)
         )
-        return record if state is None else _with_facts(record, state)
+        return record if state is None else with_facts(record, state)
 
     def _why_not_run(self, candidate: str) -> str | None:
         return self._job.case.skip or self._job.unavailable.get(candidate)
@@ -347,7 +347,8 @@ class JobRun:
         return self._failed(candidate, lost.status, lost.failure, notes, state)
 
 
-def _with_facts(record: Record, state: CandidateState) -> Record:
+def with_facts(record: Record, state: CandidateState) -> Record:
+    """The record with what is known of the candidate before any round."""
     return replace(record, parity=state.parity, metrics=state.metrics, first_calls_s=state.first_calls_s)
 
 

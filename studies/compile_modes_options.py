@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.schema import DTYPES, SCALES, Mode
 from runner.errors import UsageError, unknown
 from runner.flag_types import count, whole
-from studies.options import add_common, device_of, words
+from studies.options import add_common, check_precisions, device_of, words
 
 MODES: Mapping[str, str] = {
     "default": "inductor",
@@ -160,9 +160,7 @@ def compile_modes_options(given: argparse.Namespace) -> CompileModesOptions:
         raise UsageError("--new-tokens: the first one is prefill; give 2 or more, for there to be decode")
     device = device_of(given.device)
     dtypes = given.dtypes or (("float32",) if device == "cpu" else ("bfloat16",))
-    for name in dtypes:
-        if "tf32" in name and device == "cpu":
-            raise UsageError(f"--dtypes: {name} exists on CUDA only; with --device=cpu leave it out")
+    check_precisions("--dtypes", dtypes, device)
     return CompileModesOptions(
         device=device,
         models=tuple(name for name in MODELS if name in models),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from harness.first_calls import FIRST_CALLS
 from runner.reports._pictures import pictures, plain_style
 from runner.reports.speedup_plot import COLOURS, GREY, SHAPES
 from studies.compile_modes_options import MODES
-from studies.compile_modes_results import COMPILING_CALLS, Outcome, by_title
+from studies.compile_modes_results import Outcome, by_title
 from studies.plots import new_figure
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ def _calls_panel(panel: Axes, group: Sequence[Outcome]) -> None:
     eager = [o.comparison.baseline_ms / 1e3 for o in group if o.comparison.baseline_ms is not None]
     if eager:
         panel.axhline(median(eager), color=GREY, linewidth=0.8, linestyle="--", label="eager, settled")
-    panel.axvline(COMPILING_CALLS + 0.5, color="#DDDDDD", linewidth=0.8)
+    panel.axvline(FIRST_CALLS + 0.5, color="#DDDDDD", linewidth=0.8)
     panel.set_yscale("log")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    panel.set_xlabel(f"call; the first {COMPILING_CALLS} count as compilation")
+    panel.set_xlabel(f"call; the first {FIRST_CALLS} count as compilation")
 
 
 def _plain_ticks(panel: Axes, values: Sequence[float]) -> None:

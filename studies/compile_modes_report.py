@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.first_calls import FIRST_CALLS
 from runner.comparison import Part
 from runner.digits import MISSING, ms_text, seconds_text, significant, speedup_text, steps_text
 from runner.labels import ran_batch
 from studies.compile_modes_plots import compile_against_run, first_calls
 from studies.compile_modes_results import (
-    COMPILING_CALLS,
     Outcome,
     by_title,
     expectations,
@@ -43,8 +43,11 @@ def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
 def failures(lines: Sequence[Line]) -> list[str]:
     """A sentence for each mode without a valid number. A story that does not come true is no failure."""
     found = outcomes(lines)
-    broken = [f"{o.title}, {o.mode}: {o.why}" for o in found if not o.record.status.passed]
-    return [*broken, *(f"{what}: there is no outcome" for what in missing(lines[0], found))]
+    return [*_broken(found), *(f"{what}: there is no outcome" for what in missing(lines[0], found))]
+
+
+def _broken(found: Sequence[Outcome]) -> list[str]:
+    return [f"{o.title}, {o.mode}: {o.why}" for o in found if not o.record.status.passed]
 
 
 def _report(study: Line, found: Sequence[Outcome]) -> list[str]:
@@ -81,8 +84,8 @@ def _freezing(study: Line) -> str:
 
 
 def failures_of(study: Line, found: Sequence[Outcome]) -> list[str]:
-    broken = [f"- {o.title}, {o.mode}: {o.why}" for o in found if not o.record.status.passed]
-    return [*broken, *(f"- {what}: the run ended before" for what in missing(study, found))]
+    ended = [f"{what}: the run ended before" for what in missing(study, found)]
+    return [f"- {sentence}" for sentence in (*_broken(found), *ended)]
 
 
 def _models(found: Sequence[Outcome]) -> list[str]:
@@ -116,7 +119,7 @@ def _steady(found: Sequence[Outcome]) -> list[str]:
         "",
         (
             "Milliseconds of one step: a batch of images, or a whole generation. Compile: what the first "
-            f"{COMPILING_CALLS} calls took beyond settled eager ones. It pays after so many calls; never: "
+            f"{FIRST_CALLS} calls took beyond settled eager ones. It pays after so many calls; never: "
             "slower than eager, or not shown to be faster (its interval has 1 in it). Kernels measured: "
             "operations for which inductor timed several and took the fastest."
         ),
@@ -183,20 +186,20 @@ def _part_cells(part: Part, tokens: int) -> list[str]:
 
 
 def _calls(found: Sequence[Outcome]) -> list[str]:
-    heads = ["model", "mode", *(f"call {n + 1}, s" for n in range(COMPILING_CALLS))]
+    heads = ["model", "mode", *(f"call {n + 1}, s" for n in range(FIRST_CALLS))]
     heads += ["later, s", "of so many", "eager, s"]
     lines = []
     for outcome in found:
         calls = outcome.record.first_calls_s
-        shown = [seconds_text(seconds) for seconds in calls[:COMPILING_CALLS]]
+        shown = [seconds_text(seconds) for seconds in calls[:FIRST_CALLS]]
         eager, later = outcome.comparison.baseline_ms, outcome.later_calls_s
         lines.append(
             [
                 outcome.title,
                 outcome.mode,
-                *(shown + [MISSING] * (COMPILING_CALLS - len(shown))),
+                *(shown + [MISSING] * (FIRST_CALLS - len(shown))),
                 MISSING if later is None else seconds_text(later),
-                str(max(0, len(calls) - COMPILING_CALLS)),
+                str(max(0, len(calls) - FIRST_CALLS)),
                 MISSING if eager is None else seconds_text(eager / 1e3),
             ]
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.codec import from_json
+from harness.first_calls import FIRST_CALLS
 from harness.schema import Job, Record
 from runner.changes.statistics import (
     Estimate,
@@ -28,7 +29,6 @@ COMPILE_NOISE = 1.2
 """Compilation is timed once, on machines that are shared: a smaller factor says nothing. On a CPU default
 and reduce-overhead compile the same, so what they are apart there is noise, too."""
 MUCH_SLOWER = 2.0  # than later calls, for a first call to be called slow
-COMPILING_CALLS = 3  # what compilation_latency_s counts
 
 HOLDS, FAILS, OPEN = "yes", "NOT in this run", "cannot tell"
 UNTIMED = "not both were timed"
@@ -58,7 +58,7 @@ class Outcome:
     @property
     def later_calls_s(self) -> float | None:
         """Median of the calls after those that count as compilation."""
-        later = self.record.first_calls_s[COMPILING_CALLS:]
+        later = self.record.first_calls_s[FIRST_CALLS:]
         return median(later) if later else None
 
     @property

@@ -137,9 +137,7 @@ def training_time_options(given: argparse.Namespace) -> TrainingTimeOptions:
     """``UsageError`` for anything that cannot be meant."""
     device = device_of(given.device)
     precisions = given.precisions or usable_precisions(device)
-    for name in precisions:
-        if "tf32" in name and device == "cpu":
-            raise UsageError(f"--precisions: {name} exists on CUDA only; with --device=cpu leave it out")
+    check_precisions("--precisions", precisions, device)
     if "eager" not in given.modes:
         raise UsageError("--modes: eager is what the others are compared with; name it too")
     if "float32" not in precisions:
@@ -164,6 +162,13 @@ def training_time_options(given: argparse.Namespace) -> TrainingTimeOptions:
         environments=environments_asked(given.envs, None),
         records_only=given.records_only,
     )
+
+
+def check_precisions(flag: str, names: Sequence[str], device: str) -> None:
+    """``UsageError`` for one that the device does not have."""
+    for name in names:
+        if "tf32" in name and device == "cpu":
+            raise UsageError(f"{flag}: {name} exists on CUDA only; with --device=cpu leave it out")
 
 
 def usable_precisions(device: str) -> tuple[str, ...]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 
+from runner.environments.prepare import say
 from runner.environments.probe import base_environment
-from runner.environments.resolve import Found, resolved
-from runner.errors import UsageError
-from runner.labels import plain
+from runner.environments.resolve import Found, check_devices, resolved
 from runner.worker_process import worker_environment
 from studies.journal import new_folder
 from studies.options import TrainingTimeOptions
@@ -25,9 +23,8 @@ def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
 
     ``UsageError`` for an environment that cannot be used, before anything is written.
     """
-    found = resolved(options.environments, lambda line: print(plain(line), file=sys.stderr, flush=True))
-    if options.device == "cuda" and not all(one.facts.get("cuda_devices") for one in found):
-        raise UsageError("--device: not every environment finds a CUDA device; use --device=cpu")
+    found = resolved(options.environments, say)
+    check_devices(found, [options.device], "--device")
     folder = new_folder(options.output_dir, "training-time")
     flags = [*others(command), f"--device={options.device}", "--records-only"]
     for one in found:

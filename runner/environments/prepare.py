@@ -23,7 +23,7 @@ def prepared(
 
     ``UsageError`` for an environment that cannot be made or used.
     """
-    found = resolved(asked, _say)
+    found = resolved(asked, say)
     check_devices(found, list(dict.fromkeys(job.device for job in jobs)))
     environments = tuple(one.environment for one in found)
     facts = {one.environment.name: dict(one.facts) for one in found}
@@ -41,7 +41,8 @@ def named(asked: Sequence[Asked], jobs: Sequence[Job]) -> tuple[Job, ...]:
     )
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Progress, to stderr."""
     print(plain(line), file=sys.stderr, flush=True)
 
 

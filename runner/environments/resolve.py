@@ -48,16 +48,16 @@ def _resolved(one: Asked, say: Say, ask: Probe) -> Found:
     return Found(environment=environment, facts=facts)
 
 
-def check_devices(found: Sequence[Found], devices: Sequence[str]) -> None:
-    """``UsageError`` for a device that one of the environments cannot use."""
+def check_devices(found: Sequence[Found], devices: Sequence[str], flag: str = "--devices") -> None:
+    """``UsageError``, which names the ``flag``, for a device that one of the environments cannot use."""
     for one in found:
         for device in devices:
             kind, _, index = device.partition(":")
             there = int(one.facts.get("cuda_devices") or 0)
             if kind != "cpu" and int(index or 0) >= there:
                 raise UsageError(
-                    f"--devices: {one.environment.name} (torch {one.environment.torch}) cannot use {device}: "
-                    f"it finds {there} CUDA devices; use --devices=cpu"
+                    f"{flag}: {one.environment.name} (torch {one.environment.torch}) cannot use {device}: "
+                    f"it finds {there} CUDA devices; use {flag}=cpu"
                 )
 
 

@@ -30,7 +30,7 @@ from runner.environments.seats import (
     seat_order,
     seats_for,
 )
-from runner.execute import JobRun, Watcher, _TooLarge
+from runner.execute import JobRun, Watcher, _TooLarge, with_facts
 from runner.pairs import CandidateState, take_first_calls
 from runner.worker_process import WorkerLost
 
@@ -383,4 +383,5 @@ class EnvironmentsRun(JobRun):
     def _done(self, candidate: str, state: CandidateState) -> Record:
         baseline = baseline_of(self._seats, candidate)
         samples = samples_of(candidate, state.rounds, self._iterations, baseline)
-        return replace(super()._done(candidate, replace(state, rounds=[])), samples=samples)
+        record = self._record(candidate, state.status, state.notes)
+        return replace(with_facts(record, state), samples=samples)
