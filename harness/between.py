@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from harness import parity
+from harness.finish import Changed
 from harness.handover import hand_over, handed_reference, read_shaken, receive, write_shaken
 from harness.measure import round_order
 from harness.metrics import ByVariant, observing
@@ -162,7 +163,7 @@ class HandedSession(Session):
         self._close_rounds()
         return super().warm_up()
 
-    def finish(self) -> ByVariant:
+    def finish(self) -> tuple[Changed, ByVariant]:
         self._close_rounds()
         return super().finish()
 

@@ -10,7 +10,7 @@ import torch
 OUTLIER = 1000.0  # times the median size: beyond, an element hides all others in an RMS
 BLOCK = 1024  # elements: enough for a steady RMS, few enough to see a wrong part of a tensor
 MEDIAN_SAMPLE = 1 << 16  # elements: the median is known to half a per cent, and outliers are far from it
-CHUNK = 32 * BLOCK  # elements: fp64 copies that stay in the cache, made by one thread without waiting
+CHUNK = 256 * BLOCK  # elements: an fp64 copy that stays in the cache, and still work for a few threads
 CHUNK_ELSEWHERE = 1 << 25  # on a GPU every chunk is a handful of launches
 
 PLAIN = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -46,7 +46,7 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Equal in shape, type and every value, with NaN equal to NaN."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
-    if torch.equal(left, right):
+    if left is right or torch.equal(left, right):
         return True
     return bool(((left == right) | (left.isnan() & right.isnan())).all())
 
@@ -81,9 +81,6 @@ class Sides:
     eager: torch.Tensor
     candidate: torch.Tensor
     blind: int = 0
-
-    def part(self, chosen: torch.Tensor) -> Sides:
-        return Sides(truth=self.truth[chosen], eager=self.eager[chosen], candidate=self.candidate[chosen])
 
 
 def align(
@@ -134,10 +131,6 @@ class Distance:
     candidate_max: float
 
     @classmethod
-    def measure(cls, sides: Sides) -> Distance:
-        return measure(sides)[0]
-
-    @classmethod
     def shares(cls, exact: torch.Tensor, eager: torch.Tensor, candidate: torch.Tensor) -> Distance:
         """For integers and booleans: the share of elements that are not the truth's (scale 1)."""
         wrong = [float((side != exact).double().mean()) for side in (eager, candidate)]
@@ -160,12 +153,13 @@ class Blocks:
     candidate: torch.Tensor
 
 
-def measure(sides: Sides) -> tuple[Distance, Blocks]:
-    """Of the whole and of its blocks, in one pass."""
-    truth = _Sum.of(sides.truth)
-    eager = _Sum.of(sides.eager, sides.truth)
+def measure(sides: Sides, most: float = math.inf) -> tuple[Distance, Blocks]:
+    """Of the whole and of its blocks, in one pass; of truths up to ``most`` alone, where that is finite."""
+    kept = sides.truth if most < math.inf else None
+    truth = _Sum.of(sides.truth, kept=kept, most=most)
+    eager = _Sum.of(sides.eager, sides.truth, kept, most)
     same = sides.candidate is sides.eager
-    candidate = eager if same else _Sum.of(sides.candidate, sides.truth)
+    candidate = eager if same else _Sum.of(sides.candidate, sides.truth, kept, most)
     distance = Distance(
         scale=truth.rms,
         peak=truth.peak,
@@ -177,8 +171,8 @@ def measure(sides: Sides) -> tuple[Distance, Blocks]:
     return distance, Blocks(scale=truth.blocks, eager=eager.blocks, candidate=candidate.blocks)
 
 
-def bulk(sides: Sides, largest: float) -> Sides | None:
-    """The elements that are left without outliers, or None where there are none.
+def bulk(sides: Sides, largest: float) -> Distance | None:
+    """What is measured of the elements that are left without outliers, or None where there are none.
 
     ``largest`` is the largest absolute value of the truth.
     """
@@ -188,7 +182,7 @@ def bulk(sides: Sides, largest: float) -> Sides | None:
     if sample.numel() == 0:
         return None
     most = OUTLIER * float(sample.median())
-    return None if largest <= most else sides.part(sides.truth.abs() <= most)
+    return None if largest <= most else measure(sides, most)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,22 +194,34 @@ class _Sum:
     blocks: torch.Tensor
 
     @classmethod
-    def of(cls, values: torch.Tensor, less: torch.Tensor | None = None) -> _Sum:
-        """Of ``values``, or of what they differ by from ``less``.
+    def of(
+        cls,
+        values: torch.Tensor,
+        less: torch.Tensor | None = None,
+        kept: torch.Tensor | None = None,
+        most: float = math.inf,
+    ) -> _Sum:
+        """Of ``values`` or of what they differ by from ``less``, only where ``kept`` is up to ``most``.
 
-        Chunk by chunk: whole fp64 copies of large tensors cost more than all arithmetic on them.
+        Chunk by chunk, in the same few kilobytes: to ask the system for the memory of whole fp64 copies
+        costs many times what the arithmetic on them does.
         """
         count = values.numel()
         blocks = values.new_zeros(count // BLOCK, dtype=torch.float64)
         if less is values or count == 0:
             return cls(rms=0.0, peak=0.0, blocks=blocks)
-        size = CHUNK if values.device.type == "cpu" else CHUNK_ELSEWHERE
+        size = min(count, CHUNK if values.device.type == "cpu" else CHUNK_ELSEWHERE)
+        buffer = values.new_empty(size, dtype=torch.float64)
         rest = values.new_zeros((), dtype=torch.float64)
-        peaks = []
+        peaks, left = [], count
         for start in range(0, count, size):
-            part = values[start : start + size].to(torch.float64)
+            part = buffer[: min(size, count - start)].copy_(values[start : start + size])
             if less is not None:
-                part = part - less[start : start + size]
+                part.sub_(less[start : start + size])
+            if kept is not None:
+                out = kept[start : start + size].abs() > most
+                part.masked_fill_(out, 0.0)
+                left -= int(out.sum())
             peaks.append(_extremes(part))
             whole = part.numel() // BLOCK * BLOCK
             first = start // BLOCK
@@ -225,7 +231,7 @@ class _Sum:
             rest += part[whole:].square().sum()
         squares = float(torch.dot(blocks, blocks) + rest)
         return cls(
-            rms=math.sqrt(squares / count) if squares >= 0 else math.nan,
+            rms=math.sqrt(squares / max(1, left)) if squares >= 0 else math.nan,
             peak=float(torch.stack(peaks).max()),
             blocks=blocks / math.sqrt(BLOCK),
         )

@@ -1,20 +1,18 @@
 """Whether a variant still computes, after the timed rounds, what it computed when it was checked.
 
 Parity is judged before the rounds, and the tensors it was judged by are dropped then, for their memory
-is the rounds'. What is kept is a sample of each: enough to see a candidate turn wrong in between. Where
-eager has changed as well, the model drifts from step to step, and nothing can be said.
+is the rounds'. What is kept is a sample of each: enough to see a candidate turn wrong in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from harness.distance import is_exact_kind, peak, rms, rmse, wide
 from harness.reference import Reference, Tensors, family_of
-from harness.schema import BASELINE, TensorError
+from harness.schema import TensorError
 from harness.step import Variant
 
 MOST = 4096  # elements of a tensor that are kept
@@ -27,10 +25,6 @@ class _Kept:
     dtype: torch.dtype
     sample: torch.Tensor
     allowed: float
-
-
-Changed = dict[str, TensorError]
-"""By variant, the tensor that has changed most beyond its limit."""
 
 
 class LateCheck:
@@ -51,28 +45,12 @@ class LateCheck:
             for sample in (_sample(tensor),)
         }
 
-    def changed(self, variants: Mapping[str, Variant], run: Callable[[Variant], Tensors]) -> Changed:
-        """Those that do not compute any more what they did; eager alone, where it is one of them.
-
-        A variant that fails now is not judged: its rounds are over.
-        """
-        found: Changed = {}
-        for name, variant in variants.items():
-            kept = self._kept.get(variant)
-            if kept is None:
-                continue
-            try:
-                now = run(variant)
-            except Exception as error:  # whatever the model raises now costs no result
-                print(f"no late check of {name}: {type(error).__name__}", flush=True)
-                continue
-            errors = [_compare(tensor, was, now.get(tensor)) for tensor, was in kept.items()]
-            beyond = [error for error in errors if error.failure is not None]
-            if beyond:
-                found[name] = max(beyond, key=lambda e: e.candidate_rmse / max(e.allowed, 1e-300))
-                if name == BASELINE:
-                    break
-        return found
+    def changed(self, variant: Variant, now: Tensors) -> TensorError | None:
+        """The tensor furthest beyond its limit, if any, in what ``variant`` gives now."""
+        kept = self._kept.get(variant, {})
+        errors = [_compare(tensor, was, now.get(tensor)) for tensor, was in kept.items()]
+        beyond = [error for error in errors if error.failure is not None]
+        return max(beyond, key=lambda e: e.candidate_rmse / max(e.allowed, 1e-300), default=None)
 
 
 def _allowed(name: str, sample: torch.Tensor, reference: Reference) -> float:
@@ -117,4 +95,5 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
         generator = torch.Generator().manual_seed(flat.numel())
         places = torch.randint(flat.numel(), (MOST,), generator=generator)
         flat = flat[places.to(flat.device)]
-    return flat.cpu()
+        return flat.cpu()
+    return flat.cpu().clone()  # a step to come may write over what it is given

@@ -69,7 +69,6 @@ from harness.distance import (
     BLOCK,
     Blocks,
     Distance,
-    Sides,
     align,
     bulk,
     is_exact_kind,
@@ -137,10 +136,11 @@ def resembles(found: Parity) -> bool:
 def compare_both(reference: Reference, first: Tensors, settled: Tensors, shaken: Shaken = tuple) -> Parity:
     """The worse verdict on a candidate's first call and its settled one, mostly equal to the bit."""
     found = compare(reference, settled, shaken)
-    return found if _equal(first, settled) else worse(compare(reference, first, shaken), found)
+    return found if equal(first, settled) else worse(compare(reference, first, shaken), found)
 
 
-def _equal(first: Tensors, second: Tensors) -> bool:
+def equal(first: Tensors, second: Tensors) -> bool:
+    """Whether both runs gave the same tensors to the bit."""
     if first.keys() != second.keys():
         return False
     pairs = ((tensor, second[name]) for name, tensor in first.items())
@@ -247,14 +247,13 @@ def _judge_scaled(blank: TensorError, reference: Reference, given: torch.Tensor)
     return error, passes_zeros or 2 * sides.blind > eager.numel()
 
 
-def _judge_parts(whole: TensorError, rest: Sides | None, blocks: Blocks, limits: Limits) -> TensorError:
+def _judge_parts(whole: TensorError, rest: Distance | None, blocks: Blocks, limits: Limits) -> TensorError:
     """What large values or a large neighbour would hide in the figures of the whole.
 
-    ``rest`` is what is left without outliers, if there are any.
+    ``rest`` is of what is left without outliers, if there are any.
     """
     if rest is not None:
-        found = Distance.measure(rest)
-        error = _judge(whole, found, *limits.of(found))
+        error = _judge(whole, rest, *limits.of(rest))
         if error.failure is not None:
             return replace(error, failure=f"outliers left out, {error.failure}")
     beyond = limits.beyond(blocks)
@@ -292,7 +291,7 @@ def _judge_field(blank: TensorError, reference: Reference, given: torch.Tensor) 
     sides = align(exact, eager, given, reduced=rule.reduced)
     if isinstance(sides, str):
         return replace(blank, scale=rms(eager), failure=sides)
-    found = Distance.measure(sides)
+    found, _ = measure(sides)
     allowed = rule.multiplier(given) * found.eager_rmse + rule.tolerance / 10
     error = _fill(blank, found, allowed, rule.tolerance * (1 + found.peak))
     ours, theirs = wide(eager), wide(given)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.distance import Distance, align, bulk, is_exact_kind, rmse, same_bits
+from harness.distance import align, bulk, is_exact_kind, measure, rmse, same_bits
 from harness.precision import Precision
 from harness.schema import Mode
 
@@ -142,7 +142,7 @@ def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size
         sides = align(truth, tensor, tensor, reduced=rule.reduced)
         if isinstance(sides, str) or sides.truth.numel() == 0:
             continue
-        distance = Distance.measure(sides)
+        distance, _ = measure(sides)
         rest = bulk(sides, distance.peak)
         limit = (
             rule.multiplier(tensor) * distance.eager_rmse
@@ -151,7 +151,7 @@ def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size
         found[name] = _Size(
             numel=tensor.numel(),
             scale=distance.scale,
-            bulk_scale=distance.scale if rest is None else Distance.measure(rest).scale,
+            bulk_scale=distance.scale if rest is None else rest.scale,
             error=distance.eager_rmse,
             carries_digits=limit < distance.scale,
         )

@@ -9,7 +9,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +21,9 @@ from harness.counters import frames_given_up, graphs_compiled
 from harness.environment import describe
 from harness.facts import facts_of
 from harness.failures import describe_failure, is_out_of_memory, log_traceback
-from harness.finish import last_metrics, step_metrics
+from harness.finish import Changed, last_metrics, last_steps
 from harness.first_calls import FIRST_CALLS, seconds_of, timed
-from harness.late import Changed, LateCheck
+from harness.late import LateCheck
 from harness.losses import REDUCTIONS
 from harness.measure import (
     Instruments,
@@ -106,7 +106,7 @@ class Session:
         first = self._attempt(self._open_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
         if checked:
             second = self._attempt(
-                self._run_apart, Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, "eager"
+                lambda: self._run_apart(first), Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, "eager"
             )
             self._say("fp64")
             oom = Status.EAGER_1ST_RUN_OOM
@@ -148,8 +148,10 @@ class Session:
         kind = kind or self._precision
         return Variant(self._replica(kind), kind, self._device)
 
-    def _run(self, variant: Variant) -> dict[str, torch.Tensor]:
-        """One step from the seed and the initial buffers, and everything it produced.
+    def _run(
+        self, variant: Variant, watch: AbstractContextManager[object] | None = None
+    ) -> dict[str, torch.Tensor]:
+        """One step from the seed and the initial buffers, inside ``watch``, and everything it produced.
 
         A step that generates goes on with the tokens of eager's first run, whatever it chooses
         itself: the choices are all the same exactly if it would have generated the same alone.
@@ -157,8 +159,9 @@ class Session:
         variant.restore()
         seed_everything(self._job.protocol.seed)
         variant.drive_with(forced=self._tokens)
-        loss, output = variant.step()
-        self._synchronise()
+        with watch or nullcontext():
+            loss, output = variant.step()
+            self._synchronise()
         variant.drive_with()
         return self._comparable(variant.results(loss, output))
 
@@ -176,11 +179,17 @@ class Session:
         self._tokens = results.get(TOKENS) if self._job.case.mode is Mode.GENERATE else None
         return self._comparable(results)
 
-    def _run_apart(self) -> dict[str, torch.Tensor]:
-        """Eager again, on a copy that is as settled as a candidate is at its last check."""
+    def _run_apart(self, first: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Eager again, on a copy; where it differs, as settled as a candidate is at its last check."""
         variant = self._variant()
-        self._baseline_step_s = min(self._call_times(variant, FIRST_CALLS))
-        return self._run(variant)
+        times = self._call_times(variant, 1)
+        second = self._run(variant)
+        same = parity.equal(first, second)
+        if not same:
+            times += self._call_times(variant, FIRST_CALLS - 2)
+            second = self._run(variant)
+        self._baseline_step_s = min(times)
+        return first if same else second  # the memory of equal tensors is needed once
 
     def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
         if not any(family_of(name) == "value" for name in first):
@@ -244,7 +253,11 @@ class Session:
             seed_everything(self._job.protocol.seed)
             calling, (loss, output) = timed(variant.step, self._synchronise)
             variant.drive_with()
-            first = {} if self._reference is None else self._comparable(variant.results(loss, output))
+            first = (
+                {}
+                if self._reference is None
+                else self._comparable(variant.results(loss, output, lasting=True))
+            )
             del loss, output
             calls = [compiling + calling, *self._call_times(variant, FIRST_CALLS - 1)]
         self.first_calls_s[candidate] = calls
@@ -348,14 +361,9 @@ class Session:
 
     # -- finish -------------------------------------------------------------
 
-    def changed(self) -> Changed:
-        """The variants that no longer compute what they did when they were checked."""
-        self._say("finish", BASELINE)
-        return self._late.changed(self._variants, self._run)
-
-    def finish(self) -> ByVariant:
-        """Metrics of one extra step of every variant, by variant. A variant that fails has none."""
-        return step_metrics(self._ended(), lambda name: self._say("finish", name))
+    def finish(self) -> tuple[Changed, ByVariant]:
+        """Which variants no longer compute what they did when checked, and metrics of these steps."""
+        return last_steps(self._ended(), self._late, self._run, lambda name: self._say("finish", name))
 
     def conclude(self) -> ByVariant:
         """What is measured last of all, by variant; what concerns the whole job is under ``WHOLE``."""

@@ -181,21 +181,31 @@ class Variant:
     def _given(self) -> tuple[Any, ...]:
         return self.program.args, self.program.kwargs, self.program.target
 
-    def results(self, loss: Any, output: Any) -> dict[str, torch.Tensor]:
-        """Clones of everything one step produced, by name: loss, outputs, gradients, buffers. All dense."""
+    def results(self, loss: Any, output: Any, *, lasting: bool = False) -> dict[str, torch.Tensor]:
+        """Everything one step produced, by name: loss, outputs, gradients, buffers. All dense.
+
+        Clones, but for gradients: a step drops the last one's instead of writing over them. Only compiled
+        code may use their memory again: ``lasting`` clones them, too.
+        """
         found = dict(named_tensors(output, "output"))
         if isinstance(loss, torch.Tensor):
             found["loss"] = loss
+        gradients = dict(self._gradients())
+        # unchanged ones, too: one that only eager's step changes is an error
+        buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
+        return {
+            name: dense if name in gradients and not lasting else dense.clone()
+            for name, tensor in {**found, **gradients, **buffers}.items()
+            for dense in (_dense(tensor.detach()),)
+        }
+
+    def _gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in self.program.module.named_parameters():
             if parameter.grad is not None:
-                found[f"gradient.{name}"] = parameter.grad
+                yield f"gradient.{name}", parameter.grad
         for name, tensor in named_tensors((self.program.args, self.program.kwargs), "input_gradient"):
             if tensor.grad is not None:
-                found[name] = tensor.grad
-        # unchanged ones, too: one that only eager's step changes is an error
-        for name, buffer in self.program.module.named_buffers():
-            found[f"buffer.{name}"] = buffer
-        return {name: _dense(tensor.detach()).clone() for name, tensor in found.items()}
+                yield name, tensor.grad
 
     def release(self) -> None:
         """Drops the gradients that the last step left."""

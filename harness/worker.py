@@ -127,7 +127,8 @@ def answers(
             rounds, recompiled = session.measure(request["rounds"], request["within_s"])
             return {"rounds": rounds, "recompiled": recompiled, "reasons": session.recompile_reasons}
         if call == "finish":
-            return {"changed": session.changed(), "metrics": session.finish()}
+            changed, of_steps = session.finish()
+            return {"changed": changed, "metrics": of_steps}
         if call == "conclude":
             return {"metrics": merged(session.conclude(), ledger.spent())}
         raise ValueError(f"there is no call {call!r}")

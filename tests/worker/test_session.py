@@ -109,7 +109,7 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
         assert all(faults >= 0 for faults in one.minor_faults.values())
     assert len({one.order for one in [*rounds, *more]}) > 1
 
-    found = ready.finish()
+    _, found = ready.finish()
     assert set(found) == {BASELINE, "eager", "aot_eager"}
     assert found[BASELINE] == found["eager"]
     assert found[BASELINE]["persistent_bytes"] == (

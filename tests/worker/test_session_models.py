@@ -135,7 +135,7 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
     [
         (1, ValueError("boom"), True, Status.EAGER_1ST_RUN_FAIL),
         (2, ValueError("boom"), True, Status.EAGER_2ND_RUN_FAIL),
-        (5, ValueError("boom"), True, Status.EAGER_2ND_RUN_FAIL),  # the second run itself, after settling
+        (3, ValueError("boom"), True, Status.EAGER_2ND_RUN_FAIL),  # the second run itself, after a first call
         (1, ValueError("boom"), False, Status.EAGER_FAIL_TO_RUN),
         (1, torch.OutOfMemoryError(OUT_OF_MEMORY), True, Status.EAGER_1ST_RUN_OOM),
         (2, torch.OutOfMemoryError(OUT_OF_MEMORY), True, Status.EAGER_2ND_RUN_OOM),
@@ -148,6 +148,21 @@ def test_eager_itself_fails(
     found = failed(session(around(at_call(call, error)), accuracy=accuracy).open)
     assert found.status is status
     assert (found.failure.kind, found.failure.phase) == (type(error).__name__, "eager")
+
+
+@pytest.mark.parametrize(("drifts", "calls"), [(False, 4), (True, 6)])
+def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
+    session: Callable[..., Session], calls: int, *, drifts: bool
+) -> None:
+    """Once in fp64, once on a first copy; on the second copy twice, or four times: candidates' last check."""
+    seen: list[int] = []
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        return x * len(seen) if drifts else x
+
+    session(around(forward)).open()
+    assert len(seen) == calls
 
 
 def test_memory_that_is_really_not_there(session: Callable[..., Session]) -> None:
@@ -326,11 +341,11 @@ def test_a_variant_that_fails_at_the_end_costs_its_metrics_alone(session: Callab
     ready.open()
     ready.prepare("eager")
 
-    def broken() -> Any:
+    def broken(*_: Any) -> Any:
         raise RuntimeError
 
-    ready._variants["eager"].step = broken
-    assert set(ready.finish()) == {BASELINE}
+    ready._variants["eager"].use(broken)
+    assert set(ready.finish()[1]) == {BASELINE}
 
 
 def test_threads_are_those_of_the_job(session: Callable[..., Session]) -> None:
