@@ -213,8 +213,7 @@ class Session:
 
     def _time_baseline(self) -> None:
         """The settled eager step (s), to be taken off a candidate's first calls."""
-        baseline = self._variants[BASELINE]
-        self._baseline_step_s = min(self._call_times(baseline, FIRST_CALLS))
+        self._baseline_step_s = min(self._call_times(self._variants[BASELINE], FIRST_CALLS))
 
     # -- prepare ------------------------------------------------------------
 
@@ -350,7 +349,8 @@ class Session:
             announce=announce,
             prefill_s=laps.take,
         )
-        with quiet_collector() as collect:
+        compiled_before = phase == "warm up" and self._rounds_done == 0  # which leaves much garbage
+        with quiet_collector(thorough=compiled_before) as collect:
             while True:
                 collect()
                 order = round_order(tuple(steps), self._job.protocol, self._rounds_done)
@@ -390,9 +390,7 @@ class Session:
     def _attempt(self, work: Callable[[], Any], status: Status, oom: Status, phase: str) -> Any:
         try:
             return work()
-        except JobFailed:
-            raise
-        except KeyboardInterrupt:
+        except (JobFailed, KeyboardInterrupt):
             raise
         except BaseException as error:  # sys.exit, a cancelled task: a model may raise anything
             log_traceback()

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from runner.comparison import Verdict
 
@@ -118,8 +118,8 @@ def speedup_by_process(
     error = spread / math.sqrt(logs.size)
     p_value = float(centre == 0)
     if error > 0:
-        p_value = float(2 * stats.t.sf(abs(centre) / error, logs.size - 1))
-    half = float(stats.t.ppf((1 + confidence) / 2, logs.size - 1)) * error
+        p_value = float(2 * special.stdtr(logs.size - 1, -abs(centre) / error))
+    half = float(special.stdtrit(logs.size - 1, (1 + confidence) / 2)) * error
     return replace(
         whole,
         speedup=math.exp(centre),
@@ -188,6 +188,8 @@ def signed_rank_p(differences: Floats) -> float:
     order = np.argsort(sizes)
     n = int(sizes.size)
     if (np.diff(sizes[order]) == 0).any():
+        from scipy import stats  # half a second that every run and report would wait for
+
         return float(stats.wilcoxon(informative, method="approx").pvalue)
     # without ties both of scipy's ways are these, at a fiftieth of its time: a report has ten thousand
     rank_sum = int(np.flatnonzero(informative[order] > 0).sum() + np.count_nonzero(informative > 0))
@@ -200,10 +202,11 @@ def signed_rank_p(differences: Floats) -> float:
 
 def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
     """Benjamini-Hochberg q-values over those that exist; a None stays None and is no member of the family."""
-    present = [p for p in p_values if p is not None]
-    if not present:
-        return [None for _ in p_values]
-    adjusted = iter(stats.false_discovery_control(present, method="bh").tolist())
+    present = np.array([p for p in p_values if p is not None])
+    order = np.argsort(present)[::-1]  # from the largest, so that no q is above that of a larger p
+    ranks = np.arange(present.size, 0, -1)
+    adjusted_down = np.minimum.accumulate(np.minimum(present[order] * (present.size / ranks), 1.0))
+    adjusted = iter(adjusted_down[np.argsort(order)].tolist())
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
@@ -239,7 +242,7 @@ def geometric_mean(speedups: Sequence[float]) -> tuple[float, float | None, floa
     mean = float(logs.mean())
     if logs.size == 1:
         return math.exp(mean), None, None
-    half = float(stats.t.ppf(0.975, logs.size - 1) * logs.std(ddof=1) / math.sqrt(logs.size))
+    half = float(special.stdtrit(logs.size - 1, 0.975) * logs.std(ddof=1) / math.sqrt(logs.size))
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 

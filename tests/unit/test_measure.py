@@ -252,8 +252,8 @@ def rounds_of(*figures: tuple[float, float]) -> list[Round]:
     ("figures", "settled"),
     [
         ([(1.0, 0)], False),  # too few rounds to say
-        ([(0.9, 0)] * 2, False),
-        ([(1.0, 0)] * 2, True),  # long ones cost much
+        ([(0.09, 0)] * 2, False),
+        ([(0.1, 0)] * 2, True),  # long ones cost much
         ([(2.0, 0), (1.0, 0)], False),
         ([(1.0, 0)] * 3, True),
         ([(9.0, 9000), (1.0, 100), (1.0, 100)], True),  # only the last two count

@@ -151,6 +151,14 @@ def test_benjamini_and_hochbergs_own_example() -> None:
     assert q_values[3] == pytest.approx(0.0095 * 15 / 4)
 
 
+def test_q_values_are_scipys() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 7, 300):
+        p_values = np.round(rng.random(size) ** 3, 2 if size == 300 else 9)  # the long one has ties
+        expected = stats.false_discovery_control(p_values, method="bh")
+        assert false_discovery(p_values.tolist()) == pytest.approx(expected.tolist())
+
+
 def test_a_missing_p_is_no_member_of_the_family() -> None:
     assert false_discovery([0.04, None]) == [0.04, None]
     assert false_discovery([None]) == [None]
