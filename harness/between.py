@@ -130,13 +130,13 @@ class HandedSession(Session):
             self._rounds_open, self._opened_for = self._rounds(self._iterations, "measure"), asked
         time.sleep(QUIET_S)
         self._lead_in()
-        self._recompiled.clear()
+        self.recompilations.start()
         with observing("rounds", self._device, self._job.extras, self._of_rounds):
             start = time.perf_counter()
             done = [next(self._rounds_open)]
             while len(done) < rounds and time.perf_counter() - start < within_s:
                 done.append(next(self._rounds_open))
-        return done, {**self._given_up, **self._recompiled}
+        return done, self.recompilations.found()
 
     def _lead_in(self) -> None:
         """One sample that is not timed: who comes first after a pause is no equal of who comes second.
@@ -146,6 +146,7 @@ class HandedSession(Session):
         """
         name = round_order(tuple(self._variants), self._job.protocol, self._rounds_done)[-1]
         variant = self._variants[name]
+        self.recompilations.runs(name)
         self._say("measure", name)
         if variant.program.drive is not None:
             variant.drive_with()  # the timed step keeps its own lap clock

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -18,6 +19,14 @@ def timed(work: Callable[[], Result], synchronise: Callable[[], None]) -> tuple[
     result = work()
     synchronise()
     return time.perf_counter() - start, result
+
+
+@contextmanager
+def stopwatch(into: list[float]) -> Iterator[None]:
+    """Appends the seconds of what runs inside; waiting for the device is up to that."""
+    start = time.perf_counter()
+    yield
+    into.append(time.perf_counter() - start)
 
 
 def seconds_of(step: Callable[[], object], calls: int, synchronise: Callable[[], None]) -> tuple[float, ...]:

@@ -17,12 +17,11 @@ import torch
 
 from harness import parity
 from harness.backends import load_backend
-from harness.counters import frames_given_up, graphs_compiled
 from harness.environment import describe
 from harness.facts import facts_of
 from harness.failures import describe_failure, is_out_of_memory, log_traceback
 from harness.finish import Changed, last_metrics, last_steps
-from harness.first_calls import FIRST_CALLS, seconds_of, timed
+from harness.first_calls import FIRST_CALLS, seconds_of, stopwatch, timed
 from harness.late import LateCheck
 from harness.losses import REDUCTIONS
 from harness.measure import (
@@ -35,9 +34,9 @@ from harness.measure import (
     round_order,
 )
 from harness.metrics import ByVariant, Ended, observing
-from harness.metrics.explain import latest_recompilation
 from harness.precision import Precision, precision, settle
 from harness.program import Compiled, Program
+from harness.recompilations import Recompilations
 from harness.reference import Reference, family_of, make_reference, rule_for
 from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Round, Scalar, Status
 from harness.sensitivity import shaken_runs
@@ -84,9 +83,7 @@ class Session:
         self._baseline_step_s = math.nan
         self._iterations = 1
         self._rounds_done = 0
-        self._recompiled: dict[str, int] = {}
-        self._given_up: dict[str, int] = {}
-        self.recompile_reasons: dict[str, str] = {}  # of each variant the latest, as torch tells it
+        self.recompilations = Recompilations()
         self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in the order they ran
         self._of_rounds: dict[str, Scalar] = {}
 
@@ -103,11 +100,10 @@ class Session:
         self._say("eager")
         checked = self._job.protocol.accuracy
         fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
-        first = self._attempt(self._open_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
+        eager, first = self._attempt(self._open_baseline, fail, Status.EAGER_1ST_RUN_OOM, "eager")
         if checked:
-            second = self._attempt(
-                lambda: self._run_apart(first), Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, "eager"
-            )
+            fail_again, oom_again = Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM
+            second = self._attempt(lambda: self._run_again(eager, first), fail_again, oom_again, "eager")
             self._say("fp64")
             oom = Status.EAGER_1ST_RUN_OOM
             self._reference = self._attempt(lambda: self._refer(first, second), fail, oom, "eager")
@@ -171,25 +167,25 @@ class Session:
             results.pop(TOKENS, None)
         return results
 
-    def _open_baseline(self) -> dict[str, torch.Tensor]:
-        baseline = self._variants[BASELINE] = self._variant(self._baseline_precision)
-        # candidates are compared with eager in their own precision, whatever they are timed against
-        apart = self._baseline_precision != self._precision
-        results = self._run(self._variant() if apart else baseline)
+    def _open_baseline(self) -> tuple[Variant, dict[str, torch.Tensor]]:
+        """Eager as candidates are compared with it, and what it gives."""
+        eager = self._variants[BASELINE] = self._variant(self._baseline_precision)
+        if self._baseline_precision != self._precision:
+            eager = self._variant()  # whatever candidates are timed against
+        results = self._run(eager)
         self._tokens = results.get(TOKENS) if self._job.case.mode is Mode.GENERATE else None
-        return self._comparable(results)
+        return eager, self._comparable(results)
 
-    def _run_apart(self, first: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Eager again, on a copy; where it differs, as settled as a candidate is at its last check."""
-        variant = self._variant()
-        times = self._call_times(variant, 1)
-        second = self._run(variant)
-        same = parity.equal(first, second)
-        if not same:
-            times += self._call_times(variant, FIRST_CALLS - 2)
-            second = self._run(variant)
-        self._baseline_step_s = min(times)
-        return first if same else second  # the memory of equal tensors is needed once
+    def _run_again(self, eager: Variant, first: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Eager once more; where it differs, on a copy as settled as a candidate is at its last check."""
+        times = list[float]()
+        second = self._run(eager, stopwatch(times))
+        self._baseline_step_s = times[0]
+        if parity.equal(first, second):
+            return first  # the memory of equal tensors is needed once
+        copy = self._variant()
+        self._baseline_step_s = min(self._call_times(copy, FIRST_CALLS))
+        return self._run(copy)
 
     def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
         if not any(family_of(name) == "value" for name in first):
@@ -260,9 +256,14 @@ class Session:
             del loss, output
             calls = [compiling + calling, *self._call_times(variant, FIRST_CALLS - 1)]
         self.first_calls_s[candidate] = calls
-        numbers["compilation_latency_s"] = max(0.0, sum(calls) - FIRST_CALLS * self._baseline_step_s)
+        numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
         numbers["compiled_region"] = compiled.region
         return variant, compiled, first, dict(numbers)
+
+    def compilation_latency_s(self, candidate: str) -> float:
+        """What its first calls took beyond as many eager steps: settled ones, once warm-up is over."""
+        beyond = sum(self.first_calls_s[candidate][:FIRST_CALLS]) - FIRST_CALLS * self._baseline_step_s
+        return max(0.0, beyond)
 
     def _check(self, variant: Variant, first: dict[str, torch.Tensor]) -> tuple[Status, Parity]:
         """Parity of the first call and of a settled one: the settled one is what is timed."""
@@ -294,11 +295,12 @@ class Session:
                 late = time.perf_counter() - start > MAX_WARMUP_S
                 if has_settled(history) or late or len(history) == MAX_WARMUP_ROUNDS:
                     break
+        if self._baseline_precision == self._precision:
+            self._baseline_step_s = min(one.seconds[BASELINE] for one in history)
         self._iterations = enough_iterations(
             history, lambda n: next(self._rounds(n, "warm up")), self._job.protocol.min_sample_s
         )
         self._rounds_done = 0
-        self._recompiled.clear()
         return {
             "warmup_rounds": len(history),
             "warmup_settled": has_settled(history),
@@ -312,7 +314,7 @@ class Session:
         A variant on which Dynamo gave up after its first calls (its limit of
         recompilations) runs eager from then on: it counts as compiling for good.
         """
-        self._recompiled.clear()
+        self.recompilations.start()
         with (
             observing("rounds", self._device, self._job.extras, self._of_rounds),
             closing(self._rounds(self._iterations, "measure")) as endless,
@@ -321,24 +323,15 @@ class Session:
             done = [next(endless)]
             while len(done) < rounds and time.perf_counter() - start < within_s:
                 done.append(next(endless))
-        return done, {**self._given_up, **self._recompiled}
+        return done, self.recompilations.found()
 
     def _rounds(self, iterations: int, phase: str) -> Generator[Round, None, None]:
         """Rounds without end, with garbage collection off until the generator is closed."""
         laps = LapClock(time.perf_counter, self._synchronise)
         steps = {name: variant.timed(laps) for name, variant in self._variants.items()}
-        running, graphs, given_up = BASELINE, graphs_compiled(), frames_given_up()
 
         def announce(variant: str) -> None:
-            nonlocal running, graphs, given_up
-            for found, now, before in (
-                (self._recompiled, graphs_compiled(), graphs),
-                (self._given_up, frames_given_up(), given_up),
-            ):
-                if now != before:
-                    found[running] = found.get(running, 0) + now - before
-                    self.recompile_reasons[running] = latest_recompilation()
-            running, graphs, given_up = variant, graphs_compiled(), frames_given_up()
+            self.recompilations.runs(variant)
             self._say(phase, variant)
 
         instruments = Instruments(

@@ -121,11 +121,13 @@ def answers(
             return {**found, "first_calls_s": calls}
         if call == "warm_up":
             session.keep_only(tuple(request["candidates"]))
-            return {"metrics": session.warm_up(), "first_calls_s": session.first_calls_s}
+            metrics, calls_s = session.warm_up(), session.first_calls_s
+            latency = {name: session.compilation_latency_s(name) for name in calls_s}
+            return {"metrics": metrics, "first_calls_s": calls_s, "compilation_latency_s": latency}
         if call == "measure":
             session.keep_only(tuple(request["candidates"]))
             rounds, recompiled = session.measure(request["rounds"], request["within_s"])
-            return {"rounds": rounds, "recompiled": recompiled, "reasons": session.recompile_reasons}
+            return {"rounds": rounds, "recompiled": recompiled, "reasons": session.recompilations.reasons}
         if call == "finish":
             changed, of_steps = session.finish()
             return {"changed": changed, "metrics": of_steps}

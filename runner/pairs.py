@@ -27,6 +27,9 @@ def take_first_calls(states: Mapping[str, CandidateState], reply: Mapping[str, A
     for candidate, calls in reply.get("first_calls_s", {}).items():
         if candidate in states:
             states[candidate].first_calls_s = tuple(calls)
+    for candidate, seconds in reply.get("compilation_latency_s", {}).items():
+        if candidate in states:
+            states[candidate].metrics["compilation_latency_s"] = seconds
 
 
 def paired_samples(
