@@ -84,14 +84,15 @@ def spent(key: str, records: Sequence[Record]) -> Spent:
     shared = records[0]
     compiling = sum(_number(record, "candidate_spent_compile_s") for record in records)
     checking = sum(_number(record, "candidate_spent_check_s") for record in records)
-    rounds = _number(shared, "spent_measure_s")
+    kept = sum(_kept(record, baseline=record is shared) for record in records)
+    rounds = _number(shared, "spent_measure_s") + kept
     samples = sum(_timed(record, baseline=record is shared) for record in records)
     parts = {
         "build": _number(shared, "spent_build_s"),
         "compile": compiling,
         "timed samples": samples,
         "eager, fp64, check": _number(shared, "spent_eager_s") + _number(shared, "spent_fp64_s") + checking,
-        "warm-up": _number(shared, "spent_warm_up_s"),
+        "warm-up": _number(shared, "spent_warm_up_s") - kept,
         "between samples": rounds - samples,
         "finish": _number(shared, "spent_finish_s"),
     }
@@ -113,6 +114,14 @@ def _timed(record: Record, *, baseline: bool) -> float:
         return 0.0
     seconds = sum(samples.candidate_s) + (sum(samples.baseline_s) if baseline else 0.0)
     return seconds * samples.iterations_per_sample
+
+
+def _kept(record: Record, *, baseline: bool) -> float:
+    """Seconds of the samples that were taken while warming up."""
+    samples, rounds = record.samples, int(_number(record, "warmup_rounds_kept"))
+    if samples is None:
+        return 0.0
+    return sum(samples.candidate_s[:rounds]) + (sum(samples.baseline_s[:rounds]) if baseline else 0.0)
 
 
 def _number(record: Record, name: str) -> float:

@@ -43,6 +43,7 @@ MAY_DIFFER = ("output", "buffer")
 class HandedSession(Session):
     """A session that can hand its workload over, or take one that was."""
 
+    KEEPS = False  # in the warm-up environments do not take turns
     _given: Path | None = None
     _problem = ""
     _steady = True

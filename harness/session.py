@@ -28,7 +28,6 @@ from harness.measure import (
     Instruments,
     LapClock,
     enough_iterations,
-    has_settled,
     measure_round,
     quiet_collector,
     round_order,
@@ -43,10 +42,9 @@ from harness.sensitivity import shaken_runs
 from harness.status_page import Activity
 from harness.step import Variant, replica, seed_everything
 from harness.suite_files import load_suite
+from harness.warming_up import warm_up
 from harness.workload import Workload
 
-MAX_WARMUP_ROUNDS = 12
-MAX_WARMUP_S = 10.0
 TOKENS = "output.tokens"  # what a step that generates chose
 
 
@@ -61,6 +59,8 @@ class JobFailed(Exception):
 
 class Session:
     """One job in this process. Knows nothing of pipes, records or other jobs."""
+
+    KEEPS = True  # the last round of the warm-up, where it can count
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Session:
         self._baseline_step_s = math.nan
         self._iterations = 1
         self._rounds_done = 0
+        self._kept: list[Round] = []  # a round of the warm-up that counts as timed
         self.recompilations = Recompilations()
         self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in the order they ran
         self._of_rounds: dict[str, Scalar] = {}
@@ -283,27 +284,28 @@ class Session:
         self._variants = {n: v for n, v in self._variants.items() if n == BASELINE or n in names}
 
     def warm_up(self) -> dict[str, Scalar]:
-        """Whole rounds, untimed, until times and page faults have settled; then fixes the iterations."""
+        """Whole rounds until times and page faults have settled; then fixes the iterations.
+
+        None of them counts as timed, unless the last is what a timed one will be: of samples of one step.
+        """
         self._say("warm up")
         self._reference = None  # every candidate has been compared: the memory is the rounds' now
-        history, start = list[Round](), time.perf_counter()
         with closing(self._rounds(1, "warm up")) as rounds:
-            for one in rounds:
-                history.append(one)
-                for name in self.first_calls_s.keys() & one.seconds.keys():
-                    self.first_calls_s[name].append(one.seconds[name])
-                late = time.perf_counter() - start > MAX_WARMUP_S
-                if has_settled(history) or late or len(history) == MAX_WARMUP_ROUNDS:
-                    break
+            done = warm_up(rounds, self.recompilations)
         if self._baseline_precision == self._precision:
-            self._baseline_step_s = min(one.seconds[BASELINE] for one in history)
+            self._baseline_step_s = done.fastest_s(BASELINE)
         self._iterations = enough_iterations(
-            history, lambda n: next(self._rounds(n, "warm up")), self._job.protocol.min_sample_s
+            done.rounds, lambda n: next(self._rounds(n, "warm up")), self._job.protocol.min_sample_s
         )
-        self._rounds_done = 0
+        self._kept = list(done.counting if self.KEEPS and self._iterations == 1 else ())
+        self._rounds_done = len(self._kept)
+        before = done.rounds[: len(done.rounds) - len(self._kept)]
+        for name, calls in self.first_calls_s.items():
+            calls += [one.seconds[name] for one in before if name in one.seconds]
         return {
-            "warmup_rounds": len(history),
-            "warmup_settled": has_settled(history),
+            "warmup_rounds": len(before),
+            "warmup_rounds_kept": len(self._kept),
+            "warmup_settled": done.settled,
             "iterations_per_sample": self._iterations,
         }
 
@@ -315,13 +317,14 @@ class Session:
         recompilations) runs eager from then on: it counts as compiling for good.
         """
         self.recompilations.start()
+        done, self._kept = self._kept, []
+        done = [one for one in done if one.seconds.keys() == self._variants.keys()]
         with (
             observing("rounds", self._device, self._job.extras, self._of_rounds),
             closing(self._rounds(self._iterations, "measure")) as endless,
         ):
             start = time.perf_counter()
-            done = [next(endless)]
-            while len(done) < rounds and time.perf_counter() - start < within_s:
+            while not done or (len(done) < rounds and time.perf_counter() - start < within_s):
                 done.append(next(endless))
         return done, self.recompilations.found()
 

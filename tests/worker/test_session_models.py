@@ -306,7 +306,7 @@ def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Sessio
 def test_a_warm_up_that_never_settles_ends(
     session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.session.has_settled", lambda _: False)
+    monkeypatch.setattr("harness.warming_up.has_settled", lambda _: False)
     ready = session(around(lambda x: x), accuracy=False)
     ready.open()
     warmed = ready.warm_up()
