@@ -13,6 +13,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 # History of the record format; readers accept every version listed here.
 #   1  2026-11  first version
@@ -232,14 +233,19 @@ class Job:
             *case.changes,
             *self.option_words,
         )
-        plain = "-".join(parts)
-        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")
-        if safe == plain and "/" not in case.suite:
-            return safe
-        # a name may hold anything that Python takes for text: half a surrogate pair, too
-        whole = "\0".join((case.suite, *parts)).encode(errors="surrogatepass")
-        digest = hashlib.sha256(whole).hexdigest()[:8]
-        return f"{safe}-{digest}"
+        return _file_name(case.suite, parts)
+
+
+@lru_cache(maxsize=16)  # reports ask for the same one again and again
+def _file_name(suite: str, parts: tuple[str, ...]) -> str:
+    plain = "-".join(parts)
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")
+    if safe == plain and "/" not in suite:
+        return safe
+    # a name may hold anything that Python takes for text: half a surrogate pair, too
+    whole = "\0".join((suite, *parts)).encode(errors="surrogatepass")
+    digest = hashlib.sha256(whole).hexdigest()[:8]
+    return f"{safe}-{digest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -281,6 +281,13 @@ def report(folder: RunFolder, console: Console, formats: frozenset[str] | None =
 
     ``formats``: only these; None: all.
     """
+    from runner.no_collection import without_collection
+
+    with without_collection():
+        return _report(folder, console, formats)
+
+
+def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None) -> int:
     from runner.derive import summarise
     from runner.reports import render_all
     from runner.reports.console import print_report

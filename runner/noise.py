@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+import numpy as np
+
 from harness.schema import Record, Samples
 from runner.comparison import Noise
-from runner.statistics import coefficient_of_variation, lag_1_autocorrelation, paired_speedup
+from runner.statistics import Floats, coefficient_of_variation, lag_1_autocorrelation, paired_speedup
 
 FEWEST_ROUNDS = 6  # below, a 95 % interval does not exist
 
@@ -16,15 +18,18 @@ FEWEST_ROUNDS = 6  # below, a 95 % interval does not exist
 def noise_of(record: Record) -> Noise | None:
     """Of the timed rounds; None where there are none that can be used."""
     samples = record.samples
-    if samples is None or not _usable(samples):
+    if samples is None:
+        return None
+    baseline_s, candidate_s = np.array(samples.baseline_s), np.array(samples.candidate_s)
+    if not (_times(baseline_s) and _times(candidate_s) and baseline_s.size == candidate_s.size):
         return None
     wall_s = number(record, "rounds_wall_s")
     cpus = number_in(record.environment.get("cpu_count"))
     reasons = record.metrics.get("gpu_throttle_reasons")
     return Noise(
-        baseline_cv=coefficient_of_variation(samples.baseline_s),
-        candidate_cv=coefficient_of_variation(samples.candidate_s),
-        lag_1=lag_1_autocorrelation(_log_ratios(samples)),
+        baseline_cv=coefficient_of_variation(baseline_s),
+        candidate_cv=coefficient_of_variation(candidate_s),
+        lag_1=lag_1_autocorrelation(np.log(baseline_s / candidate_s)),
         baseline_minor_faults=_median(samples.baseline_minor_faults),
         candidate_minor_faults=_median(samples.candidate_minor_faults),
         stolen_share=_share(number(record, "stolen_cpu_s"), wall_s, cpus),
@@ -60,14 +65,8 @@ def number_in(value: object) -> float | None:
     return float(value)
 
 
-def _usable(samples: Samples) -> bool:
-    times = (*samples.baseline_s, *samples.candidate_s)
-    pairs = len(samples.baseline_s) == len(samples.candidate_s) > 0
-    return pairs and all(math.isfinite(time) and time > 0 for time in times)
-
-
-def _log_ratios(samples: Samples) -> list[float]:
-    return [math.log(b / c) for b, c in zip(samples.baseline_s, samples.candidate_s, strict=True)]
+def _times(column: Floats) -> bool:
+    return bool(column.size and np.isfinite(column).all() and (column > 0).all())
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -11,15 +11,14 @@ prints instead of writing files.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
 from runner.comparison import Summary
+from runner.no_collection import without_collection
 
 
 def discover() -> tuple[ModuleType, ...]:
@@ -47,18 +46,8 @@ def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[
     A report that fails costs its own files only: what was measured must not be lost to a
     drawing library. The failure is one line on stderr.
     """
-    with _kept_alive():
+    with without_collection():
         return _rendered(summary, wanted)
-
-
-@contextmanager
-def _kept_alive() -> Iterator[None]:
-    """What was read stays until the end: no use in looking for garbage among millions of its objects."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _rendered(summary: Summary, wanted: Collection[str] | None) -> dict[str, bytes]:

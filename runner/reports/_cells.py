@@ -25,11 +25,11 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
 def cell_text(cell: Cell) -> str:
     if cell is None:
         return ""
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
     if isinstance(cell, str):
         return safe_text(cell)
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return str(cell).lower()  # numbers have no letters
 
 
 def safe_text(text: str) -> str:

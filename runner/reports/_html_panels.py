@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, cast
 
-from harness.schema import Parity, Record, Samples, Scalar
+from harness.schema import Job, Parity, Record, Samples, Scalar
 from runner.comparison import Comparison, Summary
 from runner.digits import (
     MISSING,
@@ -88,6 +88,7 @@ class Kept:
     def __init__(self) -> None:
         self._environments: dict[int, tuple[object, Facts]] = {}
         self._protocols: dict[int, Facts] = {}
+        self._jobs: dict[int, Facts] = {}
 
     def environment(self, record: Record) -> tuple[object, Facts]:
         """(what tells it from others, its facts)"""
@@ -95,6 +96,12 @@ class Kept:
         if found is None:
             facts = _mapping(record.environment)
             found = self._environments[id(record.environment)] = (tuple(facts), facts)
+        return found
+
+    def job(self, record: Record) -> Facts:
+        found = self._jobs.get(id(record.job))
+        if found is None:
+            found = self._jobs[id(record.job)] = _asked(record.job)
         return found
 
     def protocol(self, record: Record) -> Facts:
@@ -154,10 +161,10 @@ def _groups(comparison: Comparison, kept: Kept) -> Iterator[Group]:
     yield "Memory", _memory(comparison, memory)
     for field in fields(comparison):  # the parts that are derived together: work, noise, generation
         part = getattr(comparison, field.name)
-        if is_dataclass(part) and part is not record:
+        if _is_part(cast("Hashable", type(part))):
             yield field.name.capitalize(), _derived(part)
     yield "Other metrics", _mapping({n: value for n, value in others.items() if n not in compilation})
-    yield "What ran", _what_ran(record)
+    yield "What ran", _what_ran(record, kept)
     yield "How it was measured", [*kept.protocol(record), *_times(record)]
 
 
@@ -233,22 +240,35 @@ def _bytes(value: Any) -> str:
     return memory_text(value / 1e9)
 
 
+@cache
+def _is_part(kind: type) -> bool:
+    """Whether values of this type are numbers that are derived together."""
+    return is_dataclass(kind) and kind is not Record
+
+
 def _derived(part: Any, before: str = "") -> Facts:
     """Every number of a part that exists; shares in per cent, parts of the part after their name."""
     facts: Facts = []
-    for field in fields(part):
-        value, name = getattr(part, field.name), f"{before}{field.name}"
-        if is_dataclass(value):
-            facts += _derived(value, f"{name}_")
-        elif isinstance(value, float) and ("share" in name or name.endswith("_cv")):
-            facts.append((_words(name), share_text(value)))
+    for name, is_share in _numbers_of(cast("Hashable", type(part))):
+        value = getattr(part, name)
+        if _is_part(cast("Hashable", type(value))):
+            facts += _derived(value, f"{before}{name}_")
+        elif is_share and isinstance(value, float):
+            facts.append((_words(f"{before}{name}"), share_text(value)))
         elif value is not None:
-            facts.append((_words(name), _scalar(value)))
+            facts.append((_words(f"{before}{name}"), _scalar(value)))
     return facts
 
 
-def _what_ran(record: Record) -> Facts:
-    case, job, model = record.job.case, record.job, record.model
+@cache
+def _numbers_of(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The names of such a type's fields, and whether each is a share."""
+    names = (field.name for field in fields(kind))
+    return tuple((name, "share" in name or name.endswith("_cv")) for name in names)
+
+
+def _what_ran(record: Record, kept: Kept) -> Facts:
+    model = record.model
     facts: Facts = [("batch", batch_text(ran_case(record)))]
     if model is not None:
         facts += [
@@ -256,11 +276,16 @@ def _what_ran(record: Record) -> Facts:
             ("their size", _bytes(model.parameter_bytes) if model.parameter_bytes else MISSING),
             ("inputs", "\n".join(plain(shape) for shape in model.input_shapes)),
         ]
-    facts += [fact for fact in _settings(case, all_of_them=False) if fact[0] != "batch size"]
+    return [*facts, *kept.job(record)]
+
+
+def _asked(job: Job) -> Facts:
+    """What is the same for all candidates of a job."""
+    facts = [fact for fact in _settings(job.case, all_of_them=False) if fact[0] != "batch size"]
     facts += [("device", plain(job.device)), ("precision", plain(job.dtype))]
     for field in fields(job):  # what was asked for beyond the case: every part that has one
         found = getattr(job, field.name)
-        if is_dataclass(found) and found is not job.protocol and found is not case:
+        if is_dataclass(found) and found is not job.protocol and found is not job.case:
             facts += _settings(found, all_of_them=False)
         elif field.name == "baseline_dtype" and found is not None:
             facts.append(("eager's precision", plain(found)))

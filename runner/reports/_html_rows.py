@@ -79,6 +79,8 @@ def identities(summary: Summary) -> tuple[str, ...]:
 
 def facets(summary: Summary) -> tuple[Facet, ...]:
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    environments = {id(c.record.environment): c.record.environment for c in summary.comparisons}
+    lines = {place: environment_line(facts) for place, facts in environments.items()}
     return (
         Facet(key="suite", value=lambda c: labels[c.record.job.case.suite]),
         Facet(key="compiler", value=lambda c: compiler_name(c.compiler)),
@@ -86,7 +88,7 @@ def facets(summary: Summary) -> tuple[Facet, ...]:
         Facet(key="mode", value=lambda c: c.record.job.case.mode.value),
         Facet(key="device", value=lambda c: plain(c.device)),
         Facet(key="scale", value=lambda c: plain(c.record.job.case.scale)),
-        Facet(key="environment", value=lambda c: environment_line(c.record.environment)),
+        Facet(key="environment", value=lambda c: lines[id(c.record.environment)]),
         Facet(key="verdict", value=kind),
         Facet(key="status", value=lambda c: c.record.status.value),
     )
