@@ -153,11 +153,28 @@ class Blocks:
     candidate: torch.Tensor
 
 
-def measure(sides: Sides, most: float = math.inf) -> tuple[Distance, Blocks]:
-    """Of the whole and of its blocks, in one pass; of truths up to ``most`` alone, where that is finite."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is the same for every candidate."""
+
+    truth: _Sum
+    eager: _Sum
+
+
+def know(sides: Sides, most: float = math.inf) -> Known:
+    """Of truths up to ``most`` alone, where that is finite."""
     kept = sides.truth if most < math.inf else None
-    truth = _Sum.of(sides.truth, kept=kept, most=most)
-    eager = _Sum.of(sides.eager, sides.truth, kept, most)
+    return Known(
+        truth=_Sum.of(sides.truth, kept=kept, most=most),
+        eager=_Sum.of(sides.eager, sides.truth, kept, most),
+    )
+
+
+def measure(sides: Sides, known: Known | None = None, *, most: float = math.inf) -> tuple[Distance, Blocks]:
+    """Of the whole and of its blocks, in one pass; of truths up to ``most`` alone, where that is finite."""
+    known = known or know(sides, most)
+    truth, eager = known.truth, known.eager
+    kept = sides.truth if most < math.inf else None
     same = sides.candidate is sides.eager
     candidate = eager if same else _Sum.of(sides.candidate, sides.truth, kept, most)
     distance = Distance(
@@ -182,7 +199,7 @@ def bulk(sides: Sides, largest: float) -> Distance | None:
     if sample.numel() == 0:
         return None
     most = OUTLIER * float(sample.median())
-    return None if largest <= most else measure(sides, most)[0]
+    return None if largest <= most else measure(sides, most=most)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

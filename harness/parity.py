@@ -238,7 +238,7 @@ def _judge_scaled(blank: TensorError, reference: Reference, given: torch.Tensor)
     if isinstance(sides, str):
         return replace(blank, scale=rms(eager), failure=sides), False
     limits = Limits.for_tensor(blank.name, reference)
-    found, blocks = measure(sides)
+    found, blocks = measure(sides, reference.known.get(blank.name))
     allowed, allowed_max = limits.of(found)
     passes_zeros = allowed >= found.scale and (found.scale > 0.0 or found.eager_rmse > 0.0)
     error = _judge(blank, found, allowed, allowed_max)

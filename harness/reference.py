@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
-from harness.distance import align, bulk, is_exact_kind, measure, rmse, same_bits
+from harness.distance import Known, align, bulk, is_exact_kind, know, measure, rmse, same_bits
 from harness.precision import Precision
 from harness.schema import Mode
 
@@ -75,6 +75,7 @@ class Reference:
     bit_equal: bool
     families: Mapping[str, Family]
     relative_spread: float  # the largest spread relative to its tensor's RMS, noise left out
+    known: Mapping[str, Known] = field(default_factory=dict)  # by tensor, where it was measured before
 
     @property
     def can_judge(self) -> bool:
@@ -106,6 +107,7 @@ def make_reference(exact: Tensors | None, first: Tensors, second: Tensors, rule:
         bit_equal=len(equal) == len(names),
         families=families,
         relative_spread=_relative_spread(spread, sizes, families),
+        known={name: size.known for name, size in sizes.items()},
     )
 
 
@@ -130,6 +132,7 @@ class _Size:
     bulk_scale: float
     error: float
     carries_digits: bool
+    known: Known
 
 
 def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size]:
@@ -142,7 +145,8 @@ def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size
         sides = align(truth, tensor, tensor, reduced=rule.reduced)
         if isinstance(sides, str) or sides.truth.numel() == 0:
             continue
-        distance, _ = measure(sides)
+        known = know(sides)
+        distance, _ = measure(sides, known)
         rest = bulk(sides, distance.peak)
         limit = (
             rule.multiplier(tensor) * distance.eager_rmse
@@ -154,6 +158,7 @@ def _sizes(exact: Tensors | None, eager: Tensors, rule: Rule) -> dict[str, _Size
             bulk_scale=distance.scale if rest is None else rest.scale,
             error=distance.eager_rmse,
             carries_digits=limit < distance.scale,
+            known=known,
         )
     return found
 

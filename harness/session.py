@@ -45,6 +45,7 @@ from harness.suite_files import load_suite
 from harness.warming_up import warm_up
 from harness.workload import Workload
 
+Results = dict[str, torch.Tensor]
 TOKENS = "output.tokens"  # what a step that generates chose
 
 
@@ -145,9 +146,7 @@ class Session:
         kind = kind or self._precision
         return Variant(self._replica(kind), kind, self._device)
 
-    def _run(
-        self, variant: Variant, watch: AbstractContextManager[object] | None = None
-    ) -> dict[str, torch.Tensor]:
+    def _run(self, variant: Variant, watch: AbstractContextManager[object] | None = None) -> Results:
         """One step from the seed and the initial buffers, inside ``watch``, and everything it produced.
 
         A step that generates goes on with the tokens of eager's first run, whatever it chooses
@@ -156,19 +155,20 @@ class Session:
         variant.restore()
         seed_everything(self._job.protocol.seed)
         variant.drive_with(forced=self._tokens)
+        self._synchronise()
         with watch or nullcontext():
             loss, output = variant.step()
             self._synchronise()
         variant.drive_with()
         return self._comparable(variant.results(loss, output))
 
-    def _comparable(self, results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _comparable(self, results: Results) -> Results:
         """In reduced precision a near tie may go to another token: the logits alone are compared."""
         if self._job.case.mode is Mode.GENERATE and self._precision.reduced and self._tokens is not None:
             results.pop(TOKENS, None)
         return results
 
-    def _open_baseline(self) -> tuple[Variant, dict[str, torch.Tensor]]:
+    def _open_baseline(self) -> tuple[Variant, Results]:
         """Eager as candidates are compared with it, and what it gives."""
         eager = self._variants[BASELINE] = self._variant(self._baseline_precision)
         if self._baseline_precision != self._precision:
@@ -177,7 +177,7 @@ class Session:
         self._tokens = results.get(TOKENS) if self._job.case.mode is Mode.GENERATE else None
         return eager, self._comparable(results)
 
-    def _run_again(self, eager: Variant, first: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _run_again(self, eager: Variant, first: Results) -> Results:
         """Eager once more; where it differs, on a copy as settled as a candidate is at its last check."""
         times = list[float]()
         second = self._run(eager, stopwatch(times))
@@ -185,10 +185,10 @@ class Session:
         if parity.equal(first, second):
             return first  # the memory of equal tensors is needed once
         copy = self._variant()
-        self._baseline_step_s = min(self._call_times(copy, FIRST_CALLS))
+        self._baseline_step_s = min(self._call_times(copy, FIRST_CALLS - 1))
         return self._run(copy)
 
-    def _refer(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Reference:
+    def _refer(self, first: Results, second: Results) -> Reference:
         if not any(family_of(name) == "value" for name in first):
             raise ValueError(
                 "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
@@ -198,7 +198,7 @@ class Session:
         )
         return make_reference(self._exact_results(), first, second, rule)
 
-    def _exact_results(self) -> dict[str, torch.Tensor] | None:
+    def _exact_results(self) -> Results | None:
         full = precision("float32", self._device.type)  # no autocast: fp64 throughout
         try:
             exact = self._run(Variant(self._replica(self._precision, exact=True), full, self._device))
@@ -218,7 +218,7 @@ class Session:
         """Compiles one candidate, proves that it was compiled, and checks its parity."""
         self._say("compile", candidate)
         fail, oom = Status.FAIL_TO_RUN, Status.OOM
-        variant, compiled, first, numbers = self._attempt(
+        variant, compiled, results, numbers = self._attempt(
             lambda: self._compile(candidate), fail, oom, "compile"
         )
         if not compiled.control and compiled.compiler_calls() <= 0:
@@ -229,17 +229,17 @@ class Session:
         status, found = Status.PASS_DUE_TO_SKIP, None
         if self._reference is not None:
             self._say("check", candidate)
-            status, found = self._attempt(lambda: self._check(variant, first), fail, oom, "check")
+            status, found = self._attempt(lambda: self._check(variant, *results), fail, oom, "check")
             if compiled.approximate and status is Status.FAIL_ACCURACY and parity.resembles(found):
                 status = Status.PASS_DUE_TO_SKIP  # its error is meant: it is shown, not judged
         self._variants[candidate] = variant
         return status, found, numbers, (*compiled.notes, *compiled.late_notes())
 
-    def _compile(
-        self, candidate: str
-    ) -> tuple[Variant, Compiled, dict[str, torch.Tensor], dict[str, Scalar]]:
+    def _compile(self, candidate: str) -> tuple[Variant, Compiled, list[Results], dict[str, Scalar]]:
+        """Compiles, and runs the first calls. What the first and the last of them gave is for the check."""
         variant = self._variant()
         backend = load_backend(candidate)
+        results = list[Results]()
         with observing("compile", self._device, self._job.extras) as numbers:
             with self._precision.surroundings():
                 compiling, compiled = timed(lambda: backend(variant.program), self._synchronise)
@@ -249,27 +249,27 @@ class Session:
             seed_everything(self._job.protocol.seed)
             calling, (loss, output) = timed(variant.step, self._synchronise)
             variant.drive_with()
-            first = (
-                {}
-                if self._reference is None
-                else self._comparable(variant.results(loss, output, lasting=True))
-            )
+            if self._reference is not None:
+                results.append(self._comparable(variant.results(loss, output, lasting=True)))
             del loss, output
-            calls = [compiling + calling, *self._call_times(variant, FIRST_CALLS - 1)]
+            calls = [compiling + calling, *self._call_times(variant, FIRST_CALLS - 2)]
+            if self._reference is not None:
+                results.append(self._run(variant, stopwatch(calls)))
+            else:
+                calls += self._call_times(variant, 1)
         self.first_calls_s[candidate] = calls
         numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
         numbers["compiled_region"] = compiled.region
-        return variant, compiled, first, dict(numbers)
+        return variant, compiled, results, dict(numbers)
 
     def compilation_latency_s(self, candidate: str) -> float:
         """What its first calls took beyond as many eager steps: settled ones, once warm-up is over."""
         beyond = sum(self.first_calls_s[candidate][:FIRST_CALLS]) - FIRST_CALLS * self._baseline_step_s
         return max(0.0, beyond)
 
-    def _check(self, variant: Variant, first: dict[str, torch.Tensor]) -> tuple[Status, Parity]:
+    def _check(self, variant: Variant, first: Results, settled: Results) -> tuple[Status, Parity]:
         """Parity of the first call and of a settled one: the settled one is what is timed."""
         assert self._reference is not None
-        settled = self._run(variant)
         self._late.remember(variant, settled, self._reference)
         shaken = shaken_runs(self._reference, self._variant, self._run) if self._training else tuple
         found = parity.compare_both(self._reference, first, settled, shaken)

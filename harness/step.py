@@ -18,6 +18,8 @@ from harness.sizes import smaller_inputs
 from harness.tensors import cast_module, fresh_copy, named_tensors
 from harness.workload import Workload
 
+NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # than fp64: to cast them is to copy them
+
 Lap = Callable[[], None]
 """To be called by a drive when prefill is done; waits for the device and reads the clock."""
 
@@ -48,7 +50,7 @@ def replica(
 ) -> Program:
     """A fresh copy of the workload on the device. ``exact`` widens it to fp64 *after* the cast,
     so that the reference has the very weights and inputs that are timed."""
-    module = copy.deepcopy(workload.module).to(device)
+    module = copy.deepcopy(workload.module, _unowned(workload.module) if exact else {}).to(device)
     if cast is not None:
         cast_module(module, cast)
     values = [fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)]
@@ -67,6 +69,15 @@ def replica(
         drive=workload.drive,
         options=options or CompilerOptions(),
     )
+
+
+def _unowned(module: torch.nn.Module) -> dict[int, Any]:
+    """For ``deepcopy``: parameters on the same memory, of which ``cast_module`` then makes the only copy."""
+    return {
+        id(parameter): torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
+        for parameter in module.parameters()
+        if type(parameter) is torch.nn.Parameter and parameter.dtype in NARROWER
+    }
 
 
 def make_step(

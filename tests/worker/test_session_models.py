@@ -149,11 +149,11 @@ def test_eager_itself_fails(
     assert (found.failure.kind, found.failure.phase) == (type(error).__name__, "eager")
 
 
-@pytest.mark.parametrize(("drifts", "calls"), [(False, 3), (True, 7)])
+@pytest.mark.parametrize(("drifts", "calls"), [(False, 3), (True, 6)])
 def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
     session: Callable[..., Session], calls: int, *, drifts: bool
 ) -> None:
-    """Twice, and once in fp64; where the two differ, four times more on a copy: candidates' last check."""
+    """Twice, and once in fp64; where the two differ, three times more on a copy: candidates' last check."""
     seen: list[int] = []
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -299,7 +299,8 @@ def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Sessio
     ready = session(around(lambda x: x.relu()), accuracy=False)
     ready.open()
     ready.prepare("aot_eager")
-    assert ready.warm_up()["warmup_rounds"] in range(3, 13)
+    warmed = ready.warm_up()
+    assert warmed["warmup_rounds"] + warmed["warmup_rounds_kept"] in range(3, 13)  # type: ignore[operator]
     assert ready.measure(4)[1] == {}
 
 
