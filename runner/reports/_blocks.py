@@ -12,10 +12,14 @@ REST = "({count} more parts were left out, to stay within {limit:,} characters: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A paragraph, table, list or code block. ``rows`` can be cut from the end, the rest cannot."""
+    """A paragraph, table, list or code block. ``rows`` can be cut from the end, the rest cannot.
+
+    ``more`` counts rows that were not even written, because no document has room for them.
+    """
 
     head: tuple[str, ...] = ()
     rows: Sequence[str] = ()
+    more: int = 0
     foot: tuple[str, ...] = ()
     fold: str | None = None  # what the fold that holds it is called; None: it is open
 
@@ -35,7 +39,7 @@ class Block:
             if room < 0:
                 break
             kept += 1
-        left = len(self.rows) - kept
+        left = len(self.rows) + self.more - kept
         body = "\n".join((*self.head, *self.rows[:kept], *self.foot)) if kept or not left else ""
         what = "row" if left == 1 else "rows"
         note = f"({left:,} {what} left out, to keep this short: {everything}.)" if left else ""

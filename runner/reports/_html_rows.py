@@ -42,20 +42,23 @@ FACET_COLUMNS = ("suite", "precision", "mode", "device")  # shown where they dif
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """Something to filter by: ``key`` is its name in the page's address and on the page."""
+    """Something to filter by: ``key`` is its name in the page's address and on the page.
+
+    ``texts``: what each comparison has.
+    """
 
     key: str
-    value: Callable[[Comparison], str]
+    texts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A column. ``value`` is what sorts; without it the text does. ``wide``: left out on a phone."""
+    """A column. ``values`` are what sorts; without them the texts do. ``wide``: left out on a phone."""
 
     key: str
     header: str
-    text: Callable[[Comparison], str]
-    value: Callable[[Comparison], Number] | None = None
+    texts: Sequence[str]
+    values: Sequence[Number] | None = None
     wide: bool = True
 
 
@@ -81,71 +84,74 @@ def facets(summary: Summary) -> tuple[Facet, ...]:
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     environments = {id(c.record.environment): c.record.environment for c in summary.comparisons}
     lines = {place: environment_line(facts) for place, facts in environments.items()}
-    return (
-        Facet(key="suite", value=lambda c: labels[c.record.job.case.suite]),
-        Facet(key="compiler", value=lambda c: compiler_name(c.compiler)),
-        Facet(key="precision", value=lambda c: plain(c.record.job.dtype)),
-        Facet(key="mode", value=lambda c: c.record.job.case.mode.value),
-        Facet(key="device", value=lambda c: plain(c.device)),
-        Facet(key="scale", value=lambda c: plain(c.record.job.case.scale)),
-        Facet(key="environment", value=lambda c: lines[id(c.record.environment)]),
-        Facet(key="verdict", value=kind),
-        Facet(key="status", value=lambda c: c.record.status.value),
+    values: Mapping[str, Callable[[Comparison], str]] = {
+        "suite": lambda c: labels[c.record.job.case.suite],
+        "compiler": lambda c: compiler_name(c.compiler),
+        "precision": lambda c: plain(c.record.job.dtype),
+        "mode": lambda c: c.record.job.case.mode.value,
+        "device": lambda c: plain(c.device),
+        "scale": lambda c: plain(c.record.job.case.scale),
+        "environment": lambda c: lines[id(c.record.environment)],
+        "verdict": kind,
+        "status": lambda c: c.record.status.value,
+    }
+    return tuple(
+        Facet(key=key, texts=[value(c) for c in summary.comparisons]) for key, value in values.items()
     )
 
 
 def columns(summary: Summary, used: Sequence[Facet]) -> tuple[Shown, ...]:
     """The table's columns; one that holds nothing, or one and the same suite or device, is left out."""
     conditions = [
-        Shown(key=facet.key, header=facet.key, text=facet.value)
+        Shown(key=facet.key, header=facet.key, texts=facet.texts)
         for facet in used
-        if facet.key in FACET_COLUMNS and len({facet.value(c) for c in summary.comparisons}) > 1
+        if facet.key in FACET_COLUMNS and len(set(facet.texts)) > 1
     ]
-    own = [
-        Shown(
-            key=column.key,
-            header=HEADERS.get(column.key, column.header.replace("\n", " ")),
-            text=column.cell,
-            value=SORTED_BY.get(column.key),
-            wide=column.key not in ON_A_PHONE,
+    own = []
+    for column in COLUMNS:
+        texts = [column.cell(c) for c in summary.comparisons] if column.key not in LEFT_OUT else []
+        if not (column.key in ON_A_PHONE or _says_something(column.key, set(texts))):
+            continue
+        value = SORTED_BY.get(column.key)
+        own.append(
+            Shown(
+                key=column.key,
+                header=HEADERS.get(column.key, column.header.replace("\n", " ")),
+                texts=texts,
+                values=[_short(value(c)) for c in summary.comparisons] if value else None,
+                wide=column.key not in ON_A_PHONE,
+            )
         )
-        for column in COLUMNS
-        if column.key not in LEFT_OUT
-        and (
-            column.key in ON_A_PHONE
-            or _says_something(column.key, {column.cell(c) for c in summary.comparisons})
-        )
-    ]
     return (own[0], *conditions, *own[1:])
 
 
 def _says_something(key: str, texts: set[str]) -> bool:
     """Whether a column of these cells is worth its room: a status that all share is not."""
-    return len(texts) > 1 or (texts != {MISSING} and key != "parity")
+    return len(texts) > 1 or (not texts <= {MISSING} and key != "parity")
 
 
 def table_data(summary: Summary) -> dict[str, Any]:
     """What the page reads when it opens: columns, facets with their values, rows, averages."""
     used = facets(summary)
     shown = columns(summary, used)
-    values = {f.key: list(dict.fromkeys(f.value(c) for c in summary.comparisons)) for f in used}
+    values = {facet.key: list(dict.fromkeys(facet.texts)) for facet in used}
     places = {key: {value: place for place, value in enumerate(found)} for key, found in values.items()}
     thresholds = {c.record.job.protocol.noise_threshold for c in summary.comparisons}
     return {
         "columns": [
-            {"key": c.key, "header": c.header, "number": c.value is not None, "wide": c.wide} for c in shown
+            {"key": c.key, "header": c.header, "number": c.values is not None, "wide": c.wide} for c in shown
         ],
         "facets": [{"key": f.key, "values": values[f.key]} for f in used],
         "threshold": thresholds.pop() if len(thresholds) == 1 else None,
         "rows": [
             {
                 "id": name,
-                "facets": [places[f.key][f.value(c)] for f in used],
-                "texts": [column.text(c) for column in shown],
-                "values": [_short(column.value(c)) if column.value else None for column in shown],
+                "facets": [places[f.key][f.texts[row]] for f in used],
+                "texts": [column.texts[row] for column in shown],
+                "values": [column.values[row] if column.values else None for column in shown],
                 "plot": [_short(x) for x in (c.speedup, c.ci_low, c.ci_high, _compile_in_steps(c))],
             }
-            for name, c in zip(identities(summary), summary.comparisons, strict=True)
+            for row, (name, c) in enumerate(zip(identities(summary), summary.comparisons, strict=True))
         ],
         "means": list(_means(summary)),
     }

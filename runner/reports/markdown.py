@@ -77,7 +77,7 @@ def _executive(summary: Summary) -> Iterator[Block]:
         if not table.empty:
             rows = [(compiler_name(compiler), *cells) for compiler, cells in table.rows]
             yield text(f"**{escape(table.caption.strip())}**")
-            yield _table(("Compiler", *table.columns), rows)
+            yield _table(("Compiler", *table.columns), rows, len(rows))
     yield text(
         "Only models that passed parity enter an average; the number after the slash counts them all. "
         "Slowdowns count as slowdowns."
@@ -89,7 +89,7 @@ def _executive(summary: Summary) -> Iterator[Block]:
 def _environments(summary: Summary) -> Iterator[Block]:
     for table in environment_tables(summary):
         yield text(f"## {escape(table.title)}")
-        rows = _table(table.header, table.rows, table.numbers)
+        rows = _table(table.header, table.rows, len(table.rows), table.numbers)
         yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
     if summary.across:
         yield text(escape(environment_note(summary)))
@@ -115,12 +115,13 @@ def _section(part: Section) -> Iterator[Block]:
     if part.rounds:
         yield text(f"![speedups of {escape(part.suite)}]({plot_name(part.suite, part.dtype)})")
     columns = filled_columns(part)
+    count = len(part.comparisons)
     table = _table(
         [column.header.replace("\n", " ") for column in columns],
-        [cells for _, cells in lines(part, columns)],
+        (cells for _, cells in lines(part, columns)),
+        count,
         [column.number for column in columns],
     )
-    count = len(part.comparisons)
     yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
     yield text(f"{rounds}A verdict in brackets: parity failed, the speedup counts for nothing.")
@@ -138,13 +139,25 @@ def _environment(summary: Summary) -> Iterator[Block]:
     rows = [
         (name, "" if value is None else str(value)) for name, value in sorted(summary.environment.items())
     ]
-    yield folded("Every fact that the workers reported", _table(("fact", "value"), rows))
+    yield folded("Every fact that the workers reported", _table(("fact", "value"), rows, len(rows)))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool] = ()) -> Block:
+def _table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], count: int, numbers: Sequence[bool] = ()
+) -> Block:
+    """``count`` is that of the rows: only as many are asked for as the report may have room for."""
     marks = ["--:" if number else "---" for number in numbers] or ["---"] * len(header)
-    head, *body = ["| " + " | ".join(escape(cell) for cell in row) + " |" for row in (header, *rows)]
-    return Block(head=(head, "| " + " | ".join(marks) + " |"), rows=body)
+    made, size = list[str](), 0
+    for row in rows:
+        made.append(_row(row))
+        size += len(made[-1])
+        if size > LIMIT:
+            break
+    return Block(head=(_row(header), "| " + " | ".join(marks) + " |"), rows=made, more=count - len(made))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(escape(cell) for cell in cells) + " |"
 
 
 def _fenced(commands: Sequence[str]) -> Block:
