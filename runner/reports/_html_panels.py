@@ -47,8 +47,8 @@ def panel_chunks(summary: Summary) -> Iterator[dict[str, Any]]:
 
 
 def _chunk(comparisons: Sequence[Comparison], kept: Kept) -> dict[str, Any]:
-    """What many of its cases share (environments, the samples of eager) stands once."""
-    shared: dict[str, list[Any]] = {"environments": [], "baselines": []}
+    """What many of its cases share (environments, settings, the samples of eager) stands once."""
+    shared: dict[str, list[Any]] = {"environments": [], "baselines": [], "facts": []}
     places: dict[Any, int] = {}
 
     def place(kind: str, key: object, value: object) -> int:
@@ -63,6 +63,7 @@ def _chunk(comparisons: Sequence[Comparison], kept: Kept) -> dict[str, Any]:
         key, facts = kept.environment(record)
         panel: dict[str, Any] = {
             "groups": [group for group in _groups(comparison, kept) if group[1]],
+            "more": {name: place("facts", id(same), same) for name, same in _shared(record, kept)},
             "environment": place("environments", key, facts),
             "reproduce": plain(record.reproduce),
             "notes": [plain(note) for note in record.notes],
@@ -164,8 +165,14 @@ def _groups(comparison: Comparison, kept: Kept) -> Iterator[Group]:
         if _is_part(cast("Hashable", type(part))):
             yield field.name.capitalize(), _derived(part)
     yield "Other metrics", _mapping({n: value for n, value in others.items() if n not in compilation})
-    yield "What ran", _what_ran(record, kept)
-    yield "How it was measured", [*kept.protocol(record), *_times(record)]
+    yield "What ran", _what_ran(record)
+    yield "How it was measured", _times(record)
+
+
+def _shared(record: Record, kept: Kept) -> Iterator[Group]:
+    """Facts that follow those of a group of the same name, and are the same in many panels."""
+    yield "What ran", kept.job(record)
+    yield "How it was measured", kept.protocol(record)
 
 
 def _result(comparison: Comparison) -> Facts:
@@ -267,7 +274,7 @@ def _numbers_of(kind: Any) -> tuple[tuple[str, bool], ...]:
     return tuple((name, "share" in name or name.endswith("_cv")) for name in names)
 
 
-def _what_ran(record: Record, kept: Kept) -> Facts:
+def _what_ran(record: Record) -> Facts:
     model = record.model
     facts: Facts = [("batch", batch_text(ran_case(record)))]
     if model is not None:
@@ -276,7 +283,7 @@ def _what_ran(record: Record, kept: Kept) -> Facts:
             ("their size", _bytes(model.parameter_bytes) if model.parameter_bytes else MISSING),
             ("inputs", "\n".join(plain(shape) for shape in model.input_shapes)),
         ]
-    return [*facts, *kept.job(record)]
+    return facts
 
 
 def _asked(job: Job) -> Facts:

@@ -65,8 +65,10 @@ def _json(value: object) -> str:
 
 def _embedded_json(value: object) -> str:
     """JSON in ASCII that cannot end the element it stands in, nor start another."""
-    escapes = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&"})
-    return _json(value).translate(escapes)
+    text = _json(value)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def _packed(text: str) -> str:

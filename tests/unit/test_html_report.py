@@ -273,6 +273,15 @@ def test_samples_keep_their_order_and_four_digits() -> None:
     assert [c * unit for c in stored["prefill"][1]] == pytest.approx([2.0] * 5)
 
 
+def test_settings_that_many_cases_share_stand_once(synthetic: Page) -> None:
+    panels = synthetic.panels["panels"]
+    places = {panel["more"]["How it was measured"] for panel in panels}
+    assert len(places) < len(panels)
+    assert all("seed" in dict(synthetic.panels["facts"][place]) for place in places)
+    ran = dict(synthetic.panels["facts"][panels[0]["more"]["What ran"]])
+    assert "name" in ran
+
+
 def test_candidates_of_one_worker_share_the_samples_of_eager(synthetic: Page) -> None:
     own = [panel["samples"]["baseline"] for panel in synthetic.panels["panels"] if "samples" in panel]
     assert len(set(own)) < len(own)

@@ -101,7 +101,9 @@ const panel = (() => {
     }
     if (found.reproduce) body.append(make("h3", {}, "The command that measures this again"), command(found.reproduce));
     const groups = make("div", { class: "groups" });
-    for (const [title, facts] of found.groups) groups.append(group(title, facts));
+    // settings and the like are the same for many cases
+    const facts = (title, own) => (title in found.more ? [...own, ...all.facts[found.more[title]]] : own);
+    for (const [title, own] of found.groups) groups.append(group(title, facts(title, own)));
     groups.append(group("Environment", all.environments[found.environment]));
     if (found.notes.length) groups.append(make("div", {}, make("h3", {}, "Notes"), make("ul", {}, ...found.notes.map((note) => make("li", {}, note)))));
     body.append(groups);
