@@ -13,6 +13,7 @@ from runner.commands import job_command
 from runner.compilers import with_availability
 from runner.config import Action, Request, RunConfig
 from runner.errors import UsageError
+from runner.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.formats import printed
 from runner.labels import batch_text, plain, suite_labels
 from runner.partition import nothing_in, part_facts, part_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from runner.executors import Executor, Work
     from runner.run_folder import RunFolder
-
-OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def perform(request: Request, argv: Sequence[str]) -> int:

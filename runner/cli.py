@@ -8,9 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from runner.app import BAD_INPUT, INTERRUPTED, perform
+from runner.app import perform
 from runner.config import parse_request
 from runner.errors import UsageError
+from runner.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
 from runner.flags import build_parser, refuse_lone_dashes
 from runner.labels import plain
 
@@ -60,7 +61,6 @@ def _forget_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-FAILED_PIPE = 141
 OURS = ("runner", "harness", "suites", "torchduet")
 MISSING_PACKAGE = (
     "error: the package {package} is not installed for {python}; "

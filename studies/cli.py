@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import UsageError
+from runner.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
 from runner.labels import plain
 from studies.compile_modes_options import add_compile_modes, compile_modes_options
 from studies.implementations_options import add_implementations, implementations_options
 from studies.options import add_training_time, training_time_options
-
-BAD_INPUT, INTERRUPTED, FAILED_PIPE = 2, 130, 141
 
 
 class _Parser(argparse.ArgumentParser):

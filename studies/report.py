@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import UsageError
+from runner.exit_codes import FAILURES, OK
 from runner.labels import plain
 from studies.journal import RECORDS, read_lines, write_files
 
-OK, FAILURES = 0, 1
 STUDIES = {
     "training-time": "studies.training_time_report",
     "implementations": "studies.implementations_report",

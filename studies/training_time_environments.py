@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from runner.environments.prepare import say
 from runner.environments.probe import base_environment
 from runner.environments.resolve import Found, check_devices, resolved
+from runner.exit_codes import BAD_INPUT, OK
 from runner.worker_process import worker_environment
 from studies.journal import new_folder
 from studies.options import TrainingTimeOptions
@@ -15,7 +16,6 @@ from studies.report import report
 
 OURS = ("--envs", "--output-dir", "--device")
 """Flags that are for this program, not for the one it starts in each environment."""
-BAD_INPUT = 2
 
 
 def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
@@ -49,6 +49,6 @@ def _train(one: Found, flags: Sequence[str]) -> int:
     print(f"\n{one.environment.name}: torch {one.environment.torch}", flush=True)
     command = [one.environment.python, "-m", "studies", *flags]
     done = subprocess.run(command, env=worker_environment(None, base_environment()), check=False)
-    if done.returncode not in (0, BAD_INPUT):
+    if done.returncode not in (OK, BAD_INPUT):
         print(f"{one.environment.name} ended with code {done.returncode}; what it recorded is kept")
     return done.returncode
