@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 NOT_FINITE = ("nan", "inf", "-inf")
-JSONS_OWN = (str, int, bool, type(None))
+JSONS_OWN = frozenset((str, int, bool, type(None)))
+_PLAIN = JSONS_OWN | {float}
 
 
 def to_json(value: Any) -> Any:
@@ -27,8 +28,10 @@ def to_json(value: Any) -> Any:
     JSON has no NaN or infinity: they travel as the strings "nan", "inf", "-inf",
     which therefore cannot be texts where a number may stand.
     """
-    kind = type(value)
-    return value if kind in JSONS_OWN else _encoder(typing.cast("typing.Hashable", kind))(value)
+    kind: Any = type(value)
+    if kind in JSONS_OWN or (kind is float and math.isfinite(value)):
+        return value
+    return _encoder(kind)(value)
 
 
 Encoder = Callable[[Any], Any]
@@ -43,12 +46,27 @@ def _encoder(kind: Any) -> Encoder:
     if issubclass(kind, Enum):
         return lambda value: value.value
     if issubclass(kind, dict):
-        return lambda value: {str(key): to_json(item) for key, item in value.items()}
+        return _encode_mapping
     if issubclass(kind, (tuple, list)):
-        return lambda value: [to_json(item) for item in value]
+        return _encode_items
     if issubclass(kind, float):
         return lambda value: value if math.isfinite(value) else str(value)
     return lambda value: value
+
+
+def _encode_items(value: tuple[Any, ...] | list[Any]) -> list[Any]:
+    kinds = set(map(type, value))
+    if kinds.issubset(JSONS_OWN) or (kinds == {float} and all(map(math.isfinite, value))):
+        return list(value)  # a column of times: nothing to do
+    return [to_json(item) for item in value]
+
+
+def _encode_mapping(value: dict[Any, Any]) -> dict[str, Any]:
+    if {str}.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values())):
+        floats = (item for item in value.values() if type(item) is float)
+        if all(map(math.isfinite, floats)):
+            return dict(value)  # metrics, mostly: nothing to do
+    return {str(key): to_json(item) for key, item in value.items()}
 
 
 def from_json(kind: type[T], value: Any) -> T:

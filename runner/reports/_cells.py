@@ -18,13 +18,11 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([safe_text(name) for name in header])
-    writer.writerows([cell_text(cell) for cell in row] for row in rows)
+    writer.writerows(["" if cell is None else cell_text(cell) for cell in row] for row in rows)
     return file.getvalue().encode()
 
 
-def cell_text(cell: Cell) -> str:
-    if cell is None:
-        return ""
+def cell_text(cell: float | str) -> str:
     if isinstance(cell, float):
         return f"{cell:.6g}"
     if isinstance(cell, str):

@@ -144,6 +144,8 @@ def _own_samples(samples: Samples, scale: float) -> dict[str, Any]:
 
 def _order(places: Sequence[int]) -> str:
     """One character a round; ``-`` for a place beyond what one character can say."""
+    if places and min(places) >= 0 and max(places) < len(PLACES):
+        return "".join(map(PLACES.__getitem__, places))
     return "".join(PLACES[place] if 0 <= place < len(PLACES) else "-" for place in places)
 
 

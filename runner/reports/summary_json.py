@@ -37,9 +37,9 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     }
     head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
     # a comparison a line: json indents at a tenth of its speed, and a large run is large
-    lines = (json.dumps(to_json(_comparison(c)), allow_nan=False) for c in summary.comparisons)
-    body = ",\n  ".join(lines)
-    return {FILE: f"{head}[\n  {body}\n ]{tail}\n".encode()}
+    lines = (json.dumps(to_json(_comparison(c)), allow_nan=False).encode() for c in summary.comparisons)
+    body = b",\n  ".join(lines)
+    return {FILE: b"%b[\n  %b\n ]%b\n" % (head.encode(), body, tail.encode())}
 
 
 def _environments(summary: Summary) -> dict[str, Any]:
