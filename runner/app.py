@@ -1,23 +1,22 @@
-"""The actions: run a plan, rebuild a report, list, print commands."""
+"""The actions: run a plan, rebuild a report, look at finished runs."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from harness.schema import Job, Record, Status
-from runner.commands import job_command
 from runner.compilers import with_availability
 from runner.config import Action, Request, RunConfig
 from runner.errors import UsageError
 from runner.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.formats import printed
-from runner.labels import batch_text, plain, suite_labels
-from runner.partition import nothing_in, part_facts, part_of
-from runner.plan import ON_REQUEST, plan, setting_for, suite_cases
+from runner.listings import LISTINGS, our_part
+from runner.partition import part_facts
+from runner.plan import plan
 from runner.probe import usable_compilers
 
 if TYPE_CHECKING:
@@ -94,14 +93,6 @@ def _hold_together(request: Request, console: Console) -> int:
     return compare_runs(request.changes, request.formats, console)
 
 
-def _part(config: RunConfig, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    """The jobs of the plan that are this machine's; where there are none, says so."""
-    part = part_of(jobs, config.partition)
-    if config.partition is not None and not part:
-        print(nothing_in(config.partition, len(jobs)), file=sys.stderr)
-    return part
-
-
 def _run(request: Request, argv: Sequence[str], console: Console) -> int:
     from runner.executors import opened
     from runner.run_folder import RunFolder
@@ -112,7 +103,7 @@ def _run(request: Request, argv: Sequence[str], console: Console) -> int:
         from runner.environments.prepare import prepared
 
         whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
-    jobs = _part(config, whole)
+    jobs = our_part(config, whole)
     if not jobs:
         return OK
     if request.where.executor == "local" and not config.environments:
@@ -147,54 +138,6 @@ def _enter(folder: RunFolder) -> None:
     from runner.history.enter import enter
 
     enter(folder.path)
-
-
-def _list(config: RunConfig) -> int:
-    """Every case that the flags select, and those that run only when named."""
-    jobs = _part(config, plan(config))
-    for suite in config.suites:
-        selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
-        offered = [
-            case
-            for mode in config.modes
-            for case in suite_cases(suite, setting_for(config, config.devices[0], mode))
-        ]
-        named = bool(config.selection.only or config.selection.filters or config.partition)
-        on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not named}
-        for case in (*selected.values(), *on_request.values()):
-            notes = "" if case.name in selected else "  (only when named)"
-            notes += f"  (skipped: {case.skip})" if case.skip else ""
-            label = suite_labels([suite])[suite]
-            print(plain(f"{label:12} {case.name:40} {case.scale:5}  batch {batch_text(case)}{notes}"))
-    return OK
-
-
-def _print_commands(config: RunConfig) -> int:
-    jobs = plan(config)
-    if config.environments:
-        from runner.environments.prepare import named
-
-        jobs = named(config.environments, jobs)
-    for job in _part(config, jobs):
-        print(job_command(job))
-    return OK
-
-
-def _list_compilers(config: RunConfig) -> int:
-    """Every compiler for each kind of device: what it is, or why it cannot be used here."""
-    for device_type in dict.fromkeys(device.split(":")[0] for device in config.devices):
-        for name, found in usable_compilers(device_type).items():
-            state = "no " if found.why_not else "yes"
-            modes = f" ({' and '.join(found.modes)} only)" if found.modes else ""
-            print(f"{device_type:5} {name:36} {state}  {found.why_not or found.what}{modes}")
-    return OK
-
-
-LISTINGS: Mapping[Action, Callable[[RunConfig], int]] = {
-    Action.LIST: _list,
-    Action.LIST_COMPILERS: _list_compilers,
-    Action.PRINT_COMMANDS: _print_commands,
-}
 
 
 def _check_devices(devices: Sequence[str]) -> None:

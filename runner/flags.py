@@ -83,7 +83,9 @@ def _add_actions(parser: Parser) -> None:
     group.add_argument("-h", "--help", action="help", help="show this and end")
     group.add_argument("--list", action="store_true", help="list the models that the other flags select")
     group.add_argument(
-        "--list-compilers", action="store_true", help="list the compilers, and why one cannot be used here"
+        "--list-compilers",
+        action="store_true",
+        help="list the compilers, and why one cannot be used here, or in each of --envs",
     )
     group.add_argument(
         "--print-run-commands",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.schema import Environment, Job
 from runner.compilers import Usable
 from runner.environments.plan import candidates_in, in_environments
+from runner.environments.probe import versions_text
 from runner.environments.resolve import check_devices, resolved
 from runner.environments.spec import Asked
 from runner.labels import plain
@@ -39,6 +40,21 @@ def named(asked: Sequence[Asked], jobs: Sequence[Job]) -> tuple[Job, ...]:
         )
         for job in jobs
     )
+
+
+def usable_in(
+    asked: Sequence[Asked], device_types: Sequence[str]
+) -> Iterator[tuple[str, str, Mapping[str, Usable]]]:
+    """For each environment and kind of device a heading, the kind, and what it says of every compiler.
+
+    ``UsageError`` for an environment that cannot be made or used.
+    """
+    found = resolved(asked, lambda _: None)
+    check_devices(found, device_types)
+    for one in found:
+        for kind in device_types:
+            heading = f"{one.environment.name}: {versions_text(one.facts)}"
+            yield heading, kind, _ask(one.environment, kind, ())
 
 
 def say(line: str) -> None:

@@ -1,0 +1,56 @@
+"""What ``--list-compilers`` prints, here and in several environments. The answers are made up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from harness.schema import Environment
+from runner.cli import main
+from runner.compilers import Usable
+from runner.environments.resolve import Found
+from runner.environments.spec import Asked
+
+
+def answers(device_type: str, names: Sequence[str] = (), python: str | None = None) -> Mapping[str, Usable]:
+    assert not names
+    why = f"{python} lacks it" if python else None
+    return {
+        "eager": Usable(what="the control", why_not=None, modes=()),
+        "onnxrt": Usable(what="ONNX Runtime", why_not=why, modes=("inference",)),
+    }
+
+
+def test_compilers_of_this_interpreter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("runner.listings.usable_compilers", answers)
+    assert main(["--list-compilers", "--devices=cpu"]) == 0
+    eager, onnxrt = capsys.readouterr().out.splitlines()
+    assert eager.split() == ["cpu", "eager", "yes", "the", "control"]
+    assert onnxrt.endswith("yes  ONNX Runtime (inference only)")
+
+
+def test_compilers_of_each_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(asked: Sequence[Asked], *_: object) -> tuple[Found, ...]:
+        return tuple(
+            Found(
+                environment=Environment(name=one.name, python=f"python-{one.name}", asked=one.text),
+                facts={"torch": "2.2.2", "python": "3.11.7"},
+            )
+            for one in asked
+        )
+
+    monkeypatch.setattr("runner.environments.prepare.resolved", found)
+    monkeypatch.setattr("runner.environments.prepare.usable_compilers", answers)
+    python = sys.executable
+    assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a: torch 2.2.2, Python 3.11.7"
+    assert lines[2].endswith("no   python-a lacks it (inference only)")
+    assert lines[3] == "b: torch 2.2.2, Python 3.11.7"
+    assert lines[5].endswith("no   python-b lacks it (inference only)")
