@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, cast
 
 from harness.schema import Job, Parity, Record, Samples, Scalar
@@ -19,15 +18,14 @@ from runner.digits import (
     ratio_text,
     seconds_text,
     share_text,
-    significant,
     steps_text,
 )
 from runner.labels import batch_text, plain, ran_case
+from runner.reports._html_facts import Facts, lines, mapping, present, scalar, settings, text_of, words
 from runner.reports._html_work import phases, roofline
 from runner.reports._table import speedup_cell, verdict_text
 
 DIGITS = 5  # of a sample, counted at the largest: finer than any clock noise on a step
-RATES = {"flop": "FLOP/s", "bytes": "B/s"}
 OF_COMPILATION = (
     *("compil", "graph", "unique_graph", "recompile", "calls_captured", "autograd_"),
     *("cudagraph", "candidate_spent_compile"),
@@ -35,7 +33,6 @@ OF_COMPILATION = (
 CHUNK = 250  # panels that travel, and are unpacked, together
 PLACES = "0123456789abcdefghijklmnopqrstuvwxyz"  # one character a place in a round's order
 
-Facts = list[tuple[str, str]]
 Group = tuple[str, Facts]
 
 
@@ -95,7 +92,7 @@ class Kept:
         """(what tells it from others, its facts)"""
         found = self._environments.get(id(record.environment))
         if found is None:
-            facts = _mapping(record.environment)
+            facts = mapping(record.environment)
             found = self._environments[id(record.environment)] = (tuple(facts), facts)
         return found
 
@@ -109,7 +106,7 @@ class Kept:
         protocol = record.job.protocol
         found = self._protocols.get(id(protocol))
         if found is None:
-            found = self._protocols[id(protocol)] = _settings(protocol, all_of_them=True)
+            found = self._protocols[id(protocol)] = settings(protocol, all_of_them=True)
         return found
 
 
@@ -160,13 +157,13 @@ def _groups(comparison: Comparison, kept: Kept) -> Iterator[Group]:
     memory = {name: value for name, value in record.metrics.items() if name.endswith("_bytes")}
     others = {name: value for name, value in record.metrics.items() if name not in memory}
     compilation = {name: value for name, value in others.items() if name.startswith(OF_COMPILATION)}
-    yield "Compilation", _mapping(compilation)
+    yield "Compilation", mapping(compilation)
     yield "Memory", _memory(comparison, memory)
     for field in fields(comparison):  # the parts that are derived together: work, noise, generation
         part = getattr(comparison, field.name)
         if _is_part(cast("Hashable", type(part))):
             yield field.name.capitalize(), _derived(part)
-    yield "Other metrics", _mapping({n: value for n, value in others.items() if n not in compilation})
+    yield "Other metrics", mapping({n: value for n, value in others.items() if n not in compilation})
     yield "What ran", _what_ran(record)
     yield "How it was measured", _times(record)
 
@@ -179,21 +176,21 @@ def _shared(record: Record, kept: Kept) -> Iterator[Group]:
 
 def _result(comparison: Comparison) -> Facts:
     number = comparison
-    return _present(
+    return present(
         ("speedup [95 % interval]", speedup_cell(number), number.speedup),
         ("verdict", verdict_text(number), number.verdict),
         ("status", number.record.status.value, number.record.status),
         ("p, q (over the whole run)", _both(number.p_value, number.q_value), number.p_value),
-        ("eager", f"{_text(number.baseline_ms, ms_text)} ms, median", number.baseline_ms),
-        ("candidate", f"{_text(number.candidate_ms, ms_text)} ms, median", number.candidate_ms),
-        ("ratio of medians", _text(number.speedup_of_medians, ratio_text), number.speedup_of_medians),
+        ("eager", f"{text_of(number.baseline_ms, ms_text)} ms, median", number.baseline_ms),
+        ("candidate", f"{text_of(number.candidate_ms, ms_text)} ms, median", number.candidate_ms),
+        ("ratio of medians", text_of(number.speedup_of_medians, ratio_text), number.speedup_of_medians),
         ("rounds", f"{number.n:,}", number.n or None),
         (
             "compilation",
-            f"{_text(number.compilation_latency_s, seconds_text)} s",
+            f"{text_of(number.compilation_latency_s, seconds_text)} s",
             number.compilation_latency_s,
         ),
-        ("break-even", _text(number.break_even_steps, _steps), number.break_even_steps),
+        ("break-even", text_of(number.break_even_steps, _steps), number.break_even_steps),
     )
 
 
@@ -202,7 +199,7 @@ def _steps(value: float) -> str:
 
 
 def _both(p_value: float | None, q_value: float | None) -> str:
-    return f"{_text(p_value, p_text)}, {_text(q_value, p_text)}"
+    return f"{text_of(p_value, p_text)}, {text_of(q_value, p_text)}"
 
 
 def _parity(parity: Parity) -> Facts:
@@ -225,7 +222,7 @@ def _parity(parity: Parity) -> Facts:
             *([("why it failed", plain(worst.failure))] if worst.failure else []),
         ]
     facts += [
-        ("eager twice gives the same bits", _scalar(parity.eager_bit_equal)),
+        ("eager twice gives the same bits", scalar(parity.eager_bit_equal)),
         ("eager differs from itself by", share_text(parity.eager_spread)),
     ]
     if parity.noise_tensors:
@@ -236,12 +233,12 @@ def _parity(parity: Parity) -> Facts:
 
 
 def _memory(comparison: Comparison, metrics: Mapping[str, Scalar]) -> Facts:
-    facts = _present(
-        ("eager's peak / candidate's", _text(comparison.memory_ratio, ratio_text), comparison.memory_ratio)
+    facts = present(
+        ("eager's peak / candidate's", text_of(comparison.memory_ratio, ratio_text), comparison.memory_ratio)
     )
     for name, value in metrics.items():
         number = isinstance(value, (int, float)) and value > 0
-        facts.append((_words(name.removesuffix("_bytes")), _bytes(value) if number else _scalar(value)))
+        facts.append((words(name.removesuffix("_bytes")), _bytes(value) if number else scalar(value)))
     return facts
 
 
@@ -263,9 +260,9 @@ def _derived(part: Any, before: str = "") -> Facts:
         if _is_part(cast("Hashable", type(value))):
             facts += _derived(value, f"{before}{name}_")
         elif is_share and isinstance(value, float):
-            facts.append((_words(f"{before}{name}"), share_text(value)))
+            facts.append((words(f"{before}{name}"), share_text(value)))
         elif value is not None:
-            facts.append((_words(f"{before}{name}"), _scalar(value)))
+            facts.append((words(f"{before}{name}"), scalar(value)))
     return facts
 
 
@@ -290,12 +287,12 @@ def _what_ran(record: Record) -> Facts:
 
 def _asked(job: Job) -> Facts:
     """What is the same for all candidates of a job."""
-    facts = [fact for fact in _settings(job.case, all_of_them=False) if fact[0] != "batch size"]
+    facts = [fact for fact in settings(job.case, all_of_them=False) if fact[0] != "batch size"]
     facts += [("device", plain(job.device)), ("precision", plain(job.dtype))]
     for field in fields(job):  # what was asked for beyond the case: every part that has one
         found = getattr(job, field.name)
         if is_dataclass(found) and found is not job.protocol and found is not job.case:
-            facts += _settings(found, all_of_them=False)
+            facts += settings(found, all_of_them=False)
         elif field.name == "baseline_dtype" and found is not None:
             facts.append(("eager's precision", plain(found)))
     return [*facts, ("measured together", plain(", ".join(job.candidates)))]
@@ -311,89 +308,4 @@ def _failure(record: Record) -> dict[str, str] | None:
     if record.failure is None:
         return None
     found = {field.name: getattr(record.failure, field.name) for field in fields(record.failure)}
-    return {name: _lines(str(value)) for name, value in found.items() if value}
-
-
-# -- text ------------------------------------------------------------------------
-
-
-def _settings(asked: Any, *, all_of_them: bool) -> Facts:
-    """The fields of a dataclass that have a value: all of them, or those that differ from their defaults."""
-    facts: Facts = []
-    for field in fields(asked):
-        value = getattr(asked, field.name)
-        if value in (None, "", (), {}) or (value == field.default and not all_of_them):
-            continue
-        seconds = isinstance(value, (int, float)) and field.name.endswith("_s")
-        name, unit = (field.name.removesuffix("_s"), " s") if seconds else (field.name, "")
-        facts.append((_words(name), f"{_setting(value)}{unit}"))
-    return facts
-
-
-def _setting(value: object) -> str:
-    """As it was typed: no digit more, no thousands separated."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(value, dict):
-        return plain(", ".join(f"{name}={found}" for name, found in value.items()))
-    return _scalar(value)
-
-
-def _mapping(values: Mapping[str, Any]) -> Facts:
-    return [_named(name, value) for name, value in values.items() if value not in (None, "")]
-
-
-def _named(name: str, value: object) -> tuple[str, str]:
-    """A metric's name as words, its unit with its value."""
-    if name.endswith("_per_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
-        words, _, unit = name.removesuffix("_per_s").rpartition("_")
-        return _words(words or unit), _rate(value, plain(unit))
-    if isinstance(value, float) and math.isfinite(value) and name.endswith("_s"):
-        return _words(name.removesuffix("_s")), f"{seconds_text(value)} s"
-    return _words(name), _scalar(value)
-
-
-def _rate(value: float, unit: str) -> str:
-    """``53.1 GFLOP/s``, ``210 switches/s``"""
-    if unit not in RATES or not math.isfinite(value):
-        return f"{significant(value, 3)} {unit}/s"
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if value >= size:
-            return f"{significant(value / size, 3)} {prefix}{RATES[unit]}"
-    return f"{significant(value, 3)} {RATES[unit]}"
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Enum):
-        return plain(str(value.value))
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**15 else str(value)
-    if isinstance(value, float):
-        return significant(value, 4) if abs(value) >= 1e-3 or not value else f"{value:.3g}"
-    if isinstance(value, (tuple, list)):
-        return ", ".join(_scalar(item) for item in value)
-    return _lines(str(value))
-
-
-def _lines(text: str) -> str:
-    """Text that may have several lines; whatever else cannot be printed becomes visible escapes."""
-    return "\n".join(plain(line) for line in text.split("\n"))
-
-
-@lru_cache(maxsize=4096)
-def _words(name: str) -> str:
-    """``compile_cache_hits`` as words; names of environment variables stay."""
-    return plain(name) if name.startswith("env.") else plain(name.replace("_", " "))
-
-
-def _text(value: float | None, text: Any) -> str:
-    return MISSING if value is None else text(value)
-
-
-def _present(*facts: tuple[str, str, object]) -> Facts:
-    """Those whose value exists."""
-    return [(name, text) for name, text, value in facts if value is not None]
+    return {name: lines(str(value)) for name, value in found.items() if value}

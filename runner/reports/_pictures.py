@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 150
+COMPRESSION = 3  # of 9: a tenth larger than at the usual 6, in a third of the time
 FONT_SIZE = 8.0
 NAMELESS = ("Date", "Creator", "Format", "Type")  # what an SVG would say of itself
 SALT = "torchduet"  # of the ids inside an SVG, which are random without one
@@ -63,7 +64,8 @@ def pictures(name: str, figure: Figure) -> dict[str, bytes]:
 
 
 def png(figure: Figure) -> bytes:
-    return _saved(figure, format="png", dpi=DPI, metadata={"Software": None})
+    compression = {"compress_level": COMPRESSION}
+    return _saved(figure, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs=compression)
 
 
 def svg(figure: Figure) -> bytes:
