@@ -84,7 +84,8 @@ def spent(key: str, records: Sequence[Record]) -> Spent:
     shared = records[0]
     compiling = sum(_number(record, "candidate_spent_compile_s") for record in records)
     checking = sum(_number(record, "candidate_spent_check_s") for record in records)
-    kept = sum(_kept(record, baseline=record is shared) for record in records)
+    kept_rounds = int(_number(shared, "warmup_rounds_kept"))  # timed while warming up
+    kept = sum(_timed(record, baseline=record is shared, rounds=kept_rounds) for record in records)
     rounds = _number(shared, "spent_measure_s") + kept
     samples = sum(_timed(record, baseline=record is shared) for record in records)
     parts = {
@@ -107,21 +108,13 @@ def total(name: str, jobs: Sequence[Spent], wall_s: float | None = None) -> Spen
     return Spent(name=name, wall_s=wall_s, parts={**parts, "rest": parts["rest"] + wall_s - of_jobs})
 
 
-def _timed(record: Record, *, baseline: bool) -> float:
-    """Seconds inside the timed parts of the samples; eager's count once a job."""
+def _timed(record: Record, *, baseline: bool, rounds: int | None = None) -> float:
+    """Seconds inside the timed parts of the first ``rounds`` samples, or all; eager's count once a job."""
     samples = record.samples
     if samples is None:
         return 0.0
-    seconds = sum(samples.candidate_s) + (sum(samples.baseline_s) if baseline else 0.0)
+    seconds = sum(samples.candidate_s[:rounds]) + (sum(samples.baseline_s[:rounds]) if baseline else 0.0)
     return seconds * samples.iterations_per_sample
-
-
-def _kept(record: Record, *, baseline: bool) -> float:
-    """Seconds of the samples that were taken while warming up."""
-    samples, rounds = record.samples, int(_number(record, "warmup_rounds_kept"))
-    if samples is None:
-        return 0.0
-    return sum(samples.candidate_s[:rounds]) + (sum(samples.baseline_s[:rounds]) if baseline else 0.0)
 
 
 def _number(record: Record, name: str) -> float:

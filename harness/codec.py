@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 NOT_FINITE = ("nan", "inf", "-inf")
 JSONS_OWN = frozenset((str, int, bool, type(None)))
-_PLAIN = JSONS_OWN | {float}
 
 
 def to_json(value: Any) -> Any:
@@ -46,27 +45,12 @@ def _encoder(kind: Any) -> Encoder:
     if issubclass(kind, Enum):
         return lambda value: value.value
     if issubclass(kind, dict):
-        return _encode_mapping
+        return lambda value: {str(key): to_json(item) for key, item in value.items()}
     if issubclass(kind, (tuple, list)):
-        return _encode_items
+        return lambda value: [to_json(item) for item in value]
     if issubclass(kind, float):
         return lambda value: value if math.isfinite(value) else str(value)
     return lambda value: value
-
-
-def _encode_items(value: tuple[Any, ...] | list[Any]) -> list[Any]:
-    kinds = set(map(type, value))
-    if kinds.issubset(JSONS_OWN) or (kinds == {float} and all(map(math.isfinite, value))):
-        return list(value)  # a column of times: nothing to do
-    return [to_json(item) for item in value]
-
-
-def _encode_mapping(value: dict[Any, Any]) -> dict[str, Any]:
-    if {str}.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values())):
-        floats = (item for item in value.values() if type(item) is float)
-        if all(map(math.isfinite, floats)):
-            return dict(value)  # metrics, mostly: nothing to do
-    return {str(key): to_json(item) for key, item in value.items()}
 
 
 def from_json(kind: type[T], value: Any) -> T:

@@ -163,10 +163,9 @@ class Known:
 
 def know(sides: Sides, most: float = math.inf) -> Known:
     """Of truths up to ``most`` alone, where that is finite."""
-    kept = sides.truth if most < math.inf else None
     return Known(
-        truth=_Sum.of(sides.truth, kept=kept, most=most),
-        eager=_Sum.of(sides.eager, sides.truth, kept, most),
+        truth=_Sum.of(sides.truth, kept=sides.truth, most=most),
+        eager=_Sum.of(sides.eager, sides.truth, sides.truth, most),
     )
 
 
@@ -174,9 +173,8 @@ def measure(sides: Sides, known: Known | None = None, *, most: float = math.inf)
     """Of the whole and of its blocks, in one pass; of truths up to ``most`` alone, where that is finite."""
     known = known or know(sides, most)
     truth, eager = known.truth, known.eager
-    kept = sides.truth if most < math.inf else None
     same = sides.candidate is sides.eager
-    candidate = eager if same else _Sum.of(sides.candidate, sides.truth, kept, most)
+    candidate = eager if same else _Sum.of(sides.candidate, sides.truth, sides.truth, most)
     distance = Distance(
         scale=truth.rms,
         peak=truth.peak,
@@ -235,7 +233,7 @@ class _Sum:
             part = buffer[: min(size, count - start)].copy_(values[start : start + size])
             if less is not None:
                 part.sub_(less[start : start + size])
-            if kept is not None:
+            if kept is not None and most < math.inf:
                 out = kept[start : start + size].abs() > most
                 part.masked_fill_(out, 0.0)
                 left -= int(out.sum())

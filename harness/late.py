@@ -28,7 +28,7 @@ class _Kept:
 
 
 class LateCheck:
-    """Remembers what variants gave when they were checked, and asks them again."""
+    """Remembers what variants gave when they were checked, to hold against it what they give later."""
 
     def __init__(self) -> None:
         self._kept: dict[Variant, dict[str, _Kept]] = {}

@@ -291,7 +291,7 @@ def _judge_field(blank: TensorError, reference: Reference, given: torch.Tensor) 
     sides = align(exact, eager, given, reduced=rule.reduced)
     if isinstance(sides, str):
         return replace(blank, scale=rms(eager), failure=sides)
-    found, _ = measure(sides)
+    found, _ = measure(sides, reference.known.get(blank.name))
     allowed = rule.multiplier(given) * found.eager_rmse + rule.tolerance / 10
     error = _fill(blank, found, allowed, rule.tolerance * (1 + found.peak))
     ours, theirs = wide(eager), wide(given)

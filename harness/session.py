@@ -152,15 +152,18 @@ class Session:
         A step that generates goes on with the tokens of eager's first run, whatever it chooses
         itself: the choices are all the same exactly if it would have generated the same alone.
         """
-        variant.restore()
+        return self._comparable(variant.results(*self._step(variant, watch or nullcontext())))
+
+    def _step(self, variant: Variant, watch: AbstractContextManager[object]) -> tuple[Any, Any]:
+        variant.restore()  # earlier steps have changed it, and so has a compiler that traces
         seed_everything(self._job.protocol.seed)
         variant.drive_with(forced=self._tokens)
         self._synchronise()
-        with watch or nullcontext():
-            loss, output = variant.step()
+        with watch:
+            made = variant.step()
             self._synchronise()
         variant.drive_with()
-        return self._comparable(variant.results(loss, output))
+        return made
 
     def _comparable(self, results: Results) -> Results:
         """In reduced precision a near tie may go to another token: the logits alone are compared."""
@@ -244,15 +247,13 @@ class Session:
             with self._precision.surroundings():
                 compiling, compiled = timed(lambda: backend(variant.program), self._synchronise)
             variant.use(compiled.forward)
-            variant.restore()  # a compiler that traces has run the module
-            variant.drive_with(forced=self._tokens)
-            seed_everything(self._job.protocol.seed)
-            calling, (loss, output) = timed(variant.step, self._synchronise)
-            variant.drive_with()
+            calls = list[float]()
+            loss, output = self._step(variant, stopwatch(calls))
+            calls[0] += compiling
             if self._reference is not None:
                 results.append(self._comparable(variant.results(loss, output, lasting=True)))
             del loss, output
-            calls = [compiling + calling, *self._call_times(variant, FIRST_CALLS - 2)]
+            calls += self._call_times(variant, FIRST_CALLS - 2)
             if self._reference is not None:
                 results.append(self._run(variant, stopwatch(calls)))
             else:

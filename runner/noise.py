@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.schema import Record, Samples
 from runner.comparison import Noise
-from runner.statistics import Floats, coefficient_of_variation, lag_1_autocorrelation, paired_speedup
+from runner.statistics import are_times, coefficient_of_variation, lag_1_autocorrelation, paired_speedup
 
 FEWEST_ROUNDS = 6  # below, a 95 % interval does not exist
 
@@ -21,7 +21,8 @@ def noise_of(record: Record) -> Noise | None:
     if samples is None:
         return None
     baseline_s, candidate_s = np.array(samples.baseline_s), np.array(samples.candidate_s)
-    if not (_times(baseline_s) and _times(candidate_s) and baseline_s.size == candidate_s.size):
+    pairs = baseline_s.size == candidate_s.size > 0
+    if not (pairs and are_times(baseline_s) and are_times(candidate_s)):
         return None
     wall_s = number(record, "rounds_wall_s")
     cpus = number_in(record.environment.get("cpu_count"))
@@ -63,10 +64,6 @@ def number_in(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)
-
-
-def _times(column: Floats) -> bool:
-    return bool(column.size and np.isfinite(column).all() and (column > 0).all())
 
 
 def _median(values: Sequence[float]) -> float | None:

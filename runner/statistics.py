@@ -76,7 +76,7 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
     if baseline.size == 0:
         raise ValueError("there are no times to compare")
     times = np.concatenate((baseline, candidate))
-    if not (np.isfinite(times).all() and (times > 0).all()):
+    if not are_times(times):
         raise ValueError("times must be positive and finite")
     differences = np.log(baseline / candidate)
     averages = walsh_averages(differences)
@@ -92,6 +92,11 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
         baseline_median_s=baseline_median,
         candidate_median_s=candidate_median,
     )
+
+
+def are_times(column: Floats) -> bool:
+    """Whether all of them are positive and finite."""
+    return bool(np.isfinite(column).all() and (column > 0).all())
 
 
 def speedup_by_process(

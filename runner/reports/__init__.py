@@ -18,7 +18,6 @@ from pathlib import Path
 from types import ModuleType
 
 from runner.comparison import Summary
-from runner.no_collection import without_collection
 
 
 def discover() -> tuple[ModuleType, ...]:
@@ -46,11 +45,6 @@ def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[
     A report that fails costs its own files only: what was measured must not be lost to a
     drawing library. The failure is one line on stderr.
     """
-    with without_collection():
-        return _rendered(summary, wanted)
-
-
-def _rendered(summary: Summary, wanted: Collection[str] | None) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for module in discover():
         # one report may make files of several formats

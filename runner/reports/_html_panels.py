@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, cast
 
 from harness.schema import Job, Parity, Record, Samples, Scalar
@@ -31,7 +32,8 @@ OF_COMPILATION = (
     *("cudagraph", "candidate_spent_compile"),
 )
 CHUNK = 250  # panels that travel, and are unpacked, together
-PLACES = "0123456789abcdefghijklmnopqrstuvwxyz"  # one character a place in a round's order
+# one character a place in a round's order
+PLACES = MappingProxyType(dict(enumerate("0123456789abcdefghijklmnopqrstuvwxyz")))
 
 Group = tuple[str, Facts]
 
@@ -59,7 +61,7 @@ def _chunk(comparisons: Sequence[Comparison], kept: Kept) -> dict[str, Any]:
         record = comparison.record
         key, facts = kept.environment(record)
         panel: dict[str, Any] = {
-            "groups": [group for group in _groups(comparison, kept) if group[1]],
+            "groups": [group for group in _groups(comparison) if group[1]],
             "more": {name: place("facts", id(same), same) for name, same in _shared(record, kept)},
             "environment": place("environments", key, facts),
             "reproduce": plain(record.reproduce),
@@ -141,15 +143,13 @@ def _own_samples(samples: Samples, scale: float) -> dict[str, Any]:
 
 def _order(places: Sequence[int]) -> str:
     """One character a round; ``-`` for a place beyond what one character can say."""
-    if places and min(places) >= 0 and max(places) < len(PLACES):
-        return "".join(map(PLACES.__getitem__, places))
-    return "".join(PLACES[place] if 0 <= place < len(PLACES) else "-" for place in places)
+    return "".join(PLACES.get(place, "-") for place in places)
 
 
 # -- facts -----------------------------------------------------------------------
 
 
-def _groups(comparison: Comparison, kept: Kept) -> Iterator[Group]:
+def _groups(comparison: Comparison) -> Iterator[Group]:
     record = comparison.record
     yield "Result", _result(comparison)
     if record.parity is not None:

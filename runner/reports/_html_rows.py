@@ -109,7 +109,9 @@ def columns(summary: Summary, used: Sequence[Facet]) -> tuple[Shown, ...]:
     ]
     own = []
     for column in COLUMNS:
-        texts = [column.cell(c) for c in summary.comparisons] if column.key not in LEFT_OUT else []
+        if column.key in LEFT_OUT:
+            continue
+        texts = [column.cell(c) for c in summary.comparisons]
         if not (column.key in ON_A_PHONE or _says_something(column.key, set(texts))):
             continue
         value = SORTED_BY.get(column.key)
@@ -127,7 +129,7 @@ def columns(summary: Summary, used: Sequence[Facet]) -> tuple[Shown, ...]:
 
 def _says_something(key: str, texts: set[str]) -> bool:
     """Whether a column of these cells is worth its room: a status that all share is not."""
-    return len(texts) > 1 or (not texts <= {MISSING} and key != "parity")
+    return len(texts) > 1 or (texts != {MISSING} and key != "parity")
 
 
 def table_data(summary: Summary) -> dict[str, Any]:
