@@ -1,8 +1,8 @@
 """Frozen dataclasses to JSON values and back, by their annotations.
 
-Only what ``harness.schema`` needs: dataclasses, enums, tuples, dicts,
-optionals and plain scalars. Unknown keys are ignored, so that an older
-program can read a newer file; missing ones take the field's default.
+Supports what ``harness.schema`` uses: dataclasses, enums, tuples, dicts, optionals and plain scalars.
+Unknown keys are ignored, so that an older program can read a newer file. A missing key takes the
+field's default.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+RECORDED = "recorded"  # key in a field's metadata: the field's name in JSON
 NOT_FINITE = ("nan", "inf", "-inf")
 JSONS_OWN = frozenset((str, int, bool, type(None)))
 
 
 def to_json(value: Any) -> Any:
-    """Turns a schema value into what ``json.dumps(..., allow_nan=False)`` takes.
+    """A schema value as a value for ``json.dumps(..., allow_nan=False)``.
 
-    JSON has no NaN or infinity: they travel as the strings "nan", "inf", "-inf",
-    which therefore cannot be texts where a number may stand.
+    JSON has no NaN and no infinity. They are written as the strings "nan", "inf" and "-inf", so a field
+    that may hold a number cannot hold these texts.
     """
     kind: Any = type(value)
     if kind in JSONS_OWN or (kind is float and math.isfinite(value)):
@@ -33,15 +34,19 @@ def to_json(value: Any) -> Any:
     return _encoder(kind)(value)
 
 
+def recorded_name(field: dataclasses.Field[Any]) -> str:
+    """The field's name in JSON. A field that was renamed later keeps its old name there."""
+    return str(field.metadata.get(RECORDED, field.name))
+
+
 Encoder = Callable[[Any], Any]
 
 
 @cache
 def _encoder(kind: Any) -> Encoder:
-    """What encodes values of this very type."""
     if dataclasses.is_dataclass(kind):
-        names = tuple(field.name for field in dataclasses.fields(kind))
-        return lambda value: {name: to_json(getattr(value, name)) for name in names}
+        names = tuple((recorded_name(field), field.name) for field in dataclasses.fields(kind))
+        return lambda value: {key: to_json(getattr(value, name)) for key, name in names}
     if issubclass(kind, Enum):
         return lambda value: value.value
     if issubclass(kind, dict):
@@ -54,7 +59,7 @@ def _encoder(kind: Any) -> Encoder:
 
 
 def from_json(kind: type[T], value: Any) -> T:
-    """Builds a ``kind`` from JSON. Raises ``ValueError`` saying what does not fit."""
+    """Builds a ``kind`` from JSON. ``ValueError`` names the value that does not fit."""
     decode = _decoder(typing.cast("typing.Hashable", kind))
     return typing.cast("T", decode(value))
 
@@ -63,8 +68,8 @@ Decoder = Callable[[Any], Any]
 
 
 @cache
-def _decoder(kind: Any) -> Decoder:  # noqa: PLR0911 - one for each kind
-    """What decodes a ``kind``, made once: ten thousand records have the same annotations."""
+def _decoder(kind: Any) -> Decoder:  # noqa: PLR0911 - one return for each kind
+    """The decoder of ``kind``. It is cached, because thousands of records have the same annotations."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         return _decoder_of_union(typing.get_args(kind))
@@ -106,7 +111,7 @@ def _decoder_of_tuple(item_kind: Any) -> Decoder:
 
     def decode(value: Any) -> Any:
         items = _expect(list, value)
-        if {item_kind}.issuperset(map(type, items)):  # a column of times: nothing to do
+        if {item_kind}.issuperset(map(type, items)):  # long columns of times need no conversion
             return tuple(items)
         return tuple(item(found) for found in items)
 
@@ -134,17 +139,19 @@ def _decoder_of_union(members: tuple[Any, ...]) -> Decoder:
 
 def _decoder_of_dataclass(kind: Any) -> Decoder:
     hints = typing.get_type_hints(kind)
-    fields = [(field.name, _decoder(hints[field.name])) for field in dataclasses.fields(kind)]
+    fields = [
+        (field.name, recorded_name(field), _decoder(hints[field.name])) for field in dataclasses.fields(kind)
+    ]
 
     def decode(value: Any) -> Any:
         given = _expect(dict, value)
         arguments = {}
-        for name, item in fields:
-            if name in given:
+        for name, key, item in fields:
+            if key in given:
                 try:
-                    arguments[name] = item(given[name])
+                    arguments[name] = item(given[key])
                 except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from None
+                    raise ValueError(f"{key}: {error}") from None
         try:
             return kind(**arguments)
         except TypeError as error:
@@ -155,5 +162,5 @@ def _decoder_of_dataclass(kind: Any) -> Decoder:
 
 def _expect(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is not a {kind.__name__}")  # noqa: TRY004 - the same
+        raise ValueError(f"{value!r} is not a {kind.__name__}")  # noqa: TRY004 - what from_json promises
     return value

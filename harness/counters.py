@@ -1,7 +1,7 @@
-"""Dynamo's and the compile caches' counters, the only place that knows torch's names for them.
+"""Counters of Dynamo and of the compile caches. Only this file knows torch's names for them.
 
-``torch._dynamo.utils.counters`` is not public, but it is what the field's own
-harness reads, and its keys used here have not changed from torch 2.0 to 2.15.
+``torch._dynamo.utils.counters`` is not public, but PyTorch's own harness reads it, and the keys used here
+have not changed from torch 2.0 to 2.15.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Any
 
 from harness.schema import Scalar
 
+OTHER_BACKEND = ("BACKEND_MATCH", "___check_current_backend")
+"""Names of the guard on the backend, in different versions of torch."""
+
 
 def graphs_compiled() -> int:
     """Graphs that Dynamo has handed to a compiler in this process so far."""
@@ -19,54 +22,97 @@ def graphs_compiled() -> int:
 
 
 def frames_given_up() -> int:
-    """Frames that Dynamo tried to compile and then left to eager, for instance at its recompilation limit."""
+    """Frames that Dynamo tried to compile and left to eager, for instance at its recompilation limit."""
     return _read("frames", "total") - _read("frames", "ok")
 
 
-def counting_graphs(around: str = "") -> Callable[[], int]:
-    """A count, from now on, of the graphs that Dynamo hands to a compiler.
+def counting_graphs(around: str = "", loss: object = None) -> Callable[[], int]:
+    """A function that returns how many graphs Dynamo has passed to a compiler since now.
 
-    It stays 0 while no operation at all was captured: a graph of nothing is no work. So it does
-    while all that was captured is what the function called ``around`` does after it has called
-    the model: the loss alone.
+    It returns 0 if no operation of the model was captured: the graphs are empty, or they hold only the
+    ``loss`` or the rest of the function ``around`` after its call of the model.
     """
     graphs, operations = graphs_compiled(), _read("stats", "calls_captured")
     start_us = time.time_ns() // 1000
 
     def count() -> int:
         captured = _read("stats", "calls_captured") > operations
-        return graphs_compiled() - graphs if captured and not _only_rest_of(around, start_us) else 0
+        return graphs_compiled() - graphs if captured and not _only_rest_of(around, loss, start_us) else 0
 
     return count
 
 
-def _only_rest_of(function: str, start_us: int) -> bool:
-    """Whether all frames compiled since then, as far back as torch remembers, are that function's rest."""
+def _only_rest_of(function: str, loss: object, start_us: int) -> bool:
+    """Whether all frames compiled since ``start_us`` are the rest of ``function`` or ``loss``.
+
+    torch keeps the metrics of the last frames only.
+    """
     try:
         from torch._dynamo.utils import get_compilation_metrics
     except ImportError:
         return False
     frames = [m for m in get_compilation_metrics() if (m.start_time_us or 0) >= start_us and m.graph_op_count]
     rest = f"torch_dynamo_resume_in_{function}_at_"
-    return bool(function and frames) and all((m.co_name or "").startswith(rest) for m in frames)
+    code = getattr(getattr(loss, "forward", loss), "__code__", None)
+    place = (code.co_name, code.co_filename, code.co_firstlineno) if code is not None else None
+
+    def beside(frame: Any) -> bool:
+        of_frame = (frame.co_name, getattr(frame, "co_filename", ""), getattr(frame, "co_firstlineno", 0))
+        return (frame.co_name or "").startswith(rest) or of_frame == place
+
+    return bool(function and frames) and all(map(beside, frames))
+
+
+def watching_breaks() -> Callable[[], tuple[str, ...]]:
+    """A function that returns why graphs broke since now: one line of torch's explanation for each break."""
+    before = dict(_counter("graph_break"))
+
+    def reasons() -> tuple[str, ...]:
+        now = _counter("graph_break")
+        return tuple(_explanation(text) for text, count in now.items() if count > before.get(text, 0))
+
+    return reasons
+
+
+def _explanation(text: str) -> str:
+    """The line "Explanation: ..." of torch's text, or its first line."""
+    lines = [line.strip() for line in str(text).splitlines() if line.strip()] or [""]
+    told = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
+    return (told or lines)[0].removesuffix(".")
 
 
 def cudagraph_skips() -> int:
-    """Graphs that could not become CUDA graphs so far."""
+    """The number of graphs so far that could not become CUDA graphs."""
     return _read("inductor", "cudagraph_skips")
 
 
+def cudagraph_copied_inputs() -> int:
+    """Of all CUDA graphs recorded so far, the inputs that are copied before each replay.
+
+    torch counts them when it records a graph, so a growth proves that one was recorded.
+    """
+    return _read("inductor", "cudagraph_recorded_non_static_inputs")
+
+
+def latest_cudagraph_skip() -> str:
+    """torch's reason for the last graph that could not become a CUDA graph; "" if it reports none."""
+    reasons = [getattr(one, "cudagraph_skip_reason", None) for one in compilations()]
+    return next((" ".join(str(why).split()) for why in reversed(reasons) if why), "")
+
+
 def snapshot() -> dict[str, int]:
-    """The counters of the field's result columns, and the compile caches' hits and misses."""
+    """The counters of the columns of PyTorch's harness, and hits and misses of the compile caches."""
     breaks = _counter("graph_break")
     return {
         "calls_captured": _read("stats", "calls_captured"),
         "unique_graphs": _read("stats", "unique_graphs"),
         "graph_breaks": sum(breaks.values()),
+        "eager_fallbacks": frames_given_up(),
         "unique_graph_breaks": len(breaks),
         "autograd_captures": _read("compiled_autograd", "captures"),
         "autograd_compiles": _read("compiled_autograd", "compiles"),
         "cudagraph_skips": cudagraph_skips(),
+        "cudagraph_copied_inputs": cudagraph_copied_inputs(),
         "kernels_autotuned": _read("inductor", "select_algorithm_autotune"),
         "compile_cache_hits": _read("inductor", "fxgraph_cache_hit")
         + _read("aot_autograd", "autograd_cache_hit"),
@@ -82,7 +128,7 @@ def growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Sca
 def _counter(group: str) -> Mapping[str, int]:
     try:
         from torch._dynamo.utils import counters
-    except ImportError:  # a torch without dynamo has compiled nothing
+    except ImportError:  # a torch without Dynamo compiles nothing
         return {}
     return counters.get(group, {})
 
@@ -92,7 +138,7 @@ def _read(group: str, name: str) -> int:
 
 
 def compilations() -> list[Any]:
-    """What torch notes of each graph that it compiled, oldest first; it keeps the last 64 alone."""
+    """torch's metrics of each compiled graph, oldest first. torch keeps the last 64 only."""
     try:
         from torch._dynamo.utils import get_compilation_metrics
     except ImportError:  # before torch 2.2
@@ -101,15 +147,46 @@ def compilations() -> list[Any]:
 
 
 def new_compilations(before: Sequence[Any]) -> list[Any]:
-    """Those that ``before``, an earlier answer of ``compilations``, does not have."""
+    """The compilations that are not in ``before``, an earlier result of ``compilations``."""
     known = {id(one) for one in before}
     return [one for one in compilations() if id(one) not in known]
 
 
+def compiled_again(compilation: Any) -> bool:
+    """Whether a guard of the model failed.
+
+    A failed guard on the backend does not count: candidates of one process share the model's code objects,
+    and another candidate has compiled the code before.
+    """
+    reason = str(getattr(compilation, "recompile_reason", None) or "")
+    return bool(reason) and not any(word in reason for word in OTHER_BACKEND)
+
+
 def break_reasons() -> list[Any]:
-    """Why graphs ended before the function did, each with ``reason`` and ``user_stack``."""
+    """torch's list of graph breaks, each with ``reason`` and ``user_stack``."""
     try:
         from torch._dynamo.utils import graph_break_reasons
     except ImportError:
         return []
     return list(graph_break_reasons)
+
+
+def recompile_line(compilation: Any) -> str:
+    """``forward (model.py:12): n == 2``: the guard that failed."""
+    guard = " ".join(str(compilation.recompile_reason).split("User stack trace:")[0].split())
+    if not compilation.co_name:  # a frame that torch left to eager afterwards
+        return guard
+    place = f"{short_path(compilation.co_filename or '?')}:{compilation.co_firstlineno}"
+    return f"{compilation.co_name} ({place}): {guard}"
+
+
+def latest_recompilation() -> str:
+    """The line of the last graph that was compiled again in this process; "" if torch reports none."""
+    again = [one for one in compilations() if getattr(one, "recompile_reason", None)]
+    return recompile_line(again[-1]) if again and compiled_again(again[-1]) else ""
+
+
+def short_path(path: str) -> str:
+    """The path below ``site-packages`` for a library's file, else its last three parts."""
+    _, _, library = path.rpartition("/site-packages/")
+    return library if "/site-packages/" in path else "/".join(path.split("/")[-3:])

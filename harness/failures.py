@@ -1,4 +1,4 @@
-"""Turning exceptions into the record's words. A model may raise its own: nothing about them is sure."""
+"""Turns exceptions into a record's ``Failure``. A model may raise any exception, even one without a text."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import contextlib
 import sys
 import traceback
 
-import torch
-
+from harness.devices import OUT_OF_MEMORY, memory_errors
 from harness.schema import Failure
 
-WORDS = ("out of memory", "can't allocate memory")
-LONGEST = 600  # characters of a message that go into a record; the log has them all
+LONGEST = 600  # characters of a message in a record; the log has the whole message
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or the host had no memory left, here or in what this was raised from."""
+    """Whether this error, or one of its causes, means: out of memory on the device or the host."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
-        if isinstance(link, (MemoryError, torch.cuda.OutOfMemoryError)):
+        if isinstance(link, memory_errors()):
             return True
-        if isinstance(link, RuntimeError) and any(words in words_of(link).lower() for words in WORDS):
+        if isinstance(link, RuntimeError) and any(words in words_of(link).lower() for words in OUT_OF_MEMORY):
             return True
         seen.add(id(link))
         link = link.__cause__
@@ -29,24 +27,40 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def describe_failure(error: BaseException, phase: str) -> Failure:
-    """The exception as a ``Failure``; long messages are cut, the whole one is in the log."""
-    # a lone surrogate, as in an undecodable file name, could not be written to the record
-    plain = "".join(c if c.isprintable() or c.isspace() else "?" for c in words_of(error)[: 10 * LONGEST])
+    """The exception as a ``Failure``. A long message is cut; the log has the whole message."""
+    words = words_of(error)
+    cause = _first_cause(error)
+    if cause is not None and words_of(cause) not in words:
+        words = f"{words[: 10 * LONGEST]} (caused by {type(cause).__name__}: {words_of(cause)})"
+    # a lone surrogate, as in an undecodable file name, cannot be written to the record
+    plain = "".join(c if c.isprintable() or c.isspace() else "?" for c in words[: 20 * LONGEST])
     return Failure(kind=type(error).__name__, message=" ".join(plain.split())[:LONGEST], phase=phase)
 
 
+def _first_cause(error: BaseException) -> BaseException | None:
+    """The last exception of the ``__cause__`` chain; None without a cause."""
+    seen = {id(error)}
+    cause = error.__cause__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if cause.__cause__ is None:
+            return cause
+        cause = cause.__cause__
+    return cause
+
+
 def words_of(error: BaseException) -> str:
-    """What the exception says, even if it cannot say it."""
+    """The exception's message. It exists even if ``str(error)`` raises."""
     if isinstance(error, SystemExit) and not isinstance(error.code, str):
         return f"sys.exit({error.code if isinstance(error.code, int) else ''}) was called"
     try:
         return str(error)
     except Exception as broken:
-        return f"(this exception's message cannot be had: {type(broken).__name__})"
+        return f"(str() of this exception raised {type(broken).__name__})"
 
 
 def log_traceback() -> None:
-    """Writes the current exception with its traceback to standard error, if there still is one."""
+    """Writes the current exception with its traceback to standard error, if that is still open."""
     for stream in (sys.stderr, sys.__stderr__):
         with contextlib.suppress(Exception):
             traceback.print_exc(file=stream)

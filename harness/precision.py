@@ -1,7 +1,7 @@
-"""What each ``--dtypes`` word means: a cast of module and inputs, autocast round the forward, TF32 or not.
+"""The meaning of each word of ``--dtypes``: a cast of module and inputs, autocast of the forward, or TF32.
 
-``unit`` is the spacing of the lowest precision in use relative to 1 (machine
-epsilon): the error that one rounding may make, and so the yardstick of parity.
+``unit`` is the machine epsilon of the lowest precision in use: the relative error of one rounding. The
+limits of parity are multiples of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from harness import devices
+from harness.schema import Scalar
 
 TF32_UNIT = 2.0**-10
 """Products in TF32 keep ten bits of each factor's fraction."""
@@ -30,7 +33,7 @@ class Precision:
 
     @property
     def lowest(self) -> torch.dtype:
-        """The lowest precision that values are rounded to on the way."""
+        """The lowest precision to which the step rounds values."""
         return self.autocast or self.cast or torch.float32
 
     @property
@@ -43,25 +46,24 @@ class Precision:
         return self.tf32 or self.lowest in (torch.float16, torch.bfloat16)
 
     def context(self, device_type: str) -> AbstractContextManager[Any]:
-        """The autocast context of one forward and loss (a null context without autocast)."""
+        """The autocast context of one forward and loss; a null context if the precision has no autocast."""
         if self.autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(device_type=device_type, dtype=self.autocast)
 
     def surroundings(self) -> AbstractContextManager[None]:
-        """The settings of a whole step, backward included: whether float32 products may be made in TF32."""
+        """A context, backward included, in which float32 products may use TF32 if the precision has it."""
         return _tf32_products() if self.tf32 else contextlib.nullcontext()
 
 
 def precision(name: str, device_type: str) -> Precision:
-    """The precision called ``name`` on that kind of device. ``ValueError`` if there is none."""
+    """The precision called ``name`` on this kind of device. ``ValueError`` if there is none."""
     word, _, more = name.partition("+")
     tf32 = word == "tf32" or more == "tf32"
     if more not in ("", "tf32") or (word == "tf32" and more):
         raise ValueError(f"there is no precision called {name!r}")
     if word == "amp":
-        # autocast's own choice: float16 on CUDA, bfloat16 on a CPU
-        word = "amp_float16" if device_type == "cuda" else "amp_bfloat16"
+        word = f"amp_{devices.of(device_type).autocast_dtype}"
     if word in AUTOCASTS:
         return Precision(name=name, cast=None, autocast=AUTOCASTS[word], tf32=tf32)
     word = "float32" if word == "tf32" else word
@@ -70,24 +72,65 @@ def precision(name: str, device_type: str) -> Precision:
     return Precision(name=name, cast=CASTS[word], autocast=None, tf32=tf32)
 
 
-def settle(device: torch.device) -> None:
-    """Makes float32 mean float32 in this process, and "cuda" the device of that number.
+def settle(device: torch.device, *, tf32: bool = False) -> bool:
+    """Makes ``device`` the current device, and sets whether float32 products may use TF32 in this process.
 
-    A model's code may ask for "cuda" and mean what it is measured on; and cuDNN's convolutions use TF32
-    by default.
+    cuDNN's convolutions use TF32 by default, and a model's code may change torch's settings. A model's code
+    that asks for "cuda" gets the measured device. Returns whether a setting of TF32 was another one.
     """
-    if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    devices.of(device).make_current()
+    before = (_matmul_precision(), *_switches())
+    torch.set_float32_matmul_precision("highest")  # of the CPU's products, too
+    newer: Any = torch.backends
+    if getattr(newer, "fp32_precision", "none") != "none":
+        newer.fp32_precision = "none"  # a setting of everything, which the older switches would inherit
+    allow_tf32(tf32)
+    return before != (_matmul_precision(), *_switches())
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Sets whether products and convolutions of float32 tensors may use TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def facts() -> dict[str, Scalar]:
+    """torch's settings that change the speed or the rounding of its libraries, for a record's environment."""
+    matmul, cudnn = _switches()
+    return {
+        "matmul_precision": _matmul_precision(),
+        "matmul_allow_tf32": matmul,
+        "cudnn_allow_tf32": cudnn,
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def _matmul_precision() -> str | None:
+    """None if torch refuses to tell, because its older and its newer settings were both used."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _switches() -> tuple[bool | None, bool | None]:
+    """Whether products and convolutions may use TF32; None if torch refuses to tell, as above."""
+    found: list[bool | None] = []
+    for place in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        try:
+            found.append(bool(place.allow_tf32))
+        except RuntimeError:
+            found.append(None)
+    return found[0], found[1]
 
 
 @contextlib.contextmanager
 def _tf32_products() -> Iterator[None]:
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
+    before = _switches()
+    allow_tf32(True)
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = map(bool, before)

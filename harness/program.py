@@ -1,4 +1,4 @@
-"""What a compiler is given, and what it gives back."""
+"""The input of a compiler (``Program``) and its result (``Compiled``)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Program:
     training: bool
     drive: Drive | None = None
     options: CompilerOptions = field(default_factory=CompilerOptions)
+    said: tuple[str, ...] = ()  # sentences: how this copy differs from the user's module
+    rates: tuple[float, ...] = ()  # dropout probabilities before they were neutralized
 
     def forward(self) -> Forward:
         """The eager forward and loss, as a function with a code object of its own.
 
-        Dynamo keeps compiled code by code object: variants that shared one
-        would walk each other's cache entries, and torch <= 2.1 would silently
-        run another backend's code. ``module`` replaced by a compiled one
-        gives a function that compiles the forward alone.
+        Dynamo caches compiled code by code object. Variants that shared one would check each other's cache
+        entries, and torch <= 2.1 would silently run the code of another backend.
         """
         return forward_of(self.module, self.loss if self.training else None)
 
@@ -53,7 +53,7 @@ def forward_of(module: Callable[..., Any], loss: Callable[[Any, Any], torch.Tens
 
     template = inference if loss is None else with_loss
     return types.FunctionType(
-        template.__code__.replace(),  # a new code object each time
+        template.__code__.replace(),  # a new code object
         template.__globals__,
         template.__name__,
         template.__defaults__,
@@ -63,14 +63,15 @@ def forward_of(module: Callable[..., Any], loss: Callable[[Any, Any], torch.Tens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A compiled forward with the means to prove that its compiler did the work.
+    """A compiled forward, with a proof that its compiler was called.
 
-    ``compiler_calls()`` counts the compiler's calls since this candidate's
-    compilation began; it is read right after the candidate's own first calls.
-    A control (``eager``) has no compiler to prove. ``region`` says what was
-    compiled: "forward+loss", "forward", "submodules" or "none". ``approximate``
-    ones (quantised weights) differ from eager by design: their error is
-    measured and shown, but not judged.
+    ``compiler_calls()`` counts the compiler's calls since this candidate's compilation began; it is read
+    right after the candidate's first calls. A ``control`` (``eager``) has no compiler, so nothing is
+    proved. ``region`` says what was compiled: "forward+loss", "forward", "submodules" or "none". The results
+    of an ``approximate`` compiler (quantized weights) differ from eager's by design: the error is measured
+    and shown, but does not fail the candidate. ``constant_weights``: the weights of the compilation are used
+    for ever, by design; a later change in place has no effect. ``replays``: it uses CUDA graphs, which keep
+    memory.
     """
 
     forward: Forward
@@ -78,5 +79,8 @@ class Compiled:
     compiler_calls: Callable[[], int]
     control: bool = False
     approximate: bool = False
+    replays: bool = False
+    constant_weights: bool = False
     notes: tuple[str, ...] = ()
-    late_notes: Callable[[], tuple[str, ...]] = tuple  # those that its first calls bring
+    late_notes: Callable[[], tuple[str, ...]] = tuple  # notes that exist only after the first calls
+    why_nothing: Callable[[], str] = str  # without calls: a sentence why; "": nothing reached the compiler

@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-# History of the record format; readers accept every version listed here.
+from harness.protocol import CompilerOptions as CompilerOptions  # noqa: PLC0414 - the schema has it
+from harness.protocol import Extras as Extras  # noqa: PLC0414
+from harness.protocol import Protocol as Protocol  # noqa: PLC0414
+
+# History of the record format. Readers accept every version listed here.
 #   1  2026-11  first version
 #   2  2026-11  a case has scale, loss, config, pretrained, skip, tolerance and token counts, and may have
 #               no batch size of its own; samples have prefill_s; a model has batch_size
@@ -25,8 +29,7 @@ BASELINE = "baseline"
 """Name of the eager variant that every candidate is paired with."""
 
 WHOLE = ""
-"""Stands for the whole job where metrics are given by variant."""
-
+"""The key of the whole job's metrics in a dict of metrics by variant."""
 
 DTYPES = (
     *("float32", "tf32", "bfloat16", "float16"),
@@ -44,7 +47,7 @@ class Mode(str, Enum):
 
 
 class Status(str, Enum):
-    """How a (job, candidate) ended: the field's words, then ours where it has none."""
+    """How a (job, candidate) ended: the words of PyTorch's harness, then torchduet's own words."""
 
     PASS = "pass"
     PASS_DUE_TO_SKIP = "pass_due_to_skip"
@@ -60,11 +63,13 @@ class Status(str, Enum):
     EAGER_FAIL_TO_RUN = "eager_fail_to_run"
     TIMEOUT = "timeout"
     INFRA_ERROR = "infra_error"
-    # No word in the field for these:
+    # torchduet's own words:
     CRASH = "crash"  # the worker died of a signal or exited; the error names it
     NOT_COMPILED = "not_compiled"  # the compiler was never called, or captured nothing
     RECOMPILES = "recompiles"  # compiled again during every attempt at timed rounds
-    SKIP = "skip"  # not run, for a reason that the suite gives: no failure, and in no average
+    CANNOT_JUDGE = "cannot_judge"  # eager's results do not allow it: random numbers, overflow, mostly noise
+    APPROXIMATE = "approximate"  # differs from eager by design: in no average and no pass rate
+    SKIP = "skip"  # not run, for a reason that the suite gives: no failure, not in averages
 
     @property
     def passed(self) -> bool:
@@ -72,34 +77,46 @@ class Status(str, Enum):
         return self in (Status.PASS, Status.PASS_DUE_TO_SKIP)
 
     @property
+    def counted(self) -> bool:
+        """Whether a record with this status enters the pass rate."""
+        return self not in (Status.SKIP, Status.APPROXIMATE)
+
+    @property
     def out_of_memory(self) -> bool:
         return self in (Status.OOM, Status.EAGER_1ST_RUN_OOM, Status.EAGER_2ND_RUN_OOM)
 
 
 SCALES = ("full", "small", "tiny")
-"""``full``: as published. ``small``: its widths, but less depth, vocabulary and length, so that a
+"""``full``: as published. ``small``: the published widths, but less depth, vocabulary and length, so that a
 training step takes 0.1 to 1 s on two cores. ``tiny``: for tests."""
 
+PUBLISHED_MODEL = "published_model"
+"""Tag of a case whose model is the published one at every scale: only its batch is smaller."""
+
+# tokens of --generate, by scale
+PROMPT_TOKENS = {"full": 1000, "small": 32, "tiny": 8}
+NEW_TOKENS = {"full": 256, "small": 32, "tiny": 4}
+
 LOSSES = ("own", "mean", "sum")
-"""``own``: what the suite trains the model with. The others reduce the output itself."""
+"""``own``: the suite's loss. The others reduce the output to one number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a suite is asked for: it sizes its cases by it."""
+    """The request to a suite. The suite chooses the sizes of its cases by it."""
 
     mode: Mode
-    device_type: str  # "cpu", "cuda"
+    device_type: str  # of harness.devices
     scale: str  # one of SCALES
+    folder: str = ""  # where a suite finds models that are not its own (``--torchbench``); "": by import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One thing to measure: a model of a suite, in one mode, at one size.
 
-    ``batch_size`` is what runs; ``published_batch_size`` is what the source of
-    the case used, so that a cut batch can never be mistaken for the original.
-    Both are None where only the model's own code knows.
+    ``batch_size`` is the batch that runs, ``published_batch_size`` the batch of the case's source; reports
+    show both if they differ. Both are None if only the model's own code knows its batch.
     """
 
     suite: str
@@ -114,12 +131,14 @@ class Case:
     pretrained: bool = False  # published weights instead of random ones: needs a network
     tolerance: float | None = None  # of the parity check; None: the mode's own
     skip: str = ""  # why this is not run unless asked for with --no-skip
+    no_skip: bool = False  # its suite skips it, and it was asked for all the same
     prompt_tokens: int | None = None  # generation only, as is new_tokens
     new_tokens: int | None = None
+    folder: str = ""  # as in the ``Setting``
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What was asked for beyond the suite's own, as words: () for the plain case."""
+        """The differences from the suite's own case, as words: () for the plain case."""
         words = [f"{self.loss}_loss"] if self.loss != "own" else []
         words += ["pretrained"] if self.pretrained else []
         words += [f"p{self.prompt_tokens}"] if self.prompt_tokens is not None else []
@@ -128,67 +147,17 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
-    """How a job is measured. Derived numbers use it too, so it is in every record."""
-
-    accuracy: bool = True
-    performance: bool = True
-    parity: str = "scaled"  # "scaled" (ours) or "field" (the published rule)
-    seed: int = 1337
-    threads: int | None = None  # None: torch's own choice
-    repeat: int | None = None  # fixed number of rounds; None: stop when precise
-    min_rounds: int = 10
-    max_rounds: int = 100
-    max_measure_s: float = 60.0
-    precision: float = 0.02  # stop when every 95 % interval is within +-precision
-    noise_threshold: float = 0.02  # a smaller change is never called faster or slower
-    alpha: float = 0.05
-    min_sample_s: float = 0.01  # iterations per sample are raised until a sample lasts this long
-    processes: int = 1  # fresh ones, one after the other, that measure every job
-    process: int = 0  # which of them: each has its own order of the rounds
-    timeout_s: float = 1200.0
-    phase_timeouts_s: dict[str, float] = field(default_factory=dict)  # of one call: build, compile, measure
-    max_memory_bytes: int | None = None  # of the worker and all it starts, on the host
-    isolate: bool = False
-    use_eval_mode: bool = False  # training in eval mode: no dropout, no running statistics
-    fixed_batch: bool = False  # out of memory is then a failure; else the batch is halved for all alike
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerOptions:
-    """What is asked of the compilers beside their names. One that cannot take it says so in a note."""
-
-    inductor_config: tuple[str, ...] = ()  # "key=value", as torch._inductor.config has them
-    dynamic_shapes: bool = False  # every size may change: nothing is specialised on it
-    dynamic_batch: bool = False  # the batch may, and it alone
-    freezing: bool = False  # inductor takes the weights for constants (inference)
-    fuser: str | None = None  # TorchScript's: "nnc" or "nvfuser"
-    nopython: bool = False  # a graph break is an error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extras:
-    """What is asked for beside parity and times; nothing of it happens during timed samples."""
-
-    explain: bool = False  # graph breaks and recompilations with their reasons and source lines
-    profiler_trace: bool = False  # a Chrome trace of each variant, and the kernels that changed most
-    cold_start: bool = False  # every worker begins with empty compile caches
-    warm_start: bool = False  # every worker begins with the caches that an earlier one filled
-    allocator: str = "default"  # the worker's malloc: "default", "jemalloc" or "tcmalloc"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A Python interpreter with its packages: one of those that a run compares (``--envs``)."""
+    """One of the environments that a run compares (``--envs``): a Python interpreter with its packages."""
 
     name: str
-    python: str  # the interpreter: a path
-    asked: str  # what the person wrote: that path, or requirements such as "torch==2.2.2"
-    torch: str = ""  # its version, as found when the run was planned
+    python: str  # path of the interpreter
+    asked: str  # the user's text: that path, or requirements such as "torch==2.2.2"
+    torch: str = ""  # the version that planning found
 
 
 def of_environment(compiler: str, environment: str) -> str:
-    """``inductor@new``: what a compiler is called as a candidate in one of several environments."""
+    """``inductor@new``: the name of a candidate in one of several environments."""
     return f"{compiler}@{environment}"
 
 
@@ -206,10 +175,11 @@ class Job:
     unavailable: dict[str, str] = field(default_factory=dict)  # candidates that are not run here, and why
     extras: Extras = field(default_factory=Extras)
     environments: tuple[Environment, ...] = ()  # the first is the reference; (): the runner's own alone
+    own_compilers: dict[str, str] = field(default_factory=dict)  # candidate -> "file.py:function"
 
     @property
     def option_words(self) -> tuple[str, ...]:
-        """What differs from the plain job of this case, as words: () where nothing does."""
+        """The differences from the plain job of this case, as words: () for the plain job."""
         options = self.options
         words = [f"vs_{self.baseline_dtype}"] if self.baseline_dtype is not None else []
         flags = ("dynamic_shapes", "dynamic_batch", "freezing", "nopython")
@@ -236,13 +206,13 @@ class Job:
         return _file_name(case.suite, parts)
 
 
-@lru_cache(maxsize=16)  # reports ask for the same one again and again
+@lru_cache(maxsize=16)  # reports call it repeatedly with the same arguments
 def _file_name(suite: str, parts: tuple[str, ...]) -> str:
     plain = "-".join(parts)
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", plain)[:120].lstrip(".")
     if safe == plain and "/" not in suite:
         return safe
-    # a name may hold anything that Python takes for text: half a surrogate pair, too
+    # a name may be any Python string, even one with half a surrogate pair
     whole = "\0".join((suite, *parts)).encode(errors="surrogatepass")
     digest = hashlib.sha256(whole).hexdigest()[:8]
     return f"{safe}-{digest}"
@@ -250,7 +220,7 @@ def _file_name(suite: str, parts: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Every variant timed once. ``order`` is the order in which they ran.
+    """Every variant timed once, in the order ``order``.
 
     ``seconds[v]`` is the time of one step of variant v (the mean over the
     sample's iterations); ``minor_faults[v]`` the page faults of one step.
@@ -265,7 +235,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """The paired samples of one candidate, in the order of the rounds (all columns as long).
+    """The paired samples of one candidate, in the order of the rounds (all columns have the same length).
 
     ``*_position`` is the variant's place (0 = first) in its round's random order.
     """
@@ -279,7 +249,7 @@ class Samples:
     iterations_per_sample: int
     baseline_prefill_s: tuple[float, ...] = ()  # generation only: until the first new token
     candidate_prefill_s: tuple[float, ...] = ()
-    rounds_by_process: tuple[int, ...] = ()  # where several processes measured, in their order
+    rounds_by_process: tuple[int, ...] = ()  # with several processes: the rounds of each, in their order
     # several environments: eager of the reference environment in the same round, and the round's number
     reference_s: tuple[float, ...] = ()
     reference_position: tuple[int, ...] = ()
@@ -306,14 +276,17 @@ class TensorError:
     candidate_max: float
     allowed_max: float
     failure: str | None = None
+    slope: float | None = None  # projection of the error on the truth: 0.01 is a result 1 % too large
+    eager_slope: float | None = None
+    allowed_slope: float | None = None  # None: a slope is not judged here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """What the parity check found, whatever the verdict.
+    """The result of a parity check.
 
     ``worst`` is the tensor closest to (or furthest beyond) its limit.
-    ``reference`` is "fp64", or "eager" where no fp64 run could be made.
+    ``reference`` is "fp64", or "eager" if no fp64 run could be made.
     """
 
     rule: str
@@ -325,27 +298,47 @@ class Parity:
     worst: TensorError | None
     eager_bit_equal: bool
     eager_spread: float
-    noise_tensors: tuple[str, ...] = ()  # eager itself carries no correct digit there
-    sensitive_tensors: tuple[str, ...] = ()  # passed only beside eager with shaken weights
+    noise_tensors: tuple[str, ...] = ()  # zeros would pass: eager has no correct digit in them
+    sensitive_tensors: tuple[str, ...] = ()  # passed only in comparison with perturbed weights
+    random: str = ""  # calls in eager's step that draw random numbers, if these may explain a failure
+    found_by: str = ""  # the check that ``worst`` and ``failed`` come from; "": the first or the third call
+    steps: int = 0  # consecutive steps that were compared
+    other_data: tuple[str, ...] = ()  # of "weights" and "inputs", what was changed after the compilation
+    not_checked: tuple[str, ...] = ()  # sentences: which checks were not possible, and why
+    resolution_median: float | None = None  # permitted RMS error / size of a tensor: the median
+    resolution_largest: float | None = None  # and the largest, of the tensors that are not noise
+    lower_precision: str = (
+        ""  # what the errors look like, where a precision lower than asked may be the cause
+    )
+    unjudged: str = ""  # why parity cannot be judged, if eager's own results are the cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What was really built."""
+    """The model and the inputs as they were built."""
 
     parameters: int
     parameter_bytes: int
     input_shapes: tuple[str, ...]
-    batch_size: int | None = None  # smaller than the job's where memory did not suffice
+    batch_size: int | None = None  # first size of the first input that has one
+    remarks: tuple[str, ...] = ()  # sentences: what was changed or assumed about the model and its inputs
+    generators: tuple[str, ...] = ()  # the random generators that eager's step uses
+
+
+PHASES = (
+    *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "perturb", "cross parity"),
+    *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude"),
+)
+"""Where a job can fail, in the order in which a job comes to them; ``docs/FORMAT.md`` explains each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why there is no number: the exception or signal, where it happened, and its log."""
+    """Why a candidate or a job failed: the exception or signal, the phase, and the log."""
 
     kind: str  # exception class, "SIGSEGV", "exit 3", "timeout"
     message: str
-    phase: str  # open | compile | check | warm up | measure | finish
+    phase: str  # one of PHASES
     log: str | None = None  # relative to the run folder
 
 
@@ -370,7 +363,10 @@ class Record:
     started: str = ""  # UTC, ISO 8601
     ended: str = ""
     env: str = ""  # name of the environment that ran it; "": the runner's own interpreter
-    env_parity: Parity | None = None  # of that environment's eager, held against the reference environment's
-    # the candidate's calls before timing, each for itself, in the order they ran: the first one compiles
+    env_parity: Parity | None = None  # cross-environment parity of that environment's eager
+    # seconds of each of the candidate's calls before timing, in order: the first call compiles
     first_calls_s: tuple[float, ...] = ()
+    rounds_ended: str = ""  # why no further round was timed, a word of analysis.measuring_ended; "": unknown
+    # the standard deviation of the log speedup between processes that its interval assumes; None: not known
+    assumed_between_sd: float | None = None
     schema_version: int = SCHEMA_VERSION

@@ -26,17 +26,16 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         copied = copy.copy(value)
         for field in dataclasses.fields(value):
-            # past frozen classes' own setter, and without their initialiser's checks
+            # a frozen class has no setter, and its __init__ may check more than tensors
             object.__setattr__(copied, field.name, map_tensors(getattr(value, field.name), change))
         return copied
     return value
 
 
 def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in ``value`` with a name that says where it was; other leaves are passed over.
+    """Every tensor in ``value`` with a name that says where it was. Other leaves are skipped.
 
-    Looks into tuples, lists, mappings and dataclass-like outputs. A tensor
-    that can be reached twice is given twice.
+    Looks into tuples, lists, mappings and dataclasses. A tensor that occurs twice is yielded twice.
     """
     if isinstance(value, torch.Tensor):
         yield name, value
@@ -62,7 +61,7 @@ def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> An
 
 
 def cast_values(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:
-    """Floating values as ``cast``. Complex ones are widened with it to fp64, and else left alone."""
+    """Floating tensors as ``cast``. Complex tensors change only if ``cast`` is fp64: to complex128."""
     if cast is None:
         return tensor
     if tensor.is_complex():
@@ -71,7 +70,7 @@ def cast_values(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:
 
 
 def cast_module(module: torch.nn.Module, cast: torch.dtype) -> None:
-    """``cast_values`` of every parameter and buffer, in place. ``Module.to`` would drop imaginary parts."""
+    """Applies ``cast_values`` to every parameter and buffer. ``Module.to`` would drop imaginary parts."""
     buffers: dict[int, torch.Tensor] = {}  # a shared buffer stays shared
     for part in module.modules():
         for parameter in part.parameters(recurse=False):

@@ -1,4 +1,4 @@
-"""What a suite's ``build`` hands to the harness."""
+"""``Workload``: what a suite's ``build`` returns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 
 
 class Drive(Protocol):
-    """A step that calls the forward many times: the loop round it stays in Python, uncompiled.
+    """A step that calls the forward many times. The loop around the calls is Python and is not compiled.
 
-    ``call(*args, **kwargs)`` runs the (compiled) forward of ``module``; ``args`` are the
-    workload's. ``lap()`` is to be called once, when the first part of the step (prefill) is
-    done. ``forced`` are the tokens that an earlier step chose, (batch, new tokens): given
-    them, the step chooses too but goes on with these, so that two variants can be compared
-    at every token. Returns "tokens", the choices, and the logits they were made from.
+    ``call(*args, **kwargs)`` runs the (compiled) forward of ``module``; ``args`` are the workload's. The step
+    calls ``lap()`` once, when its first part (prefill) is done. ``forced``: tokens that an earlier step
+    chose, shape (batch, new tokens). With them, the step still chooses tokens but continues with the forced
+    tokens, so that two variants can be compared at every token. Returns "tokens" (the choices) and the
+    logits.
     """
 
     def __call__(
@@ -33,9 +33,9 @@ class Drive(Protocol):
 class Workload:
     """A module, its inputs and its loss, in float32 on the CPU.
 
-    The harness moves and casts them; a suite never does. ``loss(output, target)``
-    returns a scalar; training needs one, inference ignores it. The module is
-    called as ``module(*args, **kwargs)``, unless ``drive`` says how a step calls it.
+    The harness moves and casts them; a suite must not. ``loss(output, target)`` returns a scalar. Training
+    needs a loss; inference ignores it. The module is called as ``module(*args, **kwargs)``, unless there is
+    a ``drive``.
     """
 
     module: torch.nn.Module

@@ -1,63 +1,98 @@
-"""Compilers, one module each, found by file name.
+"""Compilers: one module for each, discovered by file name.
 
 A module offers
 
     compile(program: Program) -> Compiled     may raise whatever its compiler raises
 
-and, where that is not "everywhere, for every step",
+and, if the compiler does not work on every device and in every mode,
 
     why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
-    MODES: tuple[str, ...]                              the modes that it can compile ("inference",)
+    MODES: tuple[str, ...]                              the supported modes, such as ("inference",)
 
-``program.options`` are the person's options. Configuration is patched in a
-context, never assigned. The module's docstring begins with the line that
-``--list-compilers`` shows. Modules are imported only in a worker's interpreter.
+``program.options`` are the user's options. A module patches configuration in a context and never assigns
+it. ``--list-compilers`` shows the first line of the module's docstring. Modules are imported only in a
+worker's interpreter. Shared code is in ``shared``; inductor's modes are rows of ``shared/presets.py``.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from harness.backends.shared.presets import PRESETS
 
 if TYPE_CHECKING:
     from harness.program import Compiled, Program
 
 
 def backend_names() -> tuple[str, ...]:
-    """Names of the compilers that have a file here, sorted. Imports none of them."""
-    return tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
+    """Names of the compilers that have a file or a preset here, sorted. Imports none of them."""
+    files = (p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+    return tuple(sorted((*files, *PRESETS)))
 
 
-def load_backend(name: str) -> Callable[[Program], Compiled]:
+def load_backend(name: str, source: str = "") -> Callable[[Program], Compiled]:
     """The ``compile`` function of the backend called ``name``.
 
-    A name without a file may be one that is registered with ``torch.compile``.
-    ``LookupError`` if it is neither.
+    ``source``: the place of a user's own compiler, ``file.py:function``. A name without a file here may be
+    registered with ``torch.compile``. ``LookupError`` for any other name.
     """
-    return cast("Callable[[Program], Compiled]", _module(name).compile)
+    return cast("Callable[[Program], Compiled]", _module(name, source).compile)
 
 
-def modes_of(name: str) -> tuple[str, ...]:
-    """The modes that it compiles; () for all. ``LookupError`` as above."""
-    return tuple(getattr(_module(name), "MODES", ()))
+def modes_of(name: str, source: str = "") -> tuple[str, ...]:
+    """The modes that the compiler supports; () for all. Raises ``LookupError`` as above."""
+    return tuple(getattr(_module(name, source), "MODES", ()))
 
 
-def why_unavailable(name: str, device_type: str) -> str | None:
-    """The reason why it cannot be used here, or None when it can. ``LookupError`` as above."""
-    why = getattr(_module(name), "why_unavailable", None)
+def why_unavailable(name: str, device_type: str, source: str = "") -> str | None:
+    """Why the compiler cannot be used here; None if it can. Raises ``LookupError`` as above."""
+    why = getattr(_module(name, source), "why_unavailable", None)
     return None if why is None else cast("Callable[[str], str | None]", why)(device_type)
 
 
-def describe(name: str) -> str:
-    """The first line of its docstring. ``LookupError`` as above."""
-    return (_module(name).__doc__ or name).strip().splitlines()[0]
+def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
+    """Why inductor rejects one of these settings ("key=value"); None if it accepts all."""
+    if not inductor_config:
+        return None
+    options = importlib.import_module(f"{__name__}.shared.options")
+    try:
+        options.inductor_settings(inductor_config)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
-def _module(name: str) -> Any:
+def describe(name: str, source: str = "") -> str:
+    """The first line of the compiler's docstring. Raises ``LookupError`` as above."""
+    return (_module(name, source).__doc__ or name).strip().splitlines()[0]
+
+
+def own_backend(name: str, function: str | Callable[..., Any]) -> Callable[[Program], Compiled]:
+    """The ``compile`` of a user's function, given itself or as ``file.py:function``.
+
+    Raises ``LookupError`` with a sentence if the function is not a compiler.
+    """
+    own = importlib.import_module(f"{__name__}.shared.own").Own
+    made = own.found(name, function) if isinstance(function, str) else own.of(name, function)
+    return cast("Callable[[Program], Compiled]", made.compile)
+
+
+def registered() -> tuple[str, ...]:
+    """Names that are registered with ``torch.compile`` in this process. Imports torch."""
+    names: tuple[str, ...] = importlib.import_module(f"{__name__}.shared.registered").registered_names()
+    return names
+
+
+def _module(name: str, source: str) -> Any:
+    if source:
+        return importlib.import_module(f"{__name__}.shared.own").Own.found(name, source)
+    if name in PRESETS:
+        return PRESETS[name]
     if name in backend_names():
         return importlib.import_module(f"{__name__}.{name}")
     # by name: the runner imports this module, and must not reach torch through it
-    registered = importlib.import_module(f"{__name__}._registered")
+    registered = importlib.import_module(f"{__name__}.shared.registered")
     return registered.Registered.called(name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from harness.backends._captured import (
+from harness.backends.shared.captured import (
     INFERENCE,
     TAKES,
     Call,
@@ -17,10 +17,11 @@ from harness.backends._captured import (
     exported,
     operations_of,
 )
-from harness.backends._inductor import all_settings, why_no_inductor
+from harness.backends.shared.inductor import all_settings, why_no_inductor
 from harness.program import Compiled, Program
 
 MODES = INFERENCE
+why_unavailable = why_no_inductor
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
@@ -33,13 +34,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             path = torch._inductor.aoti_compile_and_package(
                 captured, package_path=package, inductor_configs=settings
             )
-            # loading unpacks it: the file is not needed any more
+            # loading unpacks the file, so it is not needed later
             loaded = torch._inductor.aoti_load_package(path)
         return loaded, operations_of(captured)
 
     takes = (*TAKES, "inductor_config", "freezing")
     return compile_at_first_call(program, "aot_inductor", build, takes)
-
-
-def why_unavailable(device_type: str) -> str | None:
-    return why_no_inductor(device_type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.backends._aot_ts import compile_aot_ts
+from harness.backends.shared.aot_ts import compile_aot_ts
 from harness.program import Compiled, Program
 
 

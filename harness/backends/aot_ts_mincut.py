@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from harness.backends._aot_ts import compile_aot_ts
+from harness.backends.shared.aot_ts import compile_aot_ts
 from harness.program import Compiled, Program
 
 

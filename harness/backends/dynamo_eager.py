@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.backends._dynamo import compile_with_dynamo
+from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.program import Compiled, Program
 
 

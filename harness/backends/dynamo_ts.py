@@ -1,12 +1,12 @@
-"""TorchScript on the graphs that Dynamo captured; its own autodiff makes the backward."""
+"""TorchScript on the graphs that Dynamo captured, with TorchScript's own autodiff."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.backends._dynamo import compile_with_dynamo
-from harness.backends._options import DYNAMO
-from harness.backends._torchscript import GraphScripter, with_fuser
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.backends.shared.options import DYNAMO
+from harness.backends.shared.torchscript import GraphScripter, with_fuser
 from harness.program import Compiled, Program
 
 

@@ -1,4 +1,4 @@
-"""The A/A control: the eager step again, on its own copy of the model. It must come out 1.00x."""
+"""The A/A control: the eager step again, on its own copy of the model. Its speedup should be 1.00x."""
 
 from __future__ import annotations
 

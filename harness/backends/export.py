@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.backends._captured import INFERENCE, Call, compile_at_first_call, exported, operations_of
+from harness.backends.shared.captured import INFERENCE, Call, compile_at_first_call, exported, operations_of
 from harness.program import Compiled, Program
 
 MODES = INFERENCE

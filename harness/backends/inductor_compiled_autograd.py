@@ -7,16 +7,17 @@ from typing import Any
 
 import torch
 
-from harness.backends._around import around
-from harness.backends._inductor import all_settings, compile_with_inductor, why_no_inductor
+from harness.backends.shared.around import around
+from harness.backends.shared.inductor import all_settings, compile_with_inductor, why_no_inductor
 from harness.program import Compiled, Program
 
 MODES = ("training",)
+why_unavailable = why_no_inductor
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     if not program.training:
-        raise ValueError("inductor_compiled_autograd is about the backward, which inference does not have")
+        raise ValueError("inductor_compiled_autograd compiles the backward; inference has none")
     backwards = 0
     settings = all_settings(program)
     options: dict[str, Any] = {"options": settings} if settings else {}
@@ -34,10 +35,6 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     return replace(
         compiled,
         forward=around(compiled.forward, context),
-        # the forward alone would be plain inductor
+        # without a captured backward, this is plain inductor
         compiler_calls=lambda: min(compiled.compiler_calls(), backwards),
     )
-
-
-def why_unavailable(device_type: str) -> str | None:
-    return why_no_inductor(device_type)

@@ -1,4 +1,4 @@
-"""inductor on each repeated submodule by itself, the rest in eager: regional compilation."""
+"""Regional compilation: inductor compiles each repeated submodule separately; the rest runs in eager."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.backends._around import FIRST_CALLS, around
-from harness.backends._dynamo import dynamo_options
-from harness.backends._inductor import TAKES, all_settings, why_no_inductor
+from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.dynamo import dynamo_options
+from harness.backends.shared.inductor import TAKES, all_settings, why_no_inductor
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program
 
+why_unavailable = why_no_inductor
 NAME = "inductor_regional"
 
 
@@ -33,17 +34,22 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         region.forward = torch.compile(function, backend="inductor", **given, **options)
     forward = program.forward()
     if settings.get("freezing"):
-        forward = around(forward, lambda: torch._inductor.config.patch(freezing=True), calls=FIRST_CALLS)
+        forward = around(forward, lambda: torch._inductor.config.patch(freezing=True), calls=SETTLING_CALLS)
     kinds = sorted({type(region).__name__ for region in regions})
     note = f"{NAME}: {len(regions)} submodules compiled ({', '.join(kinds)})"
-    return Compiled(forward=forward, region="submodules", compiler_calls=calls, notes=(*notes, note))
+    return Compiled(
+        forward=forward,
+        region="submodules",
+        compiler_calls=calls,
+        constant_weights=bool(settings.get("freezing")),
+        notes=(*notes, note),
+    )
 
 
 def regions_of(module: nn.Module) -> list[nn.Module]:
-    """The outermost blocks that a list or sequence repeats; the module's own children where none does.
+    """The outermost blocks repeated in a list or sequence; without them, the module's children.
 
-    A block has parts of its own: repeated single layers (convolutions of a
-    plain stack) are no regions.
+    A block is a module with submodules. Repeated single layers, such as stacked convolutions, are no regions.
     """
     found = list(dict.fromkeys(_repeated(module)))
     return found or [child for child in module.children() if not isinstance(child, nn.Identity)]
@@ -60,7 +66,7 @@ def _repeated(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callable[..., Any]:
-    """Its forward, with a code object that it shares with those alone that are built as it is.
+    """The forward, with a code object shared only by regions of the same structure.
 
     Dynamo keeps compiled code by code object: equal blocks are compiled once,
     and blocks of other sizes do not use up each other's limit of recompilations.
@@ -75,7 +81,3 @@ def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callabl
     )
     own.__kwdefaults__ = function.__kwdefaults__
     return types.MethodType(own, region)
-
-
-def why_unavailable(device_type: str) -> str | None:
-    return why_no_inductor(device_type)

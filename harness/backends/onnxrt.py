@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from harness.backends._captured import (
+from harness.backends.shared.captured import (
     INFERENCE,
     Call,
     compile_at_first_call,
-    device_type_of,
+    device_of,
     flat_export,
     operations_of,
 )
-from harness.backends._installed import why_missing
+from harness.backends.shared.installed import why_missing
+from harness.devices import Device, of
 from harness.program import Compiled, Program
 
 MODES = INFERENCE
@@ -28,7 +29,8 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     import onnxruntime
 
-    provider = PROVIDERS[device_type_of(program)]
+    device = of(device_of(program))
+    provider = PROVIDERS[device.type]
 
     def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
         flat, captured = flat_export(program, args, kwargs)
@@ -37,14 +39,14 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()  # as many as eager has
         options.log_severity_level = 3
-        # its threads spin for the next call, which takes the processors from whoever is timed next
+        # spinning threads would take CPU time from the next timed variant
         options.add_session_config_entry("session.force_spinning_stop", "1")
         with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
             path = str(Path(folder) / "model.onnx")
             model.save(
                 path, external_data=True
-            )  # a file of its own for weights: one may hold no more than 2 GB
-            session = _session(path, options, provider)
+            )  # weights in a separate file, because one file holds at most 2 GB
+            session = _session(path, options, provider, device)
         names = [given.name for given in session.get_inputs()]
         wanted = [made.name for made in session.get_outputs()]
         if len(names) != len(flat.tensors):
@@ -52,22 +54,29 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         value = onnxruntime.OrtValue
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            feed = {n: value.from_dlpack(t.contiguous()) for n, t in zip(names, tensors, strict=True)}
-            return [from_dlpack(made) for made in session.run_with_ort_values(wanted, feed)]
+            binding = session.io_binding()
+            for name, tensor in zip(names, tensors, strict=True):
+                binding.bind_ortvalue_input(name, value.from_dlpack(tensor.contiguous()))
+            for name in wanted:  # without a binding, ONNX Runtime copies outputs to the CPU
+                binding.bind_output(name, device.type, device.index or 0)
+            device.synchronize()  # ONNX Runtime works in a stream of its own, and waits for it at the end
+            session.run_with_iobinding(binding)
+            return [from_dlpack(made) for made in binding.get_outputs()]
 
         return flat.around(run), operations_of(captured)
 
     return compile_at_first_call(program, "onnxrt", build)
 
 
-def _session(path: str, options: Any, provider: str) -> Any:
-    """``RuntimeError`` where its kernels are of no use for this model, or not to be had."""
+def _session(path: str, options: Any, provider: str, device: Device) -> Any:
+    """Raises ``RuntimeError`` if its kernels are missing or do not support this model."""
     import onnxruntime
 
     try:
-        session = onnxruntime.InferenceSession(path, options, providers=[provider])
+        place = {"device_id": str(device.index or 0)} if device.numbered else {}
+        session = onnxruntime.InferenceSession(path, options, providers=[(provider, place)])
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
-        # on a CPU, bfloat16 has hardly any
+        # few CPU kernels support bfloat16
         raise RuntimeError(
             f"ONNX Runtime lacks a kernel that this model needs at this precision: {error}"
         ) from error

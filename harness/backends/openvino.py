@@ -1,8 +1,7 @@
 """OpenVINO: the exported model converted whole and compiled for the CPU. Inference only.
 
-Not by ``torch.compile(backend="openvino")``: that one changes Dynamo's
-configuration for the whole process when it is imported, and hands what it
-cannot compile to inductor without a word.
+``torch.compile(backend="openvino")`` is not used: its import changes Dynamo's configuration for the whole
+process, and it passes graphs that it cannot compile to inductor without a message.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Any
 
 import torch
 
-from harness.backends._captured import (
+from harness.backends.shared.captured import (
     INFERENCE,
     Call,
     compile_at_first_call,
     flat_export,
     operations_of,
 )
-from harness.backends._installed import why_missing
+from harness.backends.shared.installed import why_missing
 from harness.program import Compiled, Program
 
 MODES = INFERENCE
@@ -55,10 +54,10 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 def _compiled(
     openvino: Any, model: Any, settings: dict[str, str], precision: str | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The model compiled in the precision asked for; else in float32, with a note.
+    """The model compiled in the requested precision; otherwise in float32, with a note.
 
-    Left alone, OpenVINO takes bfloat16 where that is faster, and so it does
-    for float16 on a processor that cannot compute in float16.
+    Without a hint, OpenVINO computes in bfloat16 if this is faster, also for a float16 model on a processor
+    that cannot compute in float16.
     """
     core, hint = openvino.Core(), "INFERENCE_PRECISION_HINT"
     if precision is None:
@@ -71,7 +70,7 @@ def _compiled(
 
 
 def _precision(program: Program) -> str | None:
-    """What it is to compute in: the weights' precision. None under autocast: that mixes them."""
+    """The precision of the weights. None under autocast, which mixes precisions."""
     if torch.is_autocast_enabled("cpu"):
         return None
     names = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -80,15 +79,15 @@ def _precision(program: Program) -> str | None:
 
 
 def _lent(openvino: Any, tensor: torch.Tensor) -> Any:
-    """The tensor's own memory as OpenVINO's."""
+    """An OpenVINO tensor that shares the tensor's memory."""
     tensor = tensor.detach().contiguous()
-    if tensor.dtype is torch.bfloat16:  # which numpy does not have
+    if tensor.dtype is torch.bfloat16:  # numpy has no bfloat16
         return openvino.Tensor(tensor.view(torch.int16).numpy(), list(tensor.shape), openvino.Type.bf16)
     return openvino.Tensor(tensor.numpy(), shared_memory=True)
 
 
 def _taken(openvino: Any, result: Any) -> torch.Tensor:
-    """A copy: the next call writes over the original."""
+    """A copy of the result, because the next call overwrites the original."""
     if result.element_type == openvino.Type.bf16:
         return torch.from_numpy(result.data.view("int16")).view(torch.bfloat16).clone()
     return torch.from_numpy(result.data).clone()

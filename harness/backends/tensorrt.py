@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
-from harness.backends._dynamo import compile_with_dynamo
-from harness.backends._installed import why_broken, why_missing
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.backends.shared.installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = ("inference",)
@@ -15,9 +16,10 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     if program.training:
         raise ValueError("tensorrt compiles inference only: it has no backward")
     importlib.import_module("torch_tensorrt")  # registers the backend
-    # pass_through_build_failures: else a graph that TensorRT refuses would silently run in eager
+    # pass_through_build_failures: without it, a graph that TensorRT rejects silently runs in eager
     options = {"pass_through_build_failures": True, "use_python_runtime": False}
-    return compile_with_dynamo(program, "torch_tensorrt", name="tensorrt", options=options)
+    compiled = compile_with_dynamo(program, "torch_tensorrt", name="tensorrt", options=options)
+    return replace(compiled, constant_weights=True)
 
 
 def why_unavailable(device_type: str) -> str | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from harness.backends._torchao import compile_quantised, why_no_torchao
+from harness.backends.shared.torchao import compile_quantized, why_no_torchao
 from harness.program import Compiled, Program
 
 MODES = ("inference",)
+why_unavailable = why_no_torchao
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    return compile_quantised(program, "torchao_int8_dynamic", "Int8DynamicActivationInt8WeightConfig")
-
-
-def why_unavailable(device_type: str) -> str | None:
-    return why_no_torchao(device_type)
+    return compile_quantized(program, "torchao_int8_dynamic", "Int8DynamicActivationInt8WeightConfig")

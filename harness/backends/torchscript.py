@@ -1,8 +1,7 @@
 """TorchScript: ``torch.jit.script`` of the module, or ``torch.jit.trace`` where scripting fails.
 
-The loss stays in eager Python, as TorchScript users have it. The executor
-specialises during the first calls, which is why several of them count as
-compilation.
+The loss runs in eager Python, as usual with TorchScript. The executor specializes during the first calls;
+therefore several calls count as compilation.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any, cast
 
 import torch
 
-from harness.backends._options import notes_on
-from harness.backends._torchscript import first_line, quiet, with_fuser
+from harness.backends.shared.options import notes_on
+from harness.backends.shared.torchscript import first_line, quiet, with_fuser
 from harness.program import Compiled, Program, forward_of
 
 
@@ -33,7 +32,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 def _script_or_trace(program: Program) -> tuple[torch.jit.ScriptModule, str]:
     try:
         return torch.jit.script(program.module), "torchscript: scripted"
-    except Exception as error:  # scripting refuses in many ways: tracing is the answer to all
+    except Exception as error:  # scripting raises many types of errors; each leads to tracing
         reason = first_line(error)
     return _trace(program), f"torchscript: traced, because scripting said: {reason}"
 
@@ -44,7 +43,7 @@ def _trace(program: Program) -> torch.jit.ScriptModule:
         return cast(
             "torch.jit.ScriptModule", trace(program.module, program.args, check_trace=False, strict=False)
         )
-    # trace takes one or the other: by name, positional inputs can go along
+    # trace takes positional or named inputs, not both, so all are passed by name
     named = inspect.signature(program.module.forward).bind(*program.args, **program.kwargs).arguments
     return cast(
         "torch.jit.ScriptModule",

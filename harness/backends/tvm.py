@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from harness.backends._captured import (
+from harness.backends.shared.captured import (
     INFERENCE,
     Call,
     compile_at_first_call,
-    device_type_of,
+    device_of,
     flat_export,
     operations_of,
 )
-from harness.backends._installed import why_broken, why_missing
+from harness.backends.shared.installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = INFERENCE
@@ -27,15 +27,15 @@ SPINS = "TVM_THREAD_POOL_SPIN_COUNT"
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    # its threads spin for the next call, 300,000 times: that takes the processors from whoever is timed next
+    # by default, threads spin 300,000 times, which takes CPU time from the next timed variant
     os.environ.setdefault(SPINS, "1000")
     import tvm
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
 
-    on_cuda = device_type_of(program) == "cuda"
+    on_cuda = device_of(program).type == "cuda"
     device: Any = tvm.cuda(torch.cuda.current_device()) if on_cuda else tvm.cpu(0)
-    target: Any = tvm.target.Target.from_device(device)  # this very processor, not any of its kind
+    target: Any = tvm.target.Target.from_device(device)  # this exact CPU, not its family
 
     def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
         flat, captured = flat_export(program, args, kwargs)

@@ -1,24 +1,27 @@
 """Metrics, one module each, found by file name.
 
-A module says ``WHEN`` it observes. Most offer a context manager
-``observe(device, numbers)`` that adds named numbers, units in their names:
+A module's ``WHEN`` says when it observes. Most modules have a context manager ``observe(device, numbers)``
+that adds named numbers, with units in their names:
 
-- ``"compile"``: round a candidate's compilation and first calls;
-- ``"rounds"``: round a batch of timed rounds, before the first and after the
-  last: nothing runs between; ``numbers`` holds what earlier batches gave;
-- ``"step"``: round one extra, untimed step of every variant after the timed
-  rounds; its numbers get the variant's side (``baseline_``/``candidate_``) in front.
+- ``"compile"``: around a candidate's compilation and first calls;
+- ``"rounds"``: around a batch of timed rounds, before the first round and after the last;
+  ``over_batches`` says how the numbers of several batches are combined. If the context yields a function,
+  the function is called between the samples, while no sample is timed;
+- ``"step"``: around one extra, untimed step of every variant after the timed rounds. Its numbers get the
+  variant's side (``baseline_``/``candidate_``) as a prefix. After the step, an optional function
+  ``complete(variant, numbers)`` may add numbers of the variant.
 
-With ``WHEN = "eager"`` it is ``observe(ended, numbers)``, round one more step of eager
-that all such modules share; the numbers are the whole job's.
+With ``WHEN = "eager"`` the function is ``observe(ended, numbers)``, around one more step of eager that all
+such modules share; the numbers belong to the whole job.
 
-With ``WHEN = "end"`` a module offers ``measure(ended)`` instead, called once
-after everything else. It returns numbers by variant, those of the whole job
-under ``WHOLE``, and may run steps as it likes.
+With ``WHEN = "end"`` a module has ``measure(ended)`` instead, which is called last and once. It returns
+numbers by variant (the whole job's under ``WHOLE``), and may run steps.
 
-A module with ``WANTED = "explain"`` is used only where that field of
-``harness.schema.Extras`` is set. Metrics are never on during timed samples. One
-that fails says so in the log and leaves its numbers out: no result is lost.
+``METRICS`` declares the numbers: names, units, where they are shown (``harness.declared``). The parent
+imports the modules for it, so they import torch only inside functions.
+
+A module with ``WANTED = "explain"`` is used only if that field of ``harness.schema.Extras`` is set. Metrics
+are never on during timed samples. If a metric fails, the log says so, and only its numbers are missing.
 """
 
 from __future__ import annotations
@@ -28,39 +31,53 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from harness.declared import Declared, joined
 from harness.schema import BASELINE, WHOLE, Extras, Job, Scalar
 
 if TYPE_CHECKING:
     import torch
 
-    from harness.step import Variant
+    from harness.timing.step import Variant
 
-__all__ = ("WHOLE", "ByVariant", "Ended", "at_the_end", "metric_names", "observing", "of_eager_step")
+__all__ = (
+    "WHOLE",
+    "ByVariant",
+    "Ended",
+    "at_the_end",
+    "complete_step",
+    "metric_names",
+    "observing",
+    "of_eager_step",
+)
 
 ByVariant = dict[str, dict[str, Scalar]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What is there when the timed rounds are over. ``variants`` has eager under ``BASELINE``."""
+    """The job after its timed rounds. ``variants`` has eager under ``BASELINE``."""
 
     job: Job
     device: torch.device
     variants: Mapping[str, Variant]
-    synchronise: Callable[[], None]
+    synchronize: Callable[[], None]
 
 
-Observe = Callable[["torch.device", dict[str, Scalar]], AbstractContextManager[None]]
+Between = Callable[[], None]
+Observe = Callable[["torch.device", dict[str, Scalar]], AbstractContextManager[Between | None]]
 ObserveEager = Callable[[Ended, dict[str, Scalar]], AbstractContextManager[None]]
 Measure = Callable[[Ended], ByVariant]
+Complete = Callable[["Variant", dict[str, Scalar]], None]
 
 
 def metric_names() -> tuple[str, ...]:
-    return tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
+    files = (file for folder in __path__ for file in Path(folder).glob("*.py"))
+    return tuple(sorted(file.stem for file in files if not file.stem.startswith("_")))
 
 
 @contextmanager
@@ -69,22 +86,48 @@ def observing(
     device: torch.device,
     extras: Extras | None = None,
     numbers: dict[str, Scalar] | None = None,
+    between: list[Between] | None = None,
 ) -> Iterator[dict[str, Scalar]]:
-    """Every metric of that kind at once; the dict yielded (``numbers``, if given) is full in the end."""
+    """All metrics of the kind ``when``. The dict yielded (``numbers``, if given) is filled at the end.
+
+    ``between`` holds, inside, the functions that metrics want called between samples.
+    """
     found: dict[str, Scalar] = {} if numbers is None else numbers
+    now: dict[str, Scalar] = {}
     with ExitStack() as stack:
+        stack.callback(_join, found, now)
         for name, module in _modules(when, extras or Extras()):
-            context = cast("Observe", module.observe)(device, found)
-            stack.enter_context(_of_no_consequence(name, context))
+            context = cast("Observe", module.observe)(device, now)
+            read = stack.enter_context(_of_no_consequence(name, context))
+            if read is not None and between is not None:
+                stack.callback(between.clear)
+                between.append(_harmless(name, read, between))
         yield found
 
 
+def complete_step(variant: Variant, extras: Extras, numbers: dict[str, Scalar]) -> None:
+    """Calls ``complete`` of the metrics of the kind ``"step"`` for this variant."""
+    for name, module in _modules("step", extras):
+        try:
+            cast("Complete", getattr(module, "complete", _nothing_to_add))(variant, numbers)
+        except Exception as error:  # a metric must never cost a measured result
+            _say_failed(name, error)
+
+
+def _join(found: dict[str, Scalar], now: dict[str, Scalar]) -> None:
+    """Combines the numbers of this observation with the earlier ones."""
+    metrics = declared().by_name
+    for name, value in now.items():
+        how = metrics[name].over_batches if name in metrics else "last"
+        found[name] = joined(how, found[name], value) if name in found else value
+
+
 def at_the_end(ended: Ended) -> ByVariant:
-    """Every metric of the kinds ``"eager"`` and ``"end"``, these one after the other."""
+    """All metrics of the kinds ``"eager"`` (in one step) and ``"end"`` (one after the other)."""
     modules = list(_modules("eager", ended.job.extras))
     try:
         whole = of_eager_step(ended, modules)
-    except Exception:  # they may not get on with each other, or one with this model
+    except Exception:  # two of them may conflict, or one with this model: try them one by one
         whole = {}
         for one in modules:
             try:
@@ -102,7 +145,7 @@ def at_the_end(ended: Ended) -> ByVariant:
 
 
 def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> dict[str, Scalar]:
-    """What these modules of the kind ``"eager"`` observe round one step. Raises what the step raises."""
+    """The numbers of these modules of the kind ``"eager"``, from one step. The step's exceptions pass."""
     variant = ended.variants[BASELINE]
     found: dict[str, Scalar] = {}
     with ExitStack() as stack:
@@ -114,33 +157,55 @@ def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> di
     return found
 
 
+@cache
+def declared() -> Declared:
+    """The declarations of all metrics. Needs no torch."""
+    return Declared(one for _, module in _all() for one in getattr(module, "METRICS", ()))
+
+
 def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
-    for name in metric_names():
-        try:
-            module = importlib.import_module(f"{__name__}.{name}")
-        except Exception as error:  # an older torch lacks what it needs
-            _say_failed(name, error)
-            continue
+    for name, module in _all():
         wanted = getattr(module, "WANTED", None)
         if when == module.WHEN and (wanted is None or getattr(extras, wanted)):
             yield name, module
 
 
+def _all() -> Iterator[tuple[str, ModuleType]]:
+    for name in metric_names():
+        try:
+            yield name, importlib.import_module(f"{__name__}.{name}")
+        except Exception as error:  # a broken module loses only its own numbers
+            _say_failed(name, error)
+
+
+def _harmless(name: str, read: Between, between: list[Between]) -> Between:
+    """``read``, which is not called again after an error of its own."""
+
+    def guarded() -> None:
+        try:
+            read()
+        except Exception as error:  # a metric must never cost a measured result
+            _say_failed(name, error)
+            between[:] = [one for one in between if one is not guarded]
+
+    return guarded
+
+
 @contextmanager
-def _of_no_consequence(name: str, context: AbstractContextManager[None]) -> Iterator[None]:
-    """The metric's context, whose own errors stay inside. Those of what it observes come out as they are."""
+def _of_no_consequence(name: str, context: AbstractContextManager[Any]) -> Iterator[Any]:
+    """The metric's context. The metric's own errors are logged; errors of the observed code pass through."""
     try:
-        context.__enter__()
+        entered = context.__enter__()
     except Exception as error:
         _say_failed(name, error)
-        yield
+        yield None
         return
     try:
-        yield
+        yield entered
     except BaseException:
         try:
             context.__exit__(*sys.exc_info())
-        except BaseException as error:  # usually the observed error itself on its way out
+        except BaseException as error:  # usually the observed error itself
             if not isinstance(error, Exception):
                 raise
         raise
@@ -148,6 +213,9 @@ def _of_no_consequence(name: str, context: AbstractContextManager[None]) -> Iter
         context.__exit__(None, None, None)
     except Exception as error:
         _say_failed(name, error)
+
+
+def _nothing_to_add(variant: Variant, numbers: dict[str, Scalar]) -> None: ...
 
 
 def _say_failed(name: str, error: Exception) -> None:

@@ -1,21 +1,31 @@
-"""``saved_activation_bytes``: what an eager forward keeps for its backward.
+"""``saved_activation_bytes``: the memory that an eager forward keeps for its backward.
 
-Bytes beside parameters, buffers and inputs, every storage once. Absent for a step
-that is not training: it keeps nothing.
+Bytes without parameters, buffers and inputs; each storage counts once. Only in training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import torch
-
+from harness.declared import Metric
 from harness.metrics import Ended
 from harness.schema import BASELINE, Mode, Scalar
-from harness.tensors import named_tensors
+
+if TYPE_CHECKING:
+    import torch
 
 WHEN = "eager"
+METRICS = (
+    Metric(
+        "saved_activation_bytes",
+        "bytes",
+        "memory that eager's forward keeps for its backward, without weights and inputs; training only",
+        group="memory",
+        csv=302,
+    ),
+)
 
 
 @contextmanager
@@ -23,12 +33,16 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
     if ended.job.case.mode is not Mode.TRAINING:
         yield
         return
+    import torch
+
+    from harness.tensors import named_tensors
+
     variant = ended.variants[BASELINE]
     program = variant.program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs, program.target), "given")]
     there = _storages([*program.module.parameters(), *program.module.buffers(), *given])
     saved: dict[int, int] = {}
-    kept = []  # alive until the end of the step, so that no address is used twice
+    kept = []  # keeps the tensors alive, so that no address is reused during the step
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         kept.append(tensor)
@@ -42,6 +56,8 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
 
 
 def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
-    """Address and bytes of each storage. Other layouts than dense ones have none of their own."""
+    """Address -> bytes of each storage of the dense tensors. Other layouts have no storage of their own."""
+    import torch
+
     dense = [tensor for tensor in tensors if tensor.layout is torch.strided]
     return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in dense}

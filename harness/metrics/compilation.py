@@ -1,27 +1,27 @@
-"""How long the phases of a compilation took, and how many graphs were compiled again, as torch reports it.
+"""Times of the phases of a compilation, and the number of graphs compiled again, as torch reports them.
 
-Phases are nested, each time holding those after it: Dynamo's capture and all
-below it, AOTAutograd and below, Inductor and below, Inductor's code generation
-(with its C++ or Triton compiler), that compiler alone. Seconds of wall time, the
-backward graph's included, which torch may compile later than the forward's.
-Absent where torch reports nothing, as for a compiler without Dynamo. ``compile_cache_saved_s`` is what
-warm caches saved.
+Phases are nested, and each time includes the phases after it: Dynamo's capture, AOTAutograd, Inductor,
+Inductor's code generation, the C++ or Triton compiler. Seconds of wall time, with the backward graph, which
+torch may compile later than the forward graph. Absent if torch reports nothing, for instance for a compiler
+without Dynamo.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness import counters
+from harness.declared import COMPILATION, Average, Column, Metric
 from harness.schema import Scalar
+
+if TYPE_CHECKING:
+    import torch
 
 WHEN = "compile"
 
-# our name: torch's, in microseconds
+# torchduet's name -> torch's name; torch's numbers are in microseconds
 PHASES = {
     "dynamo_s": "dynamo_cumulative_compile_time_us",
     "aot_autograd_s": "aot_autograd_cumulative_compile_time_us",
@@ -31,10 +31,71 @@ PHASES = {
     "backward_s": "backward_cumulative_compile_time_us",
     "cudagraph_capture_s": "runtime_cudagraphify_time_us",
     "autotuning_s": "runtime_triton_autotune_time_us",
-    # what the cached code took to compile when it was compiled; torch counts it under the name of what
-    # it does with the sum: to lengthen the timeouts of distributed runs
+    # the original compilation time of cached code; torch names it by its use, which is to lengthen the
+    # timeouts of distributed runs
     "cache_saved_s": "distributed_ephemeral_timeout_us",
 }
+
+
+def _phase(name: str, meaning: str, order: int, csv: int | None, phase: str = "") -> Metric:
+    return Metric(name, "s", meaning, group=COMPILATION, order=order, csv=csv, phase=phase)
+
+
+METRICS = (
+    Metric(
+        "compilation_latency_s",
+        "s",
+        "the compiler's call and the first calls, less as many settled eager steps",
+        group=COMPILATION,
+        order=10,
+        columns=(Column("compile", "compile\ns", place=240, drop=100),),
+        average=Average(
+            file="comp_time",
+            caption="Mean compilation time (seconds)",
+            heading="compilation",
+            key="compilation",
+            place=10,
+        ),
+        phase="in all, with first calls",
+    ),
+    Metric(
+        "cold_compilation_latency_s",
+        "s",
+        "compilation_latency_s with empty compile caches (--cold-start, --warm-start)",
+        csv=201,
+    ),
+    Metric(
+        "warm_compilation_latency_s",
+        "s",
+        "compilation_latency_s with caches that the cold start has filled (--warm-start)",
+        csv=202,
+    ),
+    Metric(
+        "compiled_region", "text", "forward+loss, forward, submodules or none", group=COMPILATION, csv=101
+    ),
+    _phase("compile_dynamo_s", "Dynamo's capture and all phases below it", 20, 203, "Dynamo and all below"),
+    _phase("compile_aot_autograd_s", "AOTAutograd and all phases below it", 30, 204, "AOTAutograd and below"),
+    _phase("compile_inductor_s", "inductor and all phases below it", 40, 205, "Inductor and below"),
+    _phase(
+        "compile_inductor_code_generation_s",
+        "inductor's code generation, with its compiler",
+        50,
+        206,
+        "code generation",
+    ),
+    _phase("compile_kernel_compiler_s", "the C++ or Triton compiler", 60, 207, "C++ or Triton compiler"),
+    _phase(
+        "compile_backward_s", "the backward graph's part of these times", 70, 209, "of these, the backward"
+    ),
+    _phase(
+        "compile_autotuning_s", "autotuning: the choice of kernels by measuring them", 80, None, "autotuning"
+    ),
+    _phase("compile_cudagraph_capture_s", "the capture of CUDA graphs", 90, None, "CUDA graph capture"),
+    _phase("compile_cache_saved_s", "compilation time that warm caches saved", 100, 208),
+    Metric(
+        "recompiles", "", "graphs that were compiled again during the first calls", group=COMPILATION, csv=210
+    ),
+)
 
 
 @contextmanager
@@ -46,10 +107,10 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         return
     for name, source in PHASES.items():
         numbers[f"compile_{name}"] = total_s(found, source)
-    numbers["recompiles"] = sum(1 for one in found if getattr(one, "recompile_reason", None))
+    numbers["recompiles"] = sum(map(counters.compiled_again, found))
 
 
 def total_s(compilations: Sequence[Any], name: str) -> float | None:
-    """Sum of that time over the compilations that have it (s); None when none has."""
+    """Sum (s) of torch's number ``name`` over the compilations that have it; None if none has it."""
     times = [time for one in compilations if (time := getattr(one, name, None)) is not None]
     return sum(times) / 1e6 if times else None

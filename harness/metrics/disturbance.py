@@ -1,10 +1,10 @@
-"""What else the machine did during the timed rounds: time stolen, switches, throttling.
+"""Disturbances of the timed rounds: stolen CPU time, context switches, throttling.
 
-Read before the first round of a batch and after its last, added up over batches:
+The counters are read before and after each batch of rounds, and their differences are added over batches:
 
-- ``stolen_cpu_s``: what the hypervisor gave to others while this system wanted
-  to run, over all CPUs (/proc/stat, in steps of 10 ms);
-- ``involuntary_switches``: how often this process lost a CPU to another;
+- ``stolen_cpu_s``: time in which this system wanted to run but the hypervisor ran others, over all CPUs
+  (/proc/stat, in steps of 10 ms);
+- ``involuntary_switches``: how often this process lost a CPU to another process;
   ``voluntary_switches``: how often it waited for something (getrusage);
 - ``throttled_s``: how long a CPU quota stopped the process's group (cgroup cpu.stat);
 - ``rounds_wall_s``: how long the batches lasted.
@@ -18,14 +18,75 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
+from harness.declared import NOISE, Metric, Seen, finite, ratio
 from harness.schema import Scalar
 
+if TYPE_CHECKING:
+    import torch
+
+
+def _share(seen: Seen, name: str, cpus: float | None = 1.0) -> float | None:
+    wall_s = seen.number("rounds_wall_s")
+    return ratio(seen.number(name), wall_s * cpus) if wall_s and cpus else None
+
+
 WHEN = "rounds"
+METRICS = (
+    Metric(
+        "stolen_cpu_s",
+        "s",
+        "CPU time that the hypervisor gave to others during the timed rounds, over all CPUs",
+        over_batches="sum",
+    ),
+    Metric(
+        "stolen_share",
+        "share",
+        "stolen time as a share of the time of all CPUs during the rounds",
+        derive=lambda seen: _share(seen, "stolen_cpu_s", finite(seen.environment.get("cpu_count"))),
+        group=NOISE,
+        order=10,
+        csv=401,
+        csv_name="stolen_cpu_share",
+    ),
+    Metric(
+        "involuntary_switches",
+        "",
+        "how often the worker lost a CPU to another process during the rounds",
+        over_batches="sum",
+    ),
+    Metric(
+        "involuntary_switches_per_s",
+        "1/s",
+        "involuntary switches in each second of the rounds",
+        derive=lambda seen: _share(seen, "involuntary_switches"),
+        group=NOISE,
+        order=20,
+        csv=402,
+    ),
+    Metric(
+        "voluntary_switches",
+        "",
+        "how often the worker waited for something during the rounds",
+        over_batches="sum",
+    ),
+    Metric(
+        "throttled_s", "s", "how long a CPU quota stopped the worker during the rounds", over_batches="sum"
+    ),
+    Metric(
+        "throttled_share",
+        "share",
+        "share of the rounds in which a CPU quota stopped the worker",
+        derive=lambda seen: _share(seen, "throttled_s"),
+        group=NOISE,
+        order=30,
+        csv=403,
+    ),
+    Metric("rounds_wall_s", "s", "how long the rounds lasted", over_batches="sum"),
+)
 STOLEN = 8  # column of the line "cpu" in /proc/stat
-THROTTLED = (  # file, key, units a second: cgroup version 2, then 1
+THROTTLED = (  # file, key, units per second: cgroup version 2, then 1
     ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),
     ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", 1e9),
 )
@@ -36,13 +97,12 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     before = read()
     yield
     for name, now in read().items():
-        earlier, so_far = before[name], numbers.get(name, 0)
-        known = now is not None and earlier is not None and isinstance(so_far, (int, float))
-        numbers[name] = so_far + (now - earlier) if known else None  # type: ignore[operator]
+        earlier = before[name]
+        numbers[name] = now - earlier if now is not None and earlier is not None else None
 
 
 def read() -> dict[str, float | int | None]:
-    """Totals so far; None for what this system does not tell."""
+    """Totals so far; None for a counter that this system does not have."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "stolen_cpu_s": stolen_s(_text("/proc/stat")),
@@ -54,7 +114,7 @@ def read() -> dict[str, float | int | None]:
 
 
 def stolen_s(stat: str) -> float | None:
-    """Stolen seconds in the text of /proc/stat. None where nothing is counted, as in some sandboxes."""
+    """Stolen seconds in the text of /proc/stat. None if all counters are 0, as in some sandboxes."""
     fields = stat.partition("\n")[0].split()
     if len(fields) <= STOLEN or fields[0] != "cpu" or not any(int(value) for value in fields[1:]):
         return None
@@ -62,7 +122,7 @@ def stolen_s(stat: str) -> float | None:
 
 
 def throttled_s() -> float | None:
-    """Seconds for which a quota has stopped this group so far; None where no group says."""
+    """Seconds for which a quota has stopped this group so far; None if no cgroup file has the counter."""
     for path, key, units in THROTTLED:
         for line in _text(path).splitlines():
             name, _, value = line.partition(" ")

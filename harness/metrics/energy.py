@@ -1,9 +1,8 @@
-"""``energy_per_step_j``: energy of one step (J), where the machine tells.
+"""``energy_per_step_j``: energy of one step (J), if the machine has a counter.
 
-On NVIDIA GPUs the device's own counter (NVML, with ``nvidia-ml-py`` installed);
-on CPUs RAPL's of all packages, where the system lets us read it. Steps are
-repeated for about a second, since both counters move in steps; whatever else
-runs on the device or the packages meanwhile is counted with it.
+On NVIDIA GPUs the counter is the device's own (NVML, with ``nvidia-ml-py`` installed), on CPUs RAPL's of all
+packages, if the system permits reading it. Steps are repeated for about a second, because both counters
+change in intervals. The energy of other programs on the device or the packages is included.
 """
 
 from __future__ import annotations
@@ -11,18 +10,39 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
+from harness.declared import SIDES, WORK, Metric
+from harness.devices import of
+from harness.hardware.nvml import gpu_of
 from harness.metrics import ByVariant, Ended
-from harness.nvml import gpu_of
+
+if TYPE_CHECKING:
+    import torch
 
 WHEN = "end"
+METRICS = (
+    Metric(
+        "energy_per_step_j",
+        "J",
+        "energy of one step, if device or CPU has a counter",
+        sides=SIDES,
+        csv=323,
+    ),
+    Metric(
+        "energy_ratio",
+        "ratio",
+        "eager's energy / the candidate's; above 1, the candidate uses less",
+        derive=lambda seen: seen.eager_over_candidate("energy_per_step_j"),
+        group=WORK,
+        order=110,
+    ),
+)
 LASTING_S = 1.0
 POWERCAP = Path("/sys/class/powercap")
 
 Meter = Callable[[], float]
-"""Joules used so far, from any beginning."""
+"""Joules used so far. Only differences have a meaning."""
 
 
 def measure(ended: Ended) -> ByVariant:
@@ -31,20 +51,20 @@ def measure(ended: Ended) -> ByVariant:
         return {}
     found: ByVariant = {}
     for name, variant in ended.variants.items():
-        found[name] = {"energy_per_step_j": per_step_j(variant.step, meter, ended.synchronise)}
+        found[name] = {"energy_per_step_j": per_step_j(variant.step, meter, ended.synchronize)}
         variant.release()
     return found
 
 
 def meter_of(device: torch.device) -> Meter | None:
-    if device.type == "cuda":
+    if of(device).accelerated:
         gpu = gpu_of(device)
         return None if gpu is None else gpu.energy_j
     return rapl_meter(POWERCAP)
 
 
 def rapl_meter(root: Path) -> Meter | None:
-    """The sum over packages; None where there are none or reading them is not allowed."""
+    """The sum over packages; None if there are none or the system does not permit reading them."""
     counters = [at / "energy_uj" for at in sorted(root.glob("intel-rapl:*")) if at.name.count(":") == 1]
     try:
         packages = [c for c in counters if (c.parent / "name").read_text().startswith("package")]
@@ -57,7 +77,7 @@ def rapl_meter(root: Path) -> Meter | None:
     def read() -> float:
         for place, counter in enumerate(packages):
             now = int(counter.read_text())
-            # a counter that begins again at 0 has passed its range once
+            # a counter that begins again at 0 has wrapped around once
             used[place] += (now - last[place]) % (ranges[place] + 1)
             last[place] = now
         return sum(used) / 1e6
@@ -68,15 +88,15 @@ def rapl_meter(root: Path) -> Meter | None:
 def per_step_j(
     step: Callable[[], object],
     meter: Meter,
-    synchronise: Callable[[], None],
+    synchronize: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> float | None:
-    """Joules of one step, from steps for about a second (three at least). None where nothing moved."""
-    synchronise()
+    """Joules of one step, from steps for about a second (at least three). None if the counter stays equal."""
+    synchronize()
     began, before, steps = clock(), meter(), 0
     while steps < 3 or clock() - began < LASTING_S:
         step()
-        synchronise()
+        synchronize()
         steps += 1
     used = meter() - before
     return used / steps if used > 0 else None

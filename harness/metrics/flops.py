@@ -1,9 +1,8 @@
 """``flops_per_step``: floating point operations of one eager step, forward and backward, by torch's counter.
 
-Matrix products, convolutions and attention, a multiplication and an addition
-counted as two; everything else is left out, as usual. Counted on eager's own
-kernels, so it is the same number for every compiler. None where the step has
-nothing that the counter knows.
+It counts matrix products, convolutions and attention, with a multiplication and an addition as two
+operations; all other operations are left out, as is usual. The number is eager's, so it is the same for
+every compiler. None if the step has no operation that the counter knows.
 """
 
 from __future__ import annotations
@@ -12,12 +11,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
+from harness.declared import CANDIDATE, EAGER, SIDES, TERA, WORK, Column, Metric
 from harness.metrics import Ended
 from harness.schema import Scalar
 
 WHEN = "eager"
+METRICS = (
+    Metric(
+        "flops_per_step",
+        "FLOP",
+        "floating point operations of one eager step: products, convolutions and attention",
+        group=WORK,
+        order=10,
+        csv=301,
+    ),
+    Metric(
+        "tflop_per_s",
+        "TFLOP/s",
+        "floating point operations per second, from the median step",
+        sides=SIDES,
+        derive=lambda seen: seen.per_s("flops_per_step", TERA),
+        group=WORK,
+        order=20,
+        csv=303,
+        columns=(
+            Column("eager_tflop", "eager\nTFLOP/s", EAGER, place=90, drop=110, operations_only=True),
+            Column("tflop", "TFLOP/s", CANDIDATE, place=100, drop=180, operations_only=True),
+        ),
+    ),
+)
 
 
 @contextmanager
@@ -29,14 +51,15 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
 
 
 def flop_counter() -> Any:
-    """torch's counter, which knows the CPU's attention as well: ``with`` it, then ``get_total_flops()``."""
+    """torch's counter with the CPU's attention: a context manager with ``get_total_flops()``."""
     from torch.utils.flop_counter import FlopCounterMode
 
     return FlopCounterMode(display=False, custom_mapping=_cpu_attention())
 
 
 def _cpu_attention() -> dict[Any, Callable[..., int]]:
-    """Formulas for the CPU's fused attention, which torch's counter does not know by name."""
+    """Formulas for the CPU's fused attention, which torch's counter does not know."""
+    import torch
     from torch.utils import flop_counter
 
     formula_forward: Any = flop_counter.sdpa_flop_count

@@ -1,31 +1,81 @@
-"""The GPU's clock (MHz) and why it was held back, read right after each batch of timed rounds.
+"""The GPU's clock (MHz) and the reasons of throttling, read between samples of the timed rounds.
 
-The device has then just been busy. NVIDIA only, with ``nvidia-ml-py`` installed.
+A reading takes place right after a sample, outside its timed part, at most every ``EVERY_S`` seconds: an idle
+device lowers its clock within milliseconds. NVIDIA only, with ``nvidia-ml-py`` installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import torch
-
-from harness.nvml import gpu_of
+from harness.declared import NOISE, Metric
+from harness.hardware.nvml import gpu_of
 from harness.schema import Scalar
 
+if TYPE_CHECKING:
+    import torch
+
 WHEN = "rounds"
+METRICS = (
+    Metric(
+        "gpu_clock_min_mhz",
+        "MHz",
+        "the lowest clock read between samples of the timed rounds",
+        group=NOISE,
+        order=40,
+        over_batches="min",
+        csv=404,
+    ),
+    Metric(
+        "gpu_clock_max_mhz",
+        "MHz",
+        "the highest clock read between samples of the timed rounds",
+        group=NOISE,
+        order=50,
+        over_batches="max",
+        csv=405,
+    ),
+    Metric(
+        "gpu_throttle_reasons",
+        "text",
+        "why the clock was below its maximum",
+        group=NOISE,
+        order=60,
+        over_batches="union",
+        csv=406,
+    ),
+)
+
+
+EVERY_S = 0.05
 
 
 @contextmanager
-def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
+def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[Callable[[], None] | None]:
     gpu = gpu_of(device)
-    yield
     if gpu is None:
+        yield None
         return
-    clock, reasons = gpu.clock_mhz(), gpu.throttle_reasons()
-    lowest, highest = numbers.get("gpu_clock_min_mhz"), numbers.get("gpu_clock_max_mhz")
-    numbers["gpu_clock_min_mhz"] = min(clock, lowest) if isinstance(lowest, int) else clock
-    numbers["gpu_clock_max_mhz"] = max(clock, highest) if isinstance(highest, int) else clock
-    earlier = str(numbers.get("gpu_throttle_reasons") or "")
-    everything = dict.fromkeys([*(part for part in earlier.split("; ") if part), *reasons])
-    numbers["gpu_throttle_reasons"] = "; ".join(everything)
+    clocks: list[int] = []
+    reasons: dict[str, None] = {}
+    next_s = 0.0
+
+    def read() -> None:
+        nonlocal next_s
+        if time.monotonic() < next_s:
+            return
+        next_s = time.monotonic() + EVERY_S
+        clocks.append(gpu.clock_mhz())
+        with contextlib.suppress(Exception):  # a driver without the reasons still has the clock
+            reasons.update(dict.fromkeys(gpu.throttle_reasons()))
+
+    yield read
+    with contextlib.suppress(Exception):  # what was read before stays
+        read()
+    if clocks:
+        numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"] = min(clocks), max(clocks)
+        numbers["gpu_throttle_reasons"] = "; ".join(reasons)

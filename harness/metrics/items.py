@@ -1,48 +1,75 @@
-"""``items_per_step`` and ``item``: what one step works through, by the shape of its inputs.
+"""``items_per_step`` and ``item``: how many tokens, images or samples one step processes.
 
-Generation: new tokens, batch x new tokens. Else tokens, batch x sequence, where
-an input is whole numbers of two dimensions (the first such input: an encoder's);
-images where the first input has four dimensions; else samples, the first
-dimension of the first input. Absent where the inputs do not say.
+- Generation: new tokens (batch x new tokens).
+- An input holds integers and has two dimensions: tokens (batch x sequence of the first such input).
+- The first input has four dimensions: images (batch).
+- Else: samples (first dimension of the first input). Absent if no input has a dimension.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-
+from harness.declared import SIDES, WORK, Metric
 from harness.metrics import WHOLE, ByVariant, Ended
 from harness.schema import BASELINE
-from harness.sizes import batches
-from harness.tensors import named_tensors
+
+if TYPE_CHECKING:
+    import torch
 
 WHEN = "end"
-WHOLE_NUMBERS = (torch.int64, torch.int32)
+METRICS = (
+    Metric("items_per_step", "", "tokens, images or samples of one step"),
+    Metric(
+        "item",
+        "text",
+        "the unit of *items_per_s*: tokens, new tokens, images or samples",
+        group=WORK,
+        order=80,
+        csv=320,
+    ),
+    Metric(
+        "items_per_s",
+        "1/s",
+        "items per second, from the median step",
+        sides=SIDES,
+        derive=lambda seen: seen.per_s("items_per_step"),
+        group=WORK,
+        order=90,
+        csv=321,
+    ),
+    Metric(
+        "batches_per_step", "text", "the batch sizes of one step, if it runs several (--dynamic-batch-only)"
+    ),
+)
 
 
 def measure(ended: Ended) -> ByVariant:
+    from harness.loading.sizes import batches
+    from harness.tensors import named_tensors
+
     program = ended.variants[BASELINE].program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs), "input")]
     found = items(given, ended.job.case.new_tokens)
     if found is None:
         return {}
     sizes = batches(program)
-    share = sum(sizes) / sizes[-1]  # above 1 where a step runs several batches
+    share = sum(sizes) / sizes[-1]  # above 1 if a step runs several batches
     return {
         WHOLE: {"items_per_step": round(found[0] * share), "item": found[1], "batches_per_step": str(sizes)}
     }
 
 
 def items(inputs: Sequence[torch.Tensor], new_tokens: int | None) -> tuple[int, str] | None:
-    """How many of what a step with these inputs works through. See the module."""
+    """The number and the kind of the items of a step. See the module."""
     inputs = [tensor for tensor in inputs if tensor.ndim > 0]
     if not inputs:
         return None
     batch = int(inputs[0].shape[0])
     if new_tokens is not None:
         return batch * new_tokens, "new tokens"
-    tokens = [t for t in inputs if t.ndim == 2 and t.dtype in WHOLE_NUMBERS]
+    tokens = [t for t in inputs if t.ndim == 2 and str(t.dtype) in ("torch.int64", "torch.int32")]
     if tokens:
         return tokens[0].numel(), "tokens"
     if inputs[0].ndim == 4:

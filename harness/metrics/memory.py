@@ -1,10 +1,10 @@
-"""Peak memory that one step allocates beyond what was there before it (bytes).
+"""Peak memory that one step allocates (bytes).
 
-On CUDA, the caching allocator's own peak. On a CPU, torch's allocator as its
-profiler reports it: every allocation and release of the step in order, so
-that the peak is exact, repeatable, and blind to what other variants left in
-the heap (resident memory is not: it hardly ever shrinks). Memory that
-libraries take behind torch's back (oneDNN's scratch space) is not seen.
+On a GPU, the peak of the caching allocator, and the memory of CUDA graphs (``graph_memory``).
+On a CPU, the peak of torch's allocator, from the profiler's list
+of all allocations and releases of the step. So the peak is exact, repeatable, and independent of other
+variants' memory. (Resident memory is not: it hardly ever shrinks.) Memory that libraries allocate without
+torch (oneDNN's scratch space) is not counted.
 """
 
 from __future__ import annotations
@@ -14,26 +14,58 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.profiler import ProfilerActivity, profile
-
+from harness.declared import MEMORY, SIDES, Average, Column, Metric
+from harness.devices import of
 from harness.schema import Scalar
 
+if TYPE_CHECKING:
+    import torch
+
+    from harness.timing.step import Variant
+
 WHEN = "step"
+METRICS = (
+    Metric(
+        "peak_memory_bytes",
+        "bytes",
+        "peak memory: the variant's weights, buffers, inputs and CUDA graphs, and what one step allocates",
+        sides=SIDES,
+        group=MEMORY,
+    ),
+    Metric(
+        "persistent_bytes", "bytes", "weights, buffers and inputs of the variant", sides=SIDES, group=MEMORY
+    ),
+    Metric(
+        "memory_ratio",
+        "ratio",
+        "eager's peak / the candidate's; above 1, the candidate uses less",
+        derive=lambda seen: seen.eager_over_candidate("peak_memory_bytes"),
+        group=MEMORY,
+        columns=(Column("memory", "memory\nratio", place=250, drop=60),),
+        average=Average(
+            file="memory",
+            caption="Peak memory footprint compression ratio (higher is better)",
+            heading="memory ratio",
+            key="memory",
+            place=20,
+        ),
+    ),
+)
 
 
 @contextmanager
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
+    counted = of(device)
+    if counted.accelerated:
+        before = counted.begin_peak()
         yield
-        torch.cuda.synchronize(device)
-        numbers["step_peak_bytes"] = torch.cuda.max_memory_allocated(device) - before
+        peak = counted.peak_bytes()
+        numbers["step_peak_bytes"] = None if before is None or peak is None else peak - before
         return
+    from torch.profiler import ProfilerActivity, profile
+
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         yield
     with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
@@ -44,15 +76,24 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     numbers["step_peak_bytes"] = peak_of([event["args"] for event in memory])
 
 
+def complete(variant: Variant, numbers: dict[str, Scalar]) -> None:
+    """Adds parameters, buffers, inputs and CUDA graphs, which exist before the step, to the step's peak."""
+    step_peak, kept = numbers.pop("step_peak_bytes", None), variant.graph_bytes
+    persistent = variant.persistent_bytes()
+    numbers["persistent_bytes"] = persistent
+    numbers["peak_memory_bytes"] = None
+    if isinstance(step_peak, int) and kept is not None:
+        numbers["peak_memory_bytes"] = persistent + step_peak + kept
+
+
 def _is_host_memory(event: Mapping[str, Any]) -> bool:
     return event.get("name") == "[memory]" and event["args"].get("Device Type", 0) == 0
 
 
 def peak_of(events: Iterable[Mapping[str, Any]]) -> int:
-    """The most bytes alive at once of those allocated in these events, which come in order of time.
+    """The peak of the bytes that these events, sorted by time, allocate and have not released.
 
-    The profiler's own running total cannot serve: it still holds what an
-    earlier profile allocated and nobody saw released.
+    The profiler's own running total also counts memory of earlier profiles, whose release it did not record.
     """
     alive: dict[int, int] = {}
     total = most = 0

@@ -1,9 +1,8 @@
-"""The most that this device does in the candidates' precision: as promised, and as measured here (FLOP/s).
+"""Peak rates of the device in the candidates' precision: from the data sheet, and measured (FLOP/s).
 
-``data_sheet_peak_flop_per_s`` is from ``harness.peaks``; ``measured_peak_flop_per_s``
-the best of several large matrix products, about 0.1 s in all, with
-``measured_peak_size`` rows and columns. A small product on a slow processor
-stays below what a larger one would reach: the size is there to judge by.
+``data_sheet_peak_flop_per_s`` is from ``harness.hardware.peaks``. ``measured_peak_flop_per_s`` is the best of
+several large matrix products, which take about 0.1 s, with ``measured_peak_size`` rows and columns. The size
+is recorded because a small product, as on a slow processor, does not reach the rate of a larger one.
 """
 
 from __future__ import annotations
@@ -11,34 +10,88 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-
+from harness.declared import CANDIDATE, SIDES, TERA, WORK, Column, Metric, ratio
+from harness.devices import of
+from harness.hardware.peaks import data_sheet_peak
 from harness.metrics import WHOLE, ByVariant, Ended
-from harness.peaks import data_sheet_peak
-from harness.precision import Precision, precision
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.precision import Precision
 
 WHEN = "end"
+PROMISED, MEASURED = "data_sheet_peak_flop_per_s", "measured_peak_flop_per_s"
+METRICS = (
+    Metric(
+        PROMISED, "FLOP/s", "the device's peak in the candidates' precision, from the data sheet", csv=309
+    ),
+    Metric("data_sheet", "text", "the source of the data sheet's peak"),
+    Metric(
+        MEASURED,
+        "FLOP/s",
+        "the best of several large matrix products in the candidates' precision",
+        limit=True,
+        csv=310,
+    ),
+    Metric("measured_peak_size", "", "rows and columns of that product"),
+    Metric(
+        "measured_peak_tflop_per_s",
+        "TFLOP/s",
+        "the measured peak: the best of all records of the device",
+        derive=lambda seen: ratio(seen.best.get(MEASURED), TERA),
+        group=WORK,
+        order=210,
+    ),
+    Metric(
+        "share_of_data_sheet",
+        "share",
+        "share of the data sheet's peak (MFU)",
+        sides=SIDES,
+        derive=lambda seen: seen.share("flops_per_step", seen.number(PROMISED)),
+        group=WORK,
+        order=30,
+        csv=305,
+        csv_name="mfu_data_sheet",
+    ),
+    Metric(
+        "share_of_measured",
+        "share",
+        "share of the measured peak (MFU); not for eager if it runs in another precision",
+        sides=SIDES,
+        derive=lambda seen: seen.share("flops_per_step", seen.best.get(MEASURED)),
+        group=WORK,
+        order=40,
+        csv=307,
+        csv_name="mfu_measured",
+        columns=(Column("mfu", "MFU\nmeasured", CANDIDATE, place=110, drop=130, operations_only=True),),
+    ),
+)
 BUDGET_S = 0.1
-SIZES = {"cuda": (4096, 8192), "cpu": (256, 512, 1024, 2048)}
+SIZES, SIZES_ACCELERATED = (256, 512, 1024, 2048), (4096, 8192)
 
 
 def measure(ended: Ended) -> ByVariant:
+    from harness.precision import precision
+
     kind = precision(ended.job.dtype, ended.device.type)
     numbers: dict[str, float | int | str | bool | None] = {}
-    if ended.device.type == "cuda":
-        promised = data_sheet_peak(torch.cuda.get_device_name(ended.device))
+    name = of(ended.device).model()
+    if name is not None:
+        promised = data_sheet_peak(name)
         numbers["data_sheet_peak_flop_per_s"] = promised.flop_per_s(unit_of(kind)) if promised else None
         numbers["data_sheet"] = promised.source if promised else None
-    rate, size = measured(kind, ended.device, ended.synchronise)
+    rate, size = measured(kind, ended.device, ended.synchronize)
     numbers["measured_peak_flop_per_s"] = rate
     numbers["measured_peak_size"] = size
     return {WHOLE: numbers}
 
 
 def unit_of(kind: Precision) -> str:
-    """Which of a data sheet's rates belongs to the matrix products of this precision."""
-    if kind.lowest is torch.float32 and kind.tf32:
+    """The name of the data sheet's rate for matrix products of this precision."""
+    if str(kind.lowest) == "torch.float32" and kind.tf32:
         return "tf32"
     return str(kind.lowest).removeprefix("torch.")
 
@@ -46,15 +99,17 @@ def unit_of(kind: Precision) -> str:
 def measured(
     kind: Precision,
     device: torch.device,
-    synchronise: Callable[[], None],
+    synchronize: Callable[[], None],
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, int]:
     """The best rate (FLOP/s) of products of square matrices, and the size that gave it.
 
-    Sizes rise as long as one more product is expected to end within the budget.
+    Sizes increase while the next size is expected to fit into the budget.
     """
+    import torch
+
     began, best, best_size, last_s = clock(), 0.0, 0, 0.0
-    sizes = SIZES.get(device.type, SIZES["cpu"])
+    sizes = SIZES_ACCELERATED if of(device).accelerated else SIZES
     with torch.no_grad(), kind.surroundings():
         for place, size in enumerate(sizes):
             growth = (size / sizes[place - 1]) ** 3 if place else 0.0
@@ -63,11 +118,11 @@ def measured(
             matrix = torch.randn(size, size, device=device).to(kind.lowest)
             times = [math.inf]
             matrix @ matrix  # the first call of a size chooses a kernel
-            synchronise()
+            synchronize()
             while len(times) < 10 and (len(times) < 3 or clock() - began + times[-1] < BUDGET_S):
                 start = clock()
                 matrix @ matrix
-                synchronise()
+                synchronize()
                 times.append(clock() - start)
             last_s = min(times)
             if 2 * size**3 / last_s > best:

@@ -1,10 +1,11 @@
 """``--export-profiler-trace``: a Chrome trace of each variant, and the kernels whose time changed most.
 
-``STEPS`` steps of each variant under torch's profiler, the variants in turn
-after the timed rounds; the files ``trace-<variant>.json`` are written beside the
-case's log. ``kernel_changes`` compares the totals of each kernel (on a GPU) or
-operation (on a CPU) with eager's, in ms of one step: text, one line each.
-Profiling slows small operations: the shares are of use, not the sums.
+After the timed rounds, ``STEPS`` steps of each variant run under torch's profiler. The files
+``trace-<variant>.json`` are written into the folder of the case's log. ``kernel_changes`` compares the time
+of each kernel (on a GPU) or operator (on a CPU) with eager's, in ms of one step: text, one line each. Times
+are self times. Ranges that only contain other events (autograd's, Dynamo's) are left out. Inductor's kernels
+for a CPU have no names in a trace; the self time of their graph is shown instead. Profiling slows down small
+operations: compare the shares, not the sums.
 """
 
 from __future__ import annotations
@@ -12,20 +13,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.profiler import ProfilerActivity, profile
-
+from harness.declared import CANDIDATE, Metric
+from harness.devices import of
 from harness.metrics import ByVariant, Ended
 from harness.schema import BASELINE
-from harness.step import Variant
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.timing.step import Variant
 
 WHEN = "end"
+METRICS = (
+    Metric(
+        "kernel_changes",
+        "text",
+        "kernels whose time changed most (--export-profiler-trace)",
+        sides=(CANDIDATE,),
+        explains="time of one step by kernel, eager -> compiled, the largest changes first",
+    ),
+)
 WANTED = "profiler_trace"
 STEPS = 3
 SHOWN = 10
 NAME_LENGTH = 80
+OPERATOR = re.compile(r"^\w+::\w")  # aten::mm, torchvision::nms
+RANGES = ("autograd::engine::", "torch::autograd::")
+GENERATED = "## Call CompiledFxGraph"
+GENERATED_NAME = "generated kernels (of compiled graphs)"
 
 
 def measure(ended: Ended) -> ByVariant:
@@ -33,7 +50,7 @@ def measure(ended: Ended) -> ByVariant:
     for name, variant in ended.variants.items():
         try:
             totals[name] = traced(name, variant, ended)
-        except Exception as error:  # one variant that the profiler cannot follow costs itself alone
+        except Exception as error:  # the other variants still have traces
             print(f"no trace of {name}: {type(error).__name__}: {error}", flush=True)
     eager = totals.pop(BASELINE, None)
     if eager is None:
@@ -43,22 +60,34 @@ def measure(ended: Ended) -> ByVariant:
 
 def traced(name: str, variant: Variant, ended: Ended) -> dict[str, float]:
     """Writes the variant's trace into the current folder; ms of one step by kernel."""
+    from torch.profiler import ProfilerActivity, profile
+
     activities = [ProfilerActivity.CPU]
-    if ended.device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
+    kernels = of(ended.device).profiler_activity()
+    if kernels is not None:
+        activities.append(getattr(ProfilerActivity, kernels))
     variant.step()
-    ended.synchronise()
+    ended.synchronize()
     with profile(activities=activities) as profiler:
         for _ in range(STEPS):
             variant.step()
-        ended.synchronise()
+        ended.synchronize()
     variant.release()
     profiler.export_chrome_trace(str(Path.cwd() / trace_file(name)))
-    return {
-        event.key: time_us / 1e3 / STEPS
-        for event in profiler.key_averages()
-        if (time_us := _time_us(event, ended.device)) > 0
-    }
+    times: dict[str, float] = {}
+    for event in profiler.key_averages():
+        kernel = leaf(event.key) if of(ended.device).profiler_activity() is None else str(event.key)
+        time_us = _time_us(event, ended.device)
+        if kernel is not None and time_us > 0:
+            times[kernel] = times.get(kernel, 0.0) + time_us / 1e3 / STEPS
+    return times
+
+
+def leaf(name: str) -> str | None:
+    """The name of this CPU event in the table; None for a range that only contains other events."""
+    if name.startswith(GENERATED):
+        return GENERATED_NAME
+    return name if OPERATOR.match(name) and not name.startswith(RANGES) else None
 
 
 def trace_file(variant: str) -> str:
@@ -66,10 +95,12 @@ def trace_file(variant: str) -> str:
 
 
 def _time_us(event: Any, device: torch.device) -> float:
-    """The event's own time: on a GPU that of its kernels alone, which are events of the device itself."""
-    if device.type != "cuda":
+    """The event's self time. On a GPU only kernels count, which are events of the device."""
+    kernels = of(device).profiler_activity()
+    if kernels is None:
         return float(event.self_cpu_time_total)
-    on_device = str(event.device_type).endswith("CUDA")
+    annotation = getattr(event, "is_user_annotation", False)  # a range that is also shown on the device
+    on_device = str(event.device_type).endswith(kernels) and not annotation
     return float(event.self_device_time_total) if on_device else 0.0
 
 

@@ -1,10 +1,9 @@
-"""``bytes_per_step``: what eager's operations read and write in one step.
+"""``bytes_per_step``: the bytes that eager's operations read and write in one step.
 
-Every operation that computes counts the tensors that it is given and those that it
-makes, forward and backward; views cost nothing: a step of views alone has 0. That is the traffic of a step in
-which nothing is fused: a compiler that fuses moves less. Caches are left out, so a
-step that fits into them is faster than its bytes suggest.
-FLOPs over bytes are a step's place on the roofline (Williams, Waterman, Patterson 2009).
+The bytes of all input and output tensors of every operation, forward and backward. Views count as 0. This is
+the traffic without fusion; a compiler that fuses operations moves fewer bytes. Caches are ignored, so a step
+that fits into them is faster than its bytes suggest.
+FLOPs / bytes is a step's place on the roofline (Williams, Waterman, Patterson 2009).
 """
 
 from __future__ import annotations
@@ -13,45 +12,73 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
-
+from harness.declared import CANDIDATE, EAGER, GIGA, SIDES, WORK, Column, Metric
 from harness.metrics import Ended
 from harness.schema import Scalar
 
 WHEN = "eager"
+METRICS = (
+    Metric(
+        "bytes_per_step",
+        "bytes",
+        "bytes that eager's operations read and write, without fusion; 0 if all are views",
+        group=WORK,
+        order=170,
+        csv=311,
+    ),
+    Metric(
+        "gb_per_s",
+        "GB/s",
+        "eager's bytes / the time of the median step; eager's bytes for the candidate, too",
+        sides=SIDES,
+        derive=lambda seen: seen.per_s("bytes_per_step", GIGA),
+        group=WORK,
+        order=180,
+        csv=312,
+        columns=(
+            Column("eager_gb", "eager\nGB/s", EAGER, place=120, drop=120, operations_only=True),
+            Column("gb", "GB/s", CANDIDATE, place=130, drop=190, operations_only=True),
+        ),
+    ),
+)
 
 
 @contextmanager
 def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
-    counter = TrafficCounter()
+    counter = traffic_counter()
     with counter:
         yield
     numbers["bytes_per_step"] = counter.bytes
 
 
-class TrafficCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up in ``bytes`` what the operations inside the ``with`` read and write."""
+def traffic_counter() -> Any:
+    """A context manager whose ``bytes`` counts the traffic of the operations inside."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_flatten
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = 0
+    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.bytes = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        given = _storages(tree_flatten((args, kwargs))[0])
-        results = _storages(tree_flatten(made)[0])
-        # a view makes no storage of its own; what works in place does not either, but its schema says so
-        if func._schema.is_mutable or not results.keys() <= given.keys():  # noqa: SLF001 - torch's own name
-            self.bytes += sum(given.values()) + sum(results.values())
-        return made
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            given = _storages(tree_flatten((args, kwargs))[0])
+            results = _storages(tree_flatten(made)[0])
+            # a view makes no new storage; an in-place operation does not either, but its schema is mutable
+            if func._schema.is_mutable or not results.keys() <= given.keys():  # noqa: SLF001 - torch's name
+                self.bytes += sum(given.values()) + sum(results.values())
+            return made
+
+    return Counter()
 
 
 def _storages(values: Iterable[Any]) -> dict[int, int]:
-    """Address and bytes of each tensor; of an expanded or sliced one, what there really is to read."""
+    """Address -> bytes of each dense tensor. An expanded or sliced tensor counts only the bytes it reads."""
+    import torch
+
     found: dict[int, int] = {}
     for tensor in values:
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.numel():

@@ -1,0 +1,151 @@
+"""Shared code of the backends that compile a whole model captured by ``torch.export``. Inference only.
+
+The model is captured at the candidate's first call: autocast is then active, and the buffers have their
+initial values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from harness.backends.shared.options import batch_tensors, notes_on
+from harness.program import Compiled, Program, forward_of
+from harness.tensors import named_tensors
+
+Call = Callable[..., Any]
+INFERENCE = ("inference",)
+TAKES = ("dynamic_shapes", "dynamic_batch")
+
+
+def compile_at_first_call(
+    program: Program,
+    name: str,
+    build: Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[Call, int]],
+    takes: Iterable[str] = TAKES,
+    *,
+    late: Sequence[str] = (),
+) -> Compiled:
+    """``build(args, kwargs)`` returns the compiled callable and its number of operations.
+
+    ``build`` may append notes to ``late``. ``ValueError`` for training: these compilers have no backward.
+    """
+    if program.training:
+        raise ValueError(f"{name} compiles inference only: it has no backward")
+    built: list[Call] = []
+    operations = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal operations
+        if not built:
+            run, operations = build(args, kwargs)
+            built.append(run)
+        return built[0](*args, **kwargs)
+
+    return Compiled(
+        forward=forward_of(call, None),
+        region="forward",
+        compiler_calls=lambda: int(operations > 0),
+        constant_weights=True,
+        notes=notes_on(name, program.options, takes),
+        late_notes=lambda: tuple(late),
+    )
+
+
+def exported(
+    program: Program, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+) -> torch.export.ExportedProgram:
+    """``torch.export`` of the module for these inputs, with the requested dynamic sizes."""
+    given = dict(kwargs or {})
+    shapes: Any = cast("Any", torch.export.ShapesCollection)()
+    free = torch.export.Dim.AUTO
+    options = program.options
+    if options.dynamic_shapes:
+        for _, tensor in named_tensors((args, given), "input"):
+            shapes[tensor] = dict.fromkeys(range(tensor.dim()), free)
+    elif options.dynamic_batch:
+        for tensor in batch_tensors(program):
+            shapes[tensor] = {0: free}
+    wanted = shapes if options.dynamic_shapes or options.dynamic_batch else None
+    return torch.export.export(module, args, given, dynamic_shapes=wanted, strict=False)
+
+
+def operations_of(captured: torch.export.ExportedProgram) -> int:
+    """The number of captured operations."""
+    return sum(node.op == "call_function" for node in captured.graph.nodes)
+
+
+@dataclass(slots=True)
+class Shape:
+    """The structure of inputs or outputs: the places of tensors, and all other values."""
+
+    spec: Any = None
+    leaves: list[Any] = field(default_factory=list)  # None in the place of a tensor
+    is_tensor: list[bool] = field(default_factory=list)
+
+    def take(self, value: Any, what: str) -> list[torch.Tensor]:
+        """Stores the structure of ``value`` and returns its tensors, in order."""
+        leaves, self.spec = pytree.tree_flatten(value)
+        self.is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+        self.leaves = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        for leaf in self.leaves:
+            if next(iter(named_tensors(leaf, what)), None) is not None:
+                raise TypeError(
+                    f"this model's {what} has tensors in a {type(leaf).__name__}, which cannot cross over"
+                )
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    def put(self, tensors: Iterable[torch.Tensor]) -> Any:
+        """The stored structure with these tensors."""
+        source = iter(tensors)
+        pairs = zip(self.leaves, self.is_tensor, strict=True)
+        return pytree.tree_unflatten([next(source) if tensor else leaf for leaf, tensor in pairs], self.spec)
+
+
+class FlatModule(nn.Module):
+    """A module that takes and returns flat tuples of tensors, as other runtimes need."""
+
+    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.inner = module
+        self._inputs = Shape()
+        self._outputs = Shape()
+        self.tensors = tuple(self._inputs.take((args, dict(kwargs)), "input"))
+        self.train(module.training)
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        args, kwargs = self._inputs.put(tensors)
+        return tuple(self._outputs.take(self.inner(*args, **kwargs), "output"))
+
+    def around(self, run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]) -> Call:
+        """Wraps ``run``, which takes and returns flat tensors, with the signature of the module."""
+        outputs = self._outputs
+        expected = [(t.shape, t.dtype) for t in self.tensors]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tensors = [t for t in pytree.tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
+            if [(t.shape, t.dtype) for t in tensors] != expected:
+                raise ValueError("this model was captured for inputs of other sizes")
+            return outputs.put(run(tensors))
+
+        return call
+
+
+def flat_export(
+    program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[FlatModule, torch.export.ExportedProgram]:
+    """The module with flat inputs and outputs, and its capture."""
+    flat = FlatModule(program.module, args, kwargs)
+    return flat, exported(program, flat, flat.tensors)
+
+
+def device_of(program: Program) -> torch.device:
+    """The device of the weights or, without weights, of the inputs."""
+    named = named_tensors((program.args, dict(program.kwargs)), "input")
+    found = [*program.module.parameters(), *(tensor for _, tensor in named)]
+    return found[0].device if found else torch.device("cpu")

@@ -1,0 +1,50 @@
+"""Shared code of the torch.compile backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from harness.backends.shared.options import DYNAMO, mark_dynamic_batch, notes_on
+from harness.counters import counting_graphs
+from harness.program import Compiled, Program
+
+
+def compile_with_dynamo(
+    program: Program,
+    backend: str | Callable[..., Any],
+    *,
+    name: str = "",
+    takes: Iterable[str] = DYNAMO,
+    calls: Callable[[], int] | None = None,
+    **options: Any,
+) -> Compiled:
+    """``torch.compile`` of forward and loss. The step's backward runs the graph that AOTAutograd made.
+
+    ``name``: the candidate's name, for notes. ``takes``: the supported options. ``calls`` counts the
+    compiler's calls, if a graph that Dynamo captured does not prove that the compiler worked.
+    """
+    eager = program.forward()
+    graphs = counting_graphs(eager.__name__, program.loss)
+    given, notes = dynamo_options(program, name or str(backend), takes)
+    forward = torch.compile(eager, backend=backend, **given, **options)
+    return Compiled(
+        forward=forward,
+        region="forward+loss" if program.training else "forward",
+        compiler_calls=graphs if calls is None else lambda: calls() if graphs() else 0,
+        notes=notes,
+    )
+
+
+def dynamo_options(
+    program: Program, name: str, takes: Iterable[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The user's ``dynamic`` and ``fullgraph``, and notes on the options that are not used."""
+    asked = program.options
+    notes = notes_on(name, asked, takes)
+    if asked.dynamic_batch and "dynamic_batch" in takes:
+        why_not = mark_dynamic_batch(program)
+        notes += (f"{name}: {why_not}",) if why_not else ()
+    return {"dynamic": True if asked.dynamic_shapes else None, "fullgraph": asked.nopython}, notes

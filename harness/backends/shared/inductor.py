@@ -1,0 +1,138 @@
+"""Shared code of the backends that use inductor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.captured import device_of
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.backends.shared.options import DYNAMO, inductor_settings
+from harness.backends.shared.presets import Preset
+from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
+from harness.devices import of
+from harness.program import Compiled, Program
+from harness.tensors import named_tensors
+
+TAKES = (*DYNAMO, "inductor_config", "freezing")
+
+
+def compile_with_inductor(
+    program: Program, name: str, *, mode: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Compiled:
+    """inductor in one of its modes, with these settings; the user's settings override them."""
+    asked = all_settings(program, mode, settings)
+    takes = TAKES if not program.training else (*DYNAMO, "inductor_config")
+    options: dict[str, Any] = {"options": asked} if asked else {}
+
+    def compiled() -> Compiled:
+        return compile_with_dynamo(program, "inductor", name=name, takes=takes, **options)
+
+    replays = asked.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
+    return with_freezing(with_cuda_graphs(program, name, compiled) if replays else compiled(), asked)
+
+
+def compile_preset(program: Program, preset: Preset) -> Compiled:
+    """inductor with the settings of a preset."""
+    compiled = compile_with_inductor(program, preset.name, mode=preset.mode, settings=preset.settings)
+    if not preset.with_cudagraphs or why_no_cudagraphs(device_of(program).type) is None:
+        return compiled
+    note = f"{preset.name}: CUDA graphs need CUDA; ran without them"
+    return replace(compiled, notes=(*compiled.notes, note))
+
+
+def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compiled]) -> Compiled:
+    """The result of ``compile_it``, which counts as compiled only if a CUDA graph was recorded.
+
+    A graph that torch skips runs as usual and is not replayed, and torch only counts the skipped ones. So the
+    proof is a recorded graph: torch counts the inputs of these, and their memory is in private pools.
+    """
+    device = of(device_of(program))
+    skipped, copied, pools = cudagraph_skips(), cudagraph_copied_inputs(), device.pool_bytes() or 0
+    compiled = compile_it()
+
+    def skips() -> int:
+        return cudagraph_skips() - skipped
+
+    def recorded() -> bool:
+        return cudagraph_copied_inputs() > copied or (device.pool_bytes() or 0) > pools
+
+    def calls() -> int:
+        return compiled.compiler_calls() if recorded() or not skips() else 0
+
+    def why() -> str:
+        return "; ".join(part for part in ("every CUDA graph was skipped", latest_cudagraph_skip()) if part)
+
+    def notes() -> tuple[str, ...]:
+        found = list(compiled.late_notes())
+        if skips():
+            reason = latest_cudagraph_skip()
+            because = f" (the latest: {reason})" if reason else ""
+            found.append(f"{name}: {skips()} graphs did not become CUDA graphs{because}")
+        count, given = cudagraph_copied_inputs() - copied, _inputs_of(program)
+        if count > 2 * given:  # forward and backward
+            found.append(f"{name}: every replay copies {count} tensors, the weights among them")
+        return tuple(found)
+
+    return replace(
+        compiled,
+        replays=True,
+        compiler_calls=calls,
+        late_notes=notes,
+        why_nothing=lambda: why() if skips() and not recorded() else compiled.why_nothing(),
+    )
+
+
+def _inputs_of(program: Program) -> int:
+    given: Any = (program.args, dict(program.kwargs), program.target)
+    return sum(1 for _ in named_tensors(given, "given")) + 1  # the gradient of the loss
+
+
+def with_freezing(compiled: Compiled, settings: Mapping[str, Any]) -> Compiled:
+    """Freezing needs a setting that Dynamo reads from the global configuration."""
+    if not settings.get("freezing"):
+        return compiled
+
+    def context() -> Any:
+        return torch._inductor.config.patch(freezing=True)
+
+    forward = around(compiled.forward, context, calls=SETTLING_CALLS)
+    return replace(compiled, forward=forward, constant_weights=True)
+
+
+def all_settings(
+    program: Program, mode: str | None = None, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """inductor's settings for this candidate. Raises ``ValueError`` for an unknown setting."""
+    found: dict[str, Any] = {}
+    if mode:
+        from torch._inductor import list_mode_options  # torch 2.0 has none, and no other modes
+
+        found.update(list_mode_options(mode))
+    found.update(settings or {})
+    if program.options.freezing and not program.training:
+        found["freezing"] = True
+    found.update(inductor_settings(program.options.inductor_config))
+    return found
+
+
+def why_no_inductor(device_type: str) -> str | None:
+    """Why inductor cannot compile: it needs a C++ compiler for a CPU, and Triton for CUDA."""
+    if device_type == "cpu":
+        compilers = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
+        if not any(name and shutil.which(name.split()[0]) for name in compilers):
+            return "inductor needs a C++ compiler (g++ or clang++, or one named by CXX) and finds none"
+        return None
+    from torch.utils._triton import has_triton
+
+    return None if has_triton() else "inductor needs Triton and a GPU that it supports (pip install triton)"
+
+
+def why_no_cudagraphs(device_type: str) -> str | None:
+    return None if device_type == "cuda" else "CUDA graphs need a CUDA device"

@@ -1,0 +1,108 @@
+"""Translates the user's options for each compiler, with a note on each unsupported option."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+
+from harness.program import Program
+from harness.schema import CompilerOptions
+from harness.tensors import named_tensors
+
+DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython")
+"""The options that every ``torch.compile`` backend takes."""
+
+_FLAGS = {
+    "inductor_config": "--inductor-config",
+    "dynamic_shapes": "--dynamic-shapes",
+    "dynamic_batch": "--dynamic-batch-only",
+    "freezing": "--freezing",
+    "fuser": "--nnc or --nvfuser",
+    "nopython": "--nopython",
+}
+
+
+def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple[str, ...]:
+    """One note for each given option that this compiler does not support."""
+    given = [option for option in _FLAGS if getattr(options, option)]
+    return tuple(
+        f"{name}: {_FLAGS[o]} was not used, because this compiler does not support it"
+        for o in given
+        if o not in takes
+    )
+
+
+def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
+    """``("max_autotune=true",)`` as a dictionary for ``torch.compile(options=...)``.
+
+    Raises ``ValueError`` for an unknown key or an invalid value.
+    """
+    pairs = tuple(pairs)
+    if not pairs:
+        return {}
+    from torch._inductor import config
+
+    known = config.get_config_copy()
+    settings = {}
+    for pair in pairs:
+        key, _, text = pair.partition("=")
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close][
+                : 3 - len(close)
+            ]
+            hint = f"; the closest are {', '.join(close)}" if close else ""
+            raise ValueError(f"inductor has no setting called {key!r}{hint}")
+        settings[key] = _value(key, text, cast("Any", config).get_type(key), known[key])
+    return settings
+
+
+def _value(key: str, text: str, kind: Any, now: Any) -> Any:
+    """``text`` as a value of that type."""
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    word = text.strip().lower()
+    if bool in kinds and word in ("true", "false", "1", "0"):
+        return word in ("true", "1")
+    if word == "none" and (types.NoneType in kinds or now is None):
+        return None
+    for number in (int, float):
+        if number in kinds:
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    if str in kinds:
+        return text
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+    plain = tuple(k for k in kinds if isinstance(k, type))
+    if len(plain) == len(kinds) and not isinstance(value, plain):
+        names = " or ".join("true or false" if k is bool else k.__name__ for k in plain)
+        raise ValueError(f"inductor's {key} takes {names}, not {text!r} (now: {now!r})")
+    return value
+
+
+def batch_tensors(program: Program) -> list[torch.Tensor]:
+    """The inputs and targets whose first size equals the first size of the first input (the batch)."""
+    given = [
+        t for _, t in named_tensors((program.args, dict(program.kwargs), program.target), "given") if t.dim()
+    ]
+    return [t for t in given if t.shape[0] == given[0].shape[0]]
+
+
+def mark_dynamic_batch(program: Program) -> str | None:
+    """Marks the batch as dynamic for Dynamo; returns a note if this is impossible."""
+    found = batch_tensors(program)
+    if not found or found[0].shape[0] < 2:
+        return "--dynamic-batch-only was not used: torch specializes on a batch of one"
+    for tensor in found:
+        torch._dynamo.mark_dynamic(tensor, 0)
+    return None

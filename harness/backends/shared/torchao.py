@@ -1,0 +1,49 @@
+"""Shared code of the torchao backends: weights are quantized in place, then inductor compiles."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from typing import Any
+
+from harness.backends.shared.inductor import compile_with_inductor, why_no_inductor
+from harness.backends.shared.installed import why_missing
+from harness.program import Compiled, Program
+
+
+def compile_quantized(program: Program, name: str, config_name: str) -> Compiled:
+    """``torchao.quantization.quantize_`` with this configuration, then ``torch.compile``.
+
+    Raises ``ValueError`` for training, and for a model without linear layers.
+    """
+    if program.training:
+        raise ValueError(f"{name} compiles inference only, because it rounds the weights")
+    before = {id(p) for p in program.module.parameters()}
+    with _quietly():
+        from torchao import quantization
+
+        config: Any = getattr(quantization, config_name)
+        quantization.quantize_(program.module, config())
+    changed = sum(id(p) not in before for p in program.module.parameters())
+    if not changed:
+        raise ValueError(f"{name} cannot quantize this model: it has no linear layer")
+    compiled = compile_with_inductor(program, name)
+    note = f"{name}: {changed} weights quantized; the differences from eager are recorded and not judged"
+    return replace(compiled, approximate=True, constant_weights=True, notes=(*compiled.notes, note))
+
+
+@contextlib.contextmanager
+def _quietly() -> Any:
+    """Silences torchao's warnings about GPU libraries that this machine cannot load."""
+    logger = logging.getLogger("torchao")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def why_no_torchao(device_type: str) -> str | None:
+    return why_missing("torchao", "torchao") or why_no_inductor(device_type)

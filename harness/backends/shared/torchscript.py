@@ -1,0 +1,109 @@
+"""Shared code of the TorchScript backends: the fuser, and scripting of captured graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+
+from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.program import Forward, Program
+
+FUSERS = {"nnc": "fuser1", "nvfuser": "fuser2"}  # names in torch.jit.fuser
+
+
+def with_fuser(forward: Forward, program: Program) -> Forward:
+    """The forward with the requested fuser. ``RuntimeError`` if this build of torch lacks the fuser.
+
+    The executor reads the setting while it specializes, in the first calls of forward and backward.
+    """
+    fuser = program.options.fuser
+    if fuser is None:
+        return forward
+    on_cuda = any(p.is_cuda for p in program.module.parameters())
+    why = why_no_fuser(fuser, "cuda" if on_cuda else "cpu")
+    if why is not None:
+        raise RuntimeError(why)
+    return around(forward, lambda: cast("Any", torch.jit).fuser(FUSERS[fuser]), calls=SETTLING_CALLS)
+
+
+def why_no_fuser(fuser: str, device_type: str) -> str | None:
+    """Why TorchScript cannot use this fuser here; None if it can."""
+    if fuser == "nvfuser":
+        return "PyTorch 2.2 removed NVFuser from TorchScript; the compiler thunder still has it (CUDA)"
+    if device_type == "cpu" and not torch._C._llvm_enabled():
+        return "this torch was built without LLVM, which the fuser NNC needs on a CPU; leave --nnc out"
+    return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silences TorchScript's deprecation warnings, because it is measured on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def settled(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph as a module with generated code.
+
+    Dynamo's graph modules are lazy: the code of ``forward`` is generated at the first call. Scripting such a
+    module before this call fails with "method cannot be used as a value".
+    """
+    from torch.fx._lazy_graph_module import _force_skip_lazy_graph_module
+
+    with _force_skip_lazy_graph_module():
+        return torch.fx.GraphModule(graph, graph.graph)
+
+
+@dataclass(slots=True)
+class GraphScripter:
+    """Converts captured graphs to TorchScript, and counts them."""
+
+    name: str
+    scripted: int = 0
+    traced: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def script(self, graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        """Scripts the graph, or traces it at the first call if scripting fails."""
+        plain = settled(graph)
+        try:
+            with quiet():
+                found = torch.jit.script(plain)
+        except Exception as error:  # scripting refuses in many ways: tracing is the answer to all
+            self.reasons.append(first_line(error))
+            return self._traced_later(plain)
+        self.scripted += sum(1 for _ in found.graph.nodes()) > 0
+        return cast("Callable[..., Any]", found)
+
+    def _traced_later(self, graph: torch.fx.GraphModule) -> Callable[..., Any]:
+        traced: list[Any] = []
+
+        def run(*inputs: Any) -> Any:
+            if not traced:
+                with quiet():
+                    trace: Any = torch.jit.trace
+                    traced.append(trace(graph, inputs, check_trace=False, strict=False))
+                self.traced += sum(1 for _ in traced[0].graph.nodes()) > 0
+            return traced[0](*inputs)
+
+        return run
+
+    def calls(self) -> int:
+        return self.scripted + self.traced
+
+    def notes(self) -> tuple[str, ...]:
+        """The numbers of scripted and of traced graphs."""
+        if not self.reasons:
+            return (f"{self.name}: {self.scripted} graphs scripted",)
+        note = f"{self.name}: {self.scripted} graphs scripted, {self.traced} traced, because scripting said: "
+        return (note + self.reasons[0],)
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

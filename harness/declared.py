@@ -1,0 +1,186 @@
+"""How a metric's file declares its numbers: name, unit, where each is shown, how batches are combined.
+
+A module of ``harness/metrics`` has ``METRICS``, a tuple of ``Metric``. Tables, CSV files, report.html,
+summary.json and docs/FORMAT.md take their columns and rows from these declarations. The parent, which has
+no torch, imports the modules too. So a module imports torch inside its functions only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+
+from harness.schema import Scalar
+
+EAGER, CANDIDATE = "baseline_", "candidate_"
+SIDES = (EAGER, CANDIDATE)
+GIGA, TERA = 1e9, 1e12
+
+# the groups of report.html's panels and of the columns of CSV files
+GROUPS = ("field", "compiled", "compilation", "work", "noise", "other", "memory")
+FIELD, COMPILED, COMPILATION, WORK, NOISE, OTHER, MEMORY = GROUPS
+
+LAST = 10_000
+CSV_PLACES = 100  # numbers for each group of columns: FIELD has 0 to 99, COMPILED has 100 to 199, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the tables in console, report.md and report.html. ``header`` may have two lines.
+
+    ``place``: columns are sorted by it, from the left. ``drop``: a narrow console leaves out the column
+    with the lowest number first. ``or_else``: the metric that is shown if this metric is missing.
+    """
+
+    key: str
+    header: str
+    side: str = ""
+    _: KW_ONLY
+    place: int = LAST
+    drop: int = 0
+    or_else: str = ""
+    operations_only: bool = False  # tables of whole models omit it; CSV files and report.html have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Average:
+    """A table of the executive summary: the mean over the models that passed. ``file``: name of its CSV."""
+
+    file: str
+    caption: str
+    heading: str  # in report.html, below "mean"
+    key: str  # summary.json has the counts of models as ``<key>_n``
+    decimals: int = 2
+    place: int = LAST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The inputs of a derived number: a record's metrics and other facts of the record and the device."""
+
+    numbers: Mapping[str, Scalar]
+    environment: Mapping[str, Scalar]
+    best: Mapping[str, float]  # the metrics with ``limit``: the largest over all records of the device
+    step_s: Mapping[str, float]  # median time of a step, by side; empty if nothing was timed
+    comparable: Mapping[str, bool]  # by side: whether it ran in the precision of the limits
+    side: str = ""
+
+    def number(self, name: str) -> float | None:
+        return finite(self.numbers.get(name))
+
+    def per_s(self, name: str, scale: float = 1.0) -> float | None:
+        """The number, which is per step, as a rate per second of this side's median step."""
+        return ratio(ratio(self.number(name), self.step_s.get(self.side)), scale)
+
+    def share(self, name: str, limit: float | None) -> float | None:
+        """The rate ``per_s`` as a share of a limit of the device."""
+        return ratio(self.per_s(name), limit) if self.comparable.get(self.side) else None
+
+    def eager_over_candidate(self, name: str) -> float | None:
+        eager, candidate = (self.number(side + name) for side in SIDES)
+        return ratio(eager, candidate) if eager else None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number, text or truth value. ``meaning`` is its line in docs/FORMAT.md.
+
+    ``sides``: each of these variants has its own value, and the side is a prefix of the name. ``derive``:
+    the value is computed from other metrics when records are read; it is not stored.
+    """
+
+    name: str
+    unit: str  # "s", "bytes", "share", "ratio"... "text"; "" for counts
+    meaning: str
+    _: KW_ONLY
+    digits: int = 3  # significant digits, for units that do not fix the format
+    label: str = ""  # in report.html's panel; "": the words of the name
+    group: str = OTHER
+    order: int = LAST  # within its group
+    sides: tuple[str, ...] = ()
+    derive: Callable[[Seen], Scalar] | None = None
+    over_batches: str = "last"  # sum | min | max | union | last: how batches of rounds are combined
+    limit: bool = False  # a limit of the device: the largest value of all its records counts
+    csv: int | None = None  # place of its columns in the CSV files (see CSV_PLACES); None: not in them
+    csv_name: str = ""
+    columns: tuple[Column, ...] = ()
+    average: Average | None = None
+    phase: str = ""  # its label in the chart of the phases of compilation
+    explains: str = ""  # for a text of several lines: the heading of its folded section
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its names in records and reports."""
+        return tuple(side + self.name for side in self.sides) or (self.name,)
+
+    @property
+    def columns_of_csv(self) -> tuple[tuple[str, str], ...]:
+        """(header, name) of each column."""
+        headers = [side + (self.csv_name or self.name) for side in self.sides or ("",)]
+        return tuple(zip(headers, self.names, strict=True))
+
+
+class Declared:
+    """All metrics, in order. ``ValueError`` if two metrics have the same name."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self.metrics = tuple(sorted(metrics, key=lambda one: one.order))
+        self.by_name = {name: one for one in self.metrics for name in one.names}
+        names = [name for one in self.metrics for name in one.names]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two metrics are called {', '.join(twice)}")
+
+    def derived(self, seen: Seen) -> dict[str, Scalar]:
+        """All derived metrics of a record, by name."""
+        of_side = {side: replace(seen, side=side) for side in SIDES} | {"": seen}
+        return {
+            name: one.derive(of_side[side])
+            for one in self.metrics
+            if one.derive is not None
+            for side, name in zip(one.sides or ("",), one.names, strict=True)
+        }
+
+    def of_group(self, group: str) -> tuple[Metric, ...]:
+        return tuple(one for one in self.metrics if one.group == group)
+
+    def of_csv(self, group: str) -> dict[str, str]:
+        """Header -> metric name of the columns of one group, from left to right."""
+        number = GROUPS.index(group)
+        placed = [(one.csv, one) for one in self.metrics if one.csv is not None]
+        placed = [found for found in placed if found[0] // CSV_PLACES == number]
+        placed.sort(key=lambda found: found[0])
+        return {header: name for _, one in placed for header, name in one.columns_of_csv}
+
+    def columns(self) -> tuple[tuple[Column, Metric], ...]:
+        return tuple((column, one) for one in self.metrics for column in one.columns)
+
+    def averages(self) -> tuple[Metric, ...]:
+        found = [(one.average.place, one) for one in self.metrics if one.average is not None]
+        return tuple(one for _, one in sorted(found, key=lambda placed: placed[0]))
+
+
+def joined(how: str, so_far: Scalar, value: Scalar) -> Scalar:
+    """Combines a metric's values of two batches of rounds. None (unknown) in one batch gives None."""
+    if how == "last" or so_far is None or value is None:
+        return value if how == "last" else None
+    if how == "union":
+        texts = [part for text in (so_far, value) for part in str(text).split("; ") if part]
+        return "; ".join(dict.fromkeys(texts))
+    if isinstance(so_far, str) or isinstance(value, str):
+        return None
+    if how == "sum":
+        return so_far + value
+    return {"min": min, "max": max}[how](so_far, value)
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def finite(value: object) -> float | None:
+    """``value`` as a float if it is a finite number, else None. Records may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,423 @@
+"""Kinds of devices. Only this file knows the differences between ``cpu``, ``cuda``, ``xpu`` and ``mps``.
+
+To add a kind, write a class, add it to ``KINDS`` and test it. The parent uses only names and labels, so
+methods import torch themselves.
+
+ROCm's devices are also called ``cuda``. ``xpu`` and ``mps`` are untried: nobody has run them yet, and the
+environment of their records says so. A method returns None if its kind of device cannot give the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.schema import Scalar
+
+PLATFORMS = MappingProxyType({"cuda": "CUDA"})
+"""Key of a record's environment (the platform that torch was built for) -> the platform's usual name."""
+
+EXAMPLES = ("cpu", "cuda", "cuda:1")
+
+OUT_OF_MEMORY = (
+    *("out of memory", "can't allocate memory"),
+    # errors of libraries that do not use torch's allocator
+    *("cublas_status_alloc_failed", "cudnn_status_alloc_failed"),
+)
+"""Words, in lower case, of error messages that mean: out of memory on a device or on the host."""
+
+
+DRIVER_FILES = (
+    "dev/nvidia[0-9]*",
+    "usr/lib/wsl/lib/libcuda.so*",  # WSL2
+    "dev/nvhost-gpu",  # Jetson
+    "dev/kfd",  # ROCm
+)
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Environment variables that hide devices from torch; "" or -1 hides all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device. ``index`` None is the current device of its kind. This base class is the CPU."""
+
+    index: int | None = None
+
+    type: ClassVar[str] = "cpu"
+    label: ClassVar[str] = "CPU"
+    numbered: ClassVar[bool] = False  # a machine may have several, with numbers
+    accelerated: ClassVar[bool] = False  # runs asynchronously to the CPU and has its own memory
+    tried: ClassVar[bool] = True
+    has_tf32: ClassVar[bool] = False
+    autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    @classmethod
+    def seems_present(cls) -> bool:
+        """A guess without torch, for the default of a command line."""
+        return False
+
+    def torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device(str(self))
+
+    def count(self) -> int:
+        """The number of devices of this kind that torch finds."""
+        return 1
+
+    def why_missing(self) -> str | None:
+        """The reason why torch cannot use this device; None if it can."""
+        import torch
+
+        there = self.count()
+        if not there:
+            return f"torch {torch.__version__} finds no {self.label} device"
+        return f"torch finds {there} {self.label} devices" if (self.index or 0) >= there else None
+
+    def model(self) -> str | None:
+        """The vendor's name of the device; None for a CPU, whose name comes from the operating system."""
+        return None
+
+    def facts(self) -> dict[str, Scalar]:
+        """The facts that this kind of device adds to the environment of a record."""
+        return {
+            **versions(),
+            "cudnn": None,
+            "driver": None,
+            **({} if self.tried else {"device_untried": f"nobody has tried {self.type} yet: check by hand"}),
+        }
+
+    def make_current(self) -> None:
+        """Makes this device the default of its kind: ``"cuda"`` then means it."""
+
+    def synchronize(self) -> None:
+        """Waits until all submitted work is done."""
+
+    def open(self) -> None:
+        """Initializes the device in this process by a first operation. Raises torch's error if it cannot.
+
+        CUDA cannot be initialized in a fork of a process that has used the driver.
+        """
+        import torch
+
+        torch.ones(1, device=self.torch_device()).add_(1)
+        self.synchronize()
+
+    def healthy(self) -> bool:
+        """Whether the device still works in this process. After some errors every later call fails."""
+        try:
+            self.open()
+        except memory_errors():
+            return True  # full, which is no damage
+        except (RuntimeError, AssertionError):  # the second: torch was built without this kind
+            return False
+        return True
+
+    def begin_peak(self) -> int | None:
+        """Waits, resets the peak, and returns the bytes that tensors hold now."""
+        return None
+
+    def peak_bytes(self) -> int | None:
+        """The largest number of bytes that tensors held at one time since ``begin_peak``."""
+        return None
+
+    def pool_bytes(self) -> int | None:
+        """Bytes in private memory pools. CUDA graphs keep their intermediate results there."""
+        return None
+
+    def allocation_retries(self) -> int | None:
+        """How often the allocator has had to free cached memory to satisfy an allocation."""
+        return None
+
+    def device_allocations(self) -> int | None:
+        """How often the allocator has asked the driver for memory, which stops the device's work."""
+        return None
+
+    def empty_cache(self) -> None:
+        """Frees memory that the allocator caches."""
+
+    def profiler_activity(self) -> str | None:
+        """The name of the torch.profiler activity that records its kernels; None for a CPU."""
+        return None
+
+    def in_use(self) -> bool:
+        """Whether this process has initialized devices of this kind."""
+        return False
+
+    def generator_state(self) -> torch.Tensor | None:
+        """The state of its random number generator; None for a CPU, which uses torch's default generator."""
+        return None
+
+    def remember(self) -> Callable[[], None]:
+        """A function that restores the generators and the current device of now.
+
+        A device that is not in use is not initialized.
+        """
+        return lambda: None
+
+
+class _Streams(Device):
+    """The common interface of ``torch.cuda`` and ``torch.xpu``."""
+
+    __slots__ = ()
+    numbered = accelerated = True
+
+    def _module(self) -> Any:
+        import torch
+
+        return getattr(torch, self.type, None)
+
+    def count(self) -> int:
+        module = self._module()
+        return int(module.device_count()) if module is not None and module.is_available() else 0
+
+    def model(self) -> str | None:
+        return str(self._module().get_device_name(self.torch_device()))
+
+    def make_current(self) -> None:
+        if self.index is not None:
+            self._module().set_device(self.torch_device())
+
+    def synchronize(self) -> None:
+        self._module().synchronize(self.torch_device())
+
+    def begin_peak(self) -> int | None:
+        self.synchronize()
+        self._module().reset_peak_memory_stats(self.torch_device())
+        return int(self._module().memory_allocated(self.torch_device()))
+
+    def peak_bytes(self) -> int | None:
+        self.synchronize()
+        return int(self._module().max_memory_allocated(self.torch_device()))
+
+    def allocation_retries(self) -> int | None:
+        return self._memory_count("num_alloc_retries")
+
+    def device_allocations(self) -> int | None:
+        return self._memory_count("num_device_alloc")
+
+    def _memory_count(self, name: str) -> int | None:
+        found = self._module().memory_stats(self.torch_device()).get(name)
+        return None if found is None else int(found)
+
+    def empty_cache(self) -> None:
+        self._module().empty_cache()
+
+    def profiler_activity(self) -> str | None:
+        return self.type.upper()
+
+    def in_use(self) -> bool:
+        module = self._module()
+        return module is not None and bool(module.is_initialized())
+
+    def generator_state(self) -> torch.Tensor | None:
+        state: torch.Tensor = self._module().get_rng_state(self.torch_device())
+        return state
+
+    def remember(self) -> Callable[[], None]:
+        module = self._module()
+        if not self.in_use():
+            return self._forget_seed()
+        current, states = module.current_device(), module.get_rng_state_all()
+
+        def restore() -> None:
+            module.set_rng_state_all(states)
+            module.set_device(current)
+
+        return restore
+
+    def _forget_seed(self) -> Callable[[], None]:
+        """For a device that is not in use: a function that restores the seed it will start with."""
+        return lambda: None
+
+
+class Cuda(_Streams):
+    """NVIDIA's devices, and AMD's devices with a ROCm build of torch."""
+
+    __slots__ = ()
+    type, label = "cuda", "CUDA"
+    has_tf32 = True
+    autocast_dtype = "float16"
+
+    @classmethod
+    def seems_present(cls, root: Path = Path("/")) -> bool:
+        """Whether a driver has made the files of a device, unless the user hides all devices.
+
+        A container may have the file of GPU 3 alone. WSL2 has no file for each device, Jetson has others,
+        and AMD's driver has one for all devices.
+        """
+        import os
+
+        hidden = [os.environ.get(name) for name in HIDING if name in os.environ]
+        if any(value is not None and value.strip() in ("", "-1") for value in hidden):
+            return False
+        return any(next(root.glob(pattern), None) is not None for pattern in DRIVER_FILES)
+
+    def facts(self) -> dict[str, Scalar]:
+        import torch
+
+        version: Callable[[], int | None] = torch.backends.cudnn.version
+        return {**Device.facts(self), "cudnn": version(), "driver": nvidia_driver()}
+
+    def _forget_seed(self) -> Callable[[], None]:
+        import torch
+
+        seed = torch.initial_seed()
+        return lambda: self._module().manual_seed_all(seed)
+
+    def pool_bytes(self) -> int | None:
+        device = self.torch_device()
+        number = self._module().current_device() if device.index is None else device.index
+        segments = [one for one in self._module().memory_snapshot() if one["device"] == number]
+        if any("segment_pool_id" not in one for one in segments):
+            return None  # torch before 2.1 does not name the pools
+        pools = [one for one in segments if tuple(one["segment_pool_id"]) != (0, 0)]
+        return sum(int(one["total_size"]) for one in pools)
+
+
+class Xpu(_Streams):
+    """Intel's devices. Untried."""
+
+    __slots__ = ()
+    type, label = "xpu", "XPU"
+    tried = False
+
+
+class Mps(Device):
+    """Apple's devices: one per machine, without peak memory or a profile of kernels. Untried."""
+
+    __slots__ = ()
+    type, label = "mps", "MPS"
+    accelerated = True
+    tried = False
+
+    def count(self) -> int:
+        import torch
+
+        return int(torch.backends.mps.is_available())
+
+    def model(self) -> str | None:
+        return "Apple GPU"
+
+    def synchronize(self) -> None:
+        import torch
+
+        torch.mps.synchronize()
+
+    def empty_cache(self) -> None:
+        import torch
+
+        torch.mps.empty_cache()
+
+    def remember(self) -> Callable[[], None]:
+        import torch
+
+        if not self.count():
+            return lambda: None
+        state = torch.mps.get_rng_state()
+        return lambda: torch.mps.set_rng_state(state)
+
+
+KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)
+TRIED = tuple(one.type for one in KINDS if one.tried)
+UNTRIED = tuple(one.type for one in KINDS if not one.tried)
+CPU = Device()
+
+
+def named(text: str) -> Device:
+    """The device called ``cuda`` or ``cuda:1``. ``ValueError`` for any other text."""
+    kind, colon, number = text.partition(":")
+    for one in KINDS:
+        plain = not colon or (one.numbered and number.isascii() and number.isdecimal())
+        if one.type == kind and plain:
+            return one(int(number) if colon else None)
+    raise ValueError(f"there is no device called {text!r}; devices are {', '.join((*TRIED, *UNTRIED))}")
+
+
+def of(device: torch.device | str) -> Device:
+    """The device with this name in torch. An unknown kind, such as ``meta``, is treated as a CPU."""
+    kind, _, number = str(device).partition(":")
+    found = next((one for one in KINDS if one.type == kind), Device)
+    return found(int(number)) if number and found.numbered else found()
+
+
+def type_of(text: str) -> str:
+    """``cuda:1`` -> ``cuda``. Accepts any name, because records may name devices of an unknown kind."""
+    return text.partition(":")[0]
+
+
+def twice(names: tuple[str, ...]) -> tuple[str, str] | None:
+    """Two names of the same device, such as ``cuda`` and ``cuda:0``; None if all devices differ."""
+    seen: dict[tuple[str, int], str] = {}
+    for name in names:
+        device = named(name)
+        earlier = seen.setdefault((device.type, device.index or 0), name)
+        if earlier != name:
+            return earlier, name
+    return None
+
+
+def likely() -> str:
+    """The kind that this machine seems to have, guessed without torch."""
+    return next((one.type for one in KINDS if one.seems_present()), CPU.type)
+
+
+def best() -> str:
+    """The first tried accelerator that torch can use here; the CPU if there is none."""
+    found = (one.type for one in KINDS if one.tried and one.accelerated and one().count())
+    return next(found, CPU.type)
+
+
+def counts() -> dict[str, int]:
+    """The number of devices of each accelerated kind that torch finds."""
+    return {one.type: one().count() for one in KINDS if one.accelerated}
+
+
+def versions() -> dict[str, Scalar]:
+    """The platform versions that torch was built for. The key ``hip`` exists only for ROCm."""
+    import torch
+
+    rocm = getattr(torch.version, "hip", None)
+    return {"cuda": torch.version.cuda, **({"hip": rocm} if rocm else {})}
+
+
+def memory_errors() -> tuple[type[BaseException], ...]:
+    """The exceptions that mean: no memory left, on a device or on the host."""
+    import torch
+
+    return (MemoryError, torch.cuda.OutOfMemoryError)
+
+
+def remember() -> Callable[[], None]:
+    """A function that restores torch's generators and the current devices of now."""
+    import torch
+
+    state = torch.random.get_rng_state()
+    restores = [one().remember() for one in KINDS]
+
+    def restore() -> None:
+        torch.random.set_rng_state(state)
+        for one in restores:
+            one()
+
+    return restore
+
+
+def nvidia_driver(version: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """The version of NVIDIA's kernel driver; None if there is none or its file has no version."""
+    import re
+
+    try:
+        found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", version.read_text(errors="replace"))
+    except OSError:
+        return None
+    return found[0] if found else None

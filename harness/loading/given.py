@@ -1,0 +1,169 @@
+"""Checks of a user's loss, target, inputs and weights, with sentences on what does not fit."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from harness.precision import Precision
+from harness.tensors import named_tensors
+from harness.workload import Workload
+
+SHOWN = 3  # names in a sentence
+
+
+def loss_of_two(loss: Callable[..., Any], target: Any) -> Callable[[Any, Any], Any]:
+    """``loss`` as a function of (output, target). ``loss`` may also take the output alone.
+
+    ``TypeError`` with a sentence for any other signature, and for a target that the loss does not take.
+    """
+    loss = getattr(loss, "_torchdynamo_orig_callable", loss)
+    called = loss.forward if isinstance(loss, torch.nn.Module) else loss
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):  # functions written in C have no signature
+        return loss
+    if _takes(signature, 2):
+        return loss
+    if not _takes(signature, 1):
+        raise TypeError(f"loss: it is called as loss(output, target), but its signature is {signature}")
+    if target is not None:
+        raise TypeError(f"loss: a target is given, but this loss takes {signature}, the output alone")
+
+    def of_output(output: Any, target: Any) -> Any:
+        return loss(output)
+
+    return of_output
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def why_failed(error: BaseException, workload: Workload) -> str:
+    """A sentence on the user's input that explains the exception of eager's step; "" if none is found."""
+    if isinstance(
+        error, TypeError | ValueError | RuntimeError | AttributeError | IndexError | AssertionError
+    ):
+        own = not getattr(workload.loss, "__module__", "").startswith("harness.")
+        if own and workload.target is None and _in_loss(error):
+            return (
+                "the loss failed without a target: give one (compare(target=...), or return (module, inputs, "
+                "loss, target)), or a loss that needs none"
+            )
+        if isinstance(error, TypeError) and (why := _not_bound(workload)):
+            return why
+        return "; ".join(_mismatches(workload))
+    return ""
+
+
+def _not_bound(workload: Workload) -> str:
+    """Why the inputs do not fit the signature of the forward; "" if they fit."""
+    try:
+        signature = inspect.signature(workload.module.forward)
+    except (TypeError, ValueError):
+        return ""
+    try:
+        signature.bind(*workload.args, **workload.kwargs)
+    except TypeError as error:
+        if workload.kwargs:
+            given = f"a mapping is given as the named ones {', '.join(map(str, workload.kwargs))}"
+            whole = "({...},)"
+        else:
+            given, whole = f"{len(workload.args)} are given by position", "([...],)"
+        return (
+            f"the inputs do not fit forward{signature}: {error}; {given}, and for one argument that is the "
+            f"whole, give {whole}"
+        )
+    return ""
+
+
+def _in_loss(error: BaseException) -> bool:
+    """Whether the loss raised the exception: ``harness.program`` calls it when the output exists."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name == "with_loss":
+            return "output" in trace.tb_frame.f_locals
+        trace = trace.tb_next
+    return False
+
+
+def _mismatches(workload: Workload) -> Iterator[str]:
+    """Sentences on inputs of a type that no parameter has. This is no error: a model may convert them."""
+    own = {p.dtype for p in workload.module.parameters() if p.is_floating_point()}
+    inputs = _inputs(workload)
+    floating = {tensor.dtype for _, tensor in inputs if tensor.is_floating_point()}
+    for name, tensor in inputs:
+        if own and tensor.is_floating_point() and tensor.dtype not in own:
+            yield f"{name} is {_word(tensor.dtype)} and the model's parameters are {_words(own)}"
+    if own and inputs and not floating:
+        kinds = {tensor.dtype for _, tensor in inputs}
+        yield f"all inputs are {_words(kinds)} and the model's parameters are {_words(own)}"
+
+
+def remarks(
+    workload: Workload, device: torch.device, precision: Precision, *, training: bool
+) -> tuple[str, ...]:
+    """Sentences on differences between the user's model and the measured model.
+
+    ``ValueError`` with a sentence for a model that cannot be measured: a tensor on the device meta, or
+    weights of a lower precision than the job's.
+    """
+    inputs = _inputs(workload)
+    targets = list(named_tensors(workload.target, "target"))
+    weights = [*workload.module.named_parameters(), *workload.module.named_buffers()]
+    for name, tensor in (*inputs, *targets, *weights):
+        if tensor.device.type == "meta":
+            raise ValueError(f"{name} is on the device meta, which holds no values: nothing can be measured")
+    found = _of_precision(workload, precision)
+    for what, tensors in (("the model", weights), ("the inputs", [*inputs, *targets])):
+        elsewhere = {str(t.device) for _, t in tensors if t.device.type != device.type}
+        if elsewhere:
+            found.append(f"{what} came on {', '.join(sorted(elsewhere))} and was copied to {device}")
+    scripted = [name or "the model" for name, one in workload.module.named_modules() if _is_scripted(one)]
+    if scripted:
+        found.append(f"eager runs TorchScript, and no Python, in {scripted[0]}")
+    needing = [name for name, tensor in inputs if tensor.requires_grad]
+    if needing and training:
+        named = ", ".join(needing[:SHOWN]) + (" and others" if len(needing) > SHOWN else "")
+        found.append(f"gradients of inputs are computed and compared, too: {named} requires one")
+    found += [f"inputs: {sentence}" for sentence in _mismatches(workload) if not sentence.startswith("all")]
+    return tuple(found)
+
+
+def _is_scripted(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def _of_precision(workload: Workload, precision: Precision) -> list[str]:
+    own = {p.dtype for p in workload.module.parameters() if p.is_floating_point()}
+    if precision.cast is not None or len(own) != 1:
+        return []
+    (dtype,) = own
+    if dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"the model's parameters are {_word(dtype)} and the precision is {precision.name}: ask for the "
+            f"precision {_word(dtype)}, or give the model in float32"
+        )
+    if dtype is torch.float64:
+        return [f"the model is float64, which {precision.name} does not cast: it is measured so"]
+    return []
+
+
+def _inputs(workload: Workload) -> list[tuple[str, torch.Tensor]]:
+    return [*named_tensors(workload.args, "input"), *named_tensors(dict(workload.kwargs), "input")]
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _words(dtypes: set[torch.dtype]) -> str:
+    return " and ".join(sorted(_word(dtype) for dtype in dtypes))

@@ -1,0 +1,39 @@
+"""Losses for any model: its output, reduced to one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from harness.tensors import named_tensors
+
+
+def mean_of_output(output: Any, target: Any) -> torch.Tensor:
+    """The mean of the means of the output's floating tensors, as in PyTorch's benchmark harness."""
+    means = [tensor.mean() for tensor in _floating(output)]
+    return torch.stack(means).mean()
+
+
+def sum_of_output(output: Any, target: Any) -> torch.Tensor:
+    """The sum of all values of the output's floating tensors."""
+    sums = [tensor.sum() for tensor in _floating(output)]
+    return torch.stack(sums).sum()
+
+
+def _floating(output: Any) -> list[torch.Tensor]:
+    tensors = [tensor for _, tensor in named_tensors(output, "output") if tensor.is_floating_point()]
+    found = [tensor for tensor in tensors if tensor.requires_grad]
+    if tensors and not found:
+        raise ValueError(
+            "nothing requires a gradient: no floating tensor of the output depends on a weight or an input "
+            "that does; unfreeze what is to be trained, or use --inference"
+        )
+    if not found:
+        raise ValueError("the output has no floating tensor that a loss could be made of")
+    # under autocast, a model that returns its loss and its logits may return them in different types
+    return [tensor.float() for tensor in found] if len({tensor.dtype for tensor in found}) > 1 else found
+
+
+REDUCTIONS = {"mean": mean_of_output, "sum": sum_of_output}
+"""The functions of ``--loss``. "own" is not here: it is the workload's loss."""

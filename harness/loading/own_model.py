@@ -1,0 +1,63 @@
+"""``--model package.module:function`` or ``--model file.py:function``: a model of the user's own.
+
+The function returns a ``Workload`` or a tuple: (module, inputs), (module, inputs, loss) or (module, inputs,
+loss, target). The inputs are a tensor, a tuple of positional arguments or a mapping of named arguments. The
+loss is ``loss(output, target)`` (target None if the tuple has no target) or ``loss(output)``. Without a loss,
+training uses the ``loss`` of the output if it has one, else the mean of the output.
+
+If the function has a parameter ``batch_size``, it gets the value of ``--batch-size``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import TYPE_CHECKING
+
+from harness.schema import Case, Setting
+
+if TYPE_CHECKING:
+    from harness.workload import Workload
+
+_SPEC = re.compile(r"^(?P<module>.+):(?P<function>[^\W\d]\w*)$")
+
+
+def is_own_model(name: str) -> bool:
+    """Whether ``name`` has the form ``module:function`` or ``file.py:function``."""
+    return _SPEC.match(name) is not None
+
+
+def module_of(spec: str) -> str:
+    """The module or file of ``module:function``."""
+    return spec.rpartition(":")[0]
+
+
+class OwnModel:
+    """A suite of one model, which the user's function returns."""
+
+    def __init__(self, spec: str) -> None:
+        found = _SPEC.match(spec)
+        if found is None:
+            raise LookupError(f"{spec!r} is not written as package.module:function")
+        self._spec = spec
+        self._module = found["module"]
+        self._function = found["function"]
+
+    def cases(self, setting: Setting) -> tuple[Case, ...]:
+        """One case. Only the function knows its batch size, unless ``--batch-size`` is given."""
+        case = Case(
+            suite=self._spec,
+            name=self._function,
+            mode=setting.mode,
+            batch_size=None,
+            published_batch_size=None,
+            scale="full",  # the function has only one form of the model
+        )
+        return (case,)
+
+    def build(self, case: Case) -> Workload:
+        """Calls the function. ``LookupError`` or ``TypeError`` with a sentence on what is wrong with it."""
+        # imported here, because planning uses this module without torch
+        making = importlib.import_module("harness.loading.own_model_build")
+        workload: Workload = making.build(self._spec, self._module, self._function, case)
+        return workload

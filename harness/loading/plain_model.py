@@ -1,0 +1,145 @@
+"""Makes sure that the baseline is eager: removes ``torch.compile`` from a model, and sets its mode.
+
+The copy that is measured is unwrapped. Compiled code that is not part of the module is found by Dynamo's
+counters and by watching calls (``eager_alone``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from harness.counters import graphs_compiled
+
+WRAPPER, WRAPPER_FILE = "compile_wrapper", "eval_frame.py"  # the function that torch.compile returns
+INLINED_FILE = "external_utils.py"
+_NO_CODE = (lambda: None).__code__
+WRAPPED = "_torchdynamo_orig_callable"
+
+
+class AlreadyCompiledError(Exception):
+    """Eager's own step runs compiled code."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "eager's own step runs code that torch.compile compiles, so it is not eager: give the model "
+            "and the functions that it calls without torch.compile"
+        )
+
+
+@contextmanager
+def eager_alone() -> Iterator[None]:
+    """``AlreadyCompiledError`` if the code inside compiles anything or runs compiled code."""
+    graphs = graphs_compiled()
+    entered: list[str] = []
+    with _watching_calls(entered) if graphs else nullcontext():
+        yield
+    if graphs_compiled() != graphs or entered:
+        raise AlreadyCompiledError
+
+
+@contextmanager
+def _watching_calls(entered: list[str]) -> Iterator[None]:
+    """Notes calls of functions that ``torch.compile`` returned: no counter shows earlier compilations."""
+
+    def on_call(frame: types.FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name == WRAPPER and code.co_filename.endswith(WRAPPER_FILE):
+            entered.append(code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(on_call)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch.nn.Module, tuple[str, ...]]:
+    """``module``, a copy of ``original``, without ``torch.compile``, and the names of the compiled parts."""
+    found = []
+    while _is_optimized(module):
+        module, original = _inside(module), _inside(original)
+        found = ["the model"]
+    for name, part in list(module.named_modules()):
+        for child, inner in list(part._modules.items()):  # noqa: SLF001 - setattr may refuse a child's name
+            while inner is not None and _is_optimized(inner):
+                inner = part._modules[child] = _inside(inner)  # noqa: SLF001, PLW2901
+                found.append(_joined(name, child))
+    originals = dict(zip(_paths(original), original.modules(), strict=False))
+    for name, part in module.named_modules():
+        found += [_joined(name, attribute) for attribute in _uncompile(part, module, originals)]
+    for name, one in originals.items():  # a copy does not keep the effect of Module.compile()
+        found += [_joined(name)] if getattr(one, "_compiled_call_impl", None) is not None else []
+    return module, tuple(dict.fromkeys(found))
+
+
+def _is_optimized(module: torch.nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+
+
+def _inside(module: torch.nn.Module) -> torch.nn.Module:
+    inner: torch.nn.Module = module._orig_mod  # type: ignore[assignment]  # noqa: SLF001
+    return inner
+
+
+def _paths(module: torch.nn.Module) -> list[str]:
+    return [name.replace("_orig_mod.", "").removesuffix("._orig_mod") for name, _ in module.named_modules()]
+
+
+def _uncompile(
+    part: torch.nn.Module, root: torch.nn.Module, originals: dict[str, torch.nn.Module]
+) -> list[str]:
+    """Replaces the compiled functions among one module's attributes, and returns the attributes' names."""
+    found = []
+    for name, value in list(vars(part).items()):
+        if _is_compiled(value):
+            object.__setattr__(part, name, _rebound(getattr(value, WRAPPED), root, originals))
+            found.append(name)
+    of_class = inspect.getattr_static(type(part), "forward", None)  # not a function for scripted modules
+    if "forward" not in vars(part) and _is_compiled(of_class):
+        object.__setattr__(part, "forward", types.MethodType(getattr(of_class, WRAPPED), part))
+        found.append("forward")
+    return found
+
+
+def _is_compiled(value: Any) -> bool:
+    if not isinstance(value, (types.FunctionType, types.MethodType)):
+        return False
+    return hasattr(value, WRAPPED) and not getattr(value, "_torchdynamo_disable", False)
+
+
+def _rebound(function: Any, root: torch.nn.Module, originals: dict[str, torch.nn.Module]) -> Any:
+    """For a method of a part of the original, the same method of the copy's part."""
+    while getattr(function, "__code__", _NO_CODE).co_filename.endswith(INLINED_FILE):
+        function = function.__wrapped__  # Dynamo wraps torch's own methods once more
+    owner = getattr(function, "__self__", None)
+    for name, one in originals.items():
+        if one is owner:
+            return types.MethodType(function.__func__, root.get_submodule(name))
+    return function
+
+
+def _joined(*names: str) -> str:
+    return ".".join(name for name in names if name).replace("_orig_mod.", "") or "the model"
+
+
+def in_mode(module: torch.nn.Module, *, training: bool) -> tuple[str, ...]:
+    """Puts the model into a mode, and returns the names of the parts that stay in the other mode.
+
+    If the model is in this mode already, its parts are not changed: a frozen normalization stays frozen.
+    """
+    if module.training != training:
+        module.train(training)
+        return ()
+    others: list[str] = []
+    for name, part in module.named_modules():
+        if part.training != training and not any(name.startswith(f"{above}.") for above in others):
+            others.append(name)
+    return tuple(others)

@@ -1,0 +1,74 @@
+"""The sizes of a model and its inputs, and the smaller batches that a step with dynamic shapes also runs.
+
+With one batch size alone, a step would not use dynamic shapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from harness.program import Program
+from harness.schema import ModelFacts
+from harness.tensors import map_tensors, named_tensors
+
+Inputs = tuple[tuple[Any, ...], dict[str, Any], Any]
+"""``(args, kwargs, target)``"""
+
+LEAST = 2  # compilers treat a batch of one as a constant, even with dynamic shapes
+
+
+def batches(program: Program) -> tuple[int, ...]:
+    """The batches of one step, the model's own last: (8,), or (4, 6, 8) with dynamic shapes."""
+    whole = batch_of(program)
+    if whole is None or not (program.options.dynamic_shapes or program.options.dynamic_batch):
+        return () if whole is None else (whole,)
+    smaller = {size for size in (whole // 2, whole * 3 // 4) if LEAST <= size < whole}
+    return (*sorted(smaller), whole)
+
+
+def smaller_inputs(program: Program) -> tuple[Inputs, ...]:
+    """The inputs and targets of the smaller batches: the first rows of the model's own."""
+    whole = batch_of(program)
+    if program.drive is not None or whole is None:
+        return ()
+    return tuple(_rows(program, whole, size) for size in batches(program)[:-1])
+
+
+def _rows(program: Program, whole: int, size: int) -> Inputs:
+    def first(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.ndim == 0 or tensor.shape[0] != whole:
+            return tensor
+        return tensor.detach()[:size].clone().requires_grad_(tensor.requires_grad)
+
+    return (
+        map_tensors(program.args, first),
+        map_tensors(dict(program.kwargs), first),
+        map_tensors(program.target, first),
+    )
+
+
+def batch_of(program: Program) -> int | None:
+    """The first dimension of the first input that has one."""
+    for _, tensor in named_tensors((program.args, program.kwargs), "input"):
+        if tensor.ndim > 0:
+            return int(tensor.shape[0])
+    return None
+
+
+def facts_of(program: Program, remarks: tuple[str, ...] = (), generators: tuple[str, ...] = ()) -> ModelFacts:
+    """A shared parameter is counted once."""
+    parameters = list(program.module.parameters())
+    shapes = [
+        f"{name}: {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        for name, tensor in named_tensors((program.args, program.kwargs), "input")
+    ]
+    return ModelFacts(
+        parameters=sum(p.numel() for p in parameters),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+        input_shapes=tuple(shapes),
+        batch_size=batch_of(program),
+        remarks=remarks,
+        generators=generators,
+    )

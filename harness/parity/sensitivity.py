@@ -1,0 +1,162 @@
+"""Perturbed weights: how far a rounding alone can move a gradient.
+
+If a value lies next to a kink (a ReLU's zero, a tie of a maximum), its last digit decides on which side it
+falls, and the gradient jumps. A compiler that rounds differently from eager may then be as far from fp64 as a
+wrong compiler, although it is correct.
+
+``Kinks``: if a training candidate fails in full precision, eager, fp64 and the candidate run at the same
+perturbed weights, several times. Every run has other values next to its kinks, and is judged by its own fp64.
+A kink fails in few of these runs, or has the same share in eager's errors; a fault fails in all of them. So a
+tensor passes if it passes in more than half of the runs, or if its root mean square error over all runs is
+within the limit for eager's. No tensor chooses its best run.
+
+``perturbed_references``: between environments, a candidate cannot run at weights of this process. There,
+a tensor passes if it passes in comparison with one of eager's runs with perturbed weights, by the rule's
+own limits.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from harness.parity.other_data import WEIGHTS, other_data
+from harness.parity.reference import Reference, Rule, Tensors, make_reference
+from harness.parity.rule import compare_one
+from harness.parity.steps import sampled
+from harness.schema import TensorError
+from harness.timing.step import Variant
+from harness.timing.workbench import Workbench
+
+RUNS = 8
+SIZE = 8.0  # standard deviation in units in the last place: the error of sums of thousands of terms
+BITS = 13  # of 23: the last digits that change between the runs of ``Kinks``, up to 2**-10 of a value
+
+
+class Kinks:
+    """Runs at perturbed weights, on the first data (``changed`` is empty) or on other data."""
+
+    def __init__(self, bench: Workbench, rule: Rule, changed: tuple[str, ...]) -> None:
+        self._bench = bench
+        self._rule = rule
+        self._changed = changed
+        self._references: list[Reference] = []
+
+    def excused(self, variant: Variant, names: Sequence[str]) -> Mapping[str, TensorError]:
+        """Of these tensors of the candidate, those that pass over all runs, with new figures."""
+        if not self._references:
+            self._references = list(self._run_eager())
+        by_name: dict[str, list[TensorError]] = {name: [] for name in names}
+        for seed, reference in enumerate(self._references):
+            made = self._results(variant, seed)
+            for name in names:
+                by_name[name].append(compare_one(name, reference, made)[0])
+        found = {name: _over_runs(errors) for name, errors in by_name.items()}
+        return {name: error for name, error in found.items() if error is not None}
+
+    def _run_eager(self) -> Iterator[Reference]:
+        eager, exact = self._bench.variant(), self._bench.variant(exact=True)
+        for seed in range(RUNS):
+            results = self._results(eager, seed)
+            yield make_reference(self._results(exact, seed), results, results, self._rule)
+
+    def _results(self, variant: Variant, seed: int) -> Tensors:
+        """One step's results, sampled."""
+        variant.restore()
+        weights = WEIGHTS in self._changed
+        data = other_data(variant, weights=weights) if self._changed else nullcontext()
+        with data, perturbed_weights(variant.program.module, seed):
+            made = self._bench.step(variant, restored=False)
+            results = variant.results(*made, take=sampled)
+        variant.restore()
+        return results
+
+
+def _over_runs(errors: Sequence[TensorError]) -> TensorError | None:
+    """The figures of the median run if the tensor passes over all runs."""
+    ordered = sorted(errors, key=lambda error: error.candidate_rmse - error.allowed)
+    passing = [error for error in ordered if error.failure is None]
+    if len(passing) > len(errors) / 2:
+        return passing[len(passing) // 2]
+    if any(not math.isfinite(error.candidate_rmse) or error.allowed == 0.0 for error in errors):
+        return None
+    usual = ordered[len(ordered) // 2]
+    pooled = replace(
+        usual,
+        eager_rmse=_rms(error.eager_rmse for error in errors),
+        candidate_rmse=_rms(error.candidate_rmse for error in errors),
+        allowed=_rms(error.allowed for error in errors),
+        candidate_max=_rms(error.candidate_max for error in errors),
+        allowed_max=_rms(error.allowed_max for error in errors),
+        failure=None,
+    )
+    slopes = [(abs(e.slope or 0.0), e.allowed_slope) for e in errors if e.allowed_slope is not None]
+    steep = bool(slopes) and statistics.median(s for s, _ in slopes) > statistics.median(
+        a or 0.0 for _, a in slopes
+    )
+    fits = pooled.candidate_rmse <= pooled.allowed and pooled.candidate_max <= pooled.allowed_max
+    return pooled if fits and not steep else None
+
+
+def _rms(values: Iterator[float]) -> float:
+    return math.sqrt(statistics.fmean(value**2 for value in values))
+
+
+@contextmanager
+def perturbed_weights(module: nn.Module, seed: int) -> Iterator[None]:
+    """Other last bits in every float32 weight, also in an fp64 copy; afterwards the first bits again."""
+    _flip_bits(module, seed)
+    try:
+        yield
+    finally:
+        _flip_bits(module, seed)
+
+
+def _flip_bits(module: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            values = parameter.data.to(torch.float32)
+            if not parameter.is_floating_point() or not torch.equal(
+                values.to(parameter.dtype), parameter.data
+            ):
+                continue
+            bits = torch.randint(1 << BITS, values.shape, generator=generator, dtype=torch.int32)
+            bits = torch.where(values == 0, 0, bits.to(values.device))  # zeros would become denormal numbers
+            parameter.data.copy_((values.view(torch.int32) ^ bits).view(torch.float32))
+
+
+def perturbed_references(
+    reference: Reference, fresh: Callable[[], Variant], run: Callable[[Variant], Tensors]
+) -> tuple[Reference, ...]:
+    """``reference`` with runs of perturbed weights in place of eager's.
+
+    () in reduced precision (other errors are larger than those of kinks), for the field rule (which does not
+    perturb weights), and without an fp64 run (there is no truth to compare with).
+    """
+    rule = reference.rule
+    if reference.exact is None or rule.reduced or rule.name != "scaled":
+        return ()
+    found = []
+    for seed in range(RUNS):
+        variant = fresh()
+        perturb(variant.program.module, SIZE * rule.unit, seed)
+        results = run(variant)
+        found.append(make_reference(reference.exact, results, results, rule))
+    return tuple(found)
+
+
+def perturb(module: nn.Module, size: float, seed: int) -> None:
+    """Multiplies every floating parameter by 1 + ``size`` * a standard normal number, in place."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+                parameter.mul_(1 + size * noise.to(parameter.device, parameter.dtype))

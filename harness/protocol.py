@@ -1,0 +1,247 @@
+"""How a job is measured: the settings that the worker receives. Each is a row of the table of settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from harness.settings import (
+    COUNT,
+    GIGABYTES,
+    KEY_VALUE,
+    SECONDS,
+    SHARE,
+    WHOLE,
+    Given,
+    Group,
+    Kind,
+    Spelled,
+    by_flag,
+    choice,
+    flag,
+    no_such,
+    number_text,
+    seconds,
+    setting,
+    within,
+)
+
+PARITY_RULES = ("scaled", "field")
+PHASES = ("build", "compile", "measure")
+DROPOUT = ("neutralize", "keep")
+ALLOCATORS = ("default", "jemalloc", "tcmalloc")
+
+_protocol = partial(by_flag, group=Group.PROTOCOL)
+_condition = partial(by_flag, group=Group.CONDITIONS)
+_part = partial(
+    flag,
+    "--protocol=KEY=VALUE",
+    group=Group.PROTOCOL,
+    many=True,
+    help="a setting without a flag of its own (may be repeated): min_rounds, max_rounds, max_measure_s, "
+    "noise_threshold, alpha, min_sample_s",
+)
+_RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
+_ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
+_SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
+
+PERFORMANCE = flag(
+    "--performance", group=Group.PROTOCOL, means=False, help="measure times only, without the parity check"
+)
+ACCURACY = flag("--accuracy", group=Group.PROTOCOL, means=False, help="check parity only")
+CHECK_ONLY = flag(
+    "--accuracy-aot-ts-mincut",
+    group=Group.COMPILERS,
+    means=False,
+    help="the same as --compilers=aot_ts_mincut --accuracy",
+)
+PHASE_TIMEOUT = flag(
+    "--phase-timeout=PHASE=S",
+    group=Group.PROTOCOL,
+    many=True,
+    help="seconds for one call of a phase: build (with eager's first runs), compile (one candidate), "
+    "measure (a batch of rounds); may be repeated",
+)
+
+
+def _phase_timeouts(given: Given, default: Any) -> Any:
+    """``compile=60`` -> {"compile": 60.0}"""
+    limits = {}
+    for text in given.get(PHASE_TIMEOUT.key, ()):
+        phase, _, limit = text.partition("=")
+        if phase not in PHASES:
+            raise ValueError(no_such(phase, "phase", PHASES))
+        limits[phase] = seconds(limit)
+    return limits or default
+
+
+def _spelled_timeouts(value: dict[str, float]) -> Spelled:
+    return [(PHASE_TIMEOUT, f"{phase}={number_text(limit)}") for phase, limit in value.items()]
+
+
+def _keep_dropout(text: str) -> bool:
+    return bool(DROPOUT.index(choice("treatment", DROPOUT).read(text)))
+
+
+AUTO = 0  # of ``Protocol.processes``: as many as the verdicts need
+
+
+def _processes(text: str) -> int:
+    return AUTO if text == "auto" else COUNT.read(text)
+
+
+_PROCESSES = Kind(_processes, lambda count: "auto" if count == AUTO else str(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How a job is measured. Every record contains it, because derived numbers depend on it."""
+
+    accuracy: bool = setting(True, PERFORMANCE)
+    performance: bool = setting(True, ACCURACY, CHECK_ONLY)
+    parity: str = _protocol(
+        "scaled",
+        "--parity=RULE",
+        kind=choice("parity rule", PARITY_RULES),
+        help="scaled: by each tensor's own size (default); field: the looser rule of the published harness",
+    )
+    seed: int = _condition(
+        1337,
+        "--seed=N",
+        kind=WHOLE,
+        help="seed of the weights, the inputs and the order of the rounds (default: 1337)",
+        always=True,
+    )
+    # None: torch's choice
+    threads: int | None = _condition(
+        None, "-t", "--threads=N", kind=COUNT, help="CPU threads of the worker (default: torch's choice)"
+    )
+    # None: rounds continue until the intervals are narrow enough
+    repeat: int | None = _protocol(
+        None,
+        *("-n", "--repeat=N"),
+        kind=COUNT,
+        help="exactly N rounds (default: 10 to 100, until the interval is narrow enough)",
+    )
+    min_rounds: int = setting(10, _part(part="min_rounds", kind=COUNT))
+    max_rounds: int = setting(100, _part(part="max_rounds", kind=COUNT))
+    max_measure_s: float = setting(60.0, _part(part="max_measure_s", kind=SECONDS))
+    ci_width: float = _protocol(
+        0.02,
+        *("--ci-width", "--precision=P%"),
+        kind=SHARE,
+        help="stop when every 95%% interval is within +-P%% (default: 2%%); --precision is the old name",
+        recorded="precision",
+    )
+    # a smaller change is never called faster or slower
+    noise_threshold: float = setting(0.02, _part(part="noise_threshold", kind=_RATIO))
+    alpha: float = setting(0.05, _part(part="alpha", kind=_ALPHA))
+    # the number of steps of a sample is raised until a sample lasts this long
+    min_sample_s: float = setting(0.01, _part(part="min_sample_s", kind=_SAMPLE))
+    processes: int = _protocol(
+        1,
+        "--processes=N",
+        kind=_PROCESSES,
+        help="measure every job in N fresh processes, one after another; the intervals then contain the "
+        "measured variation between processes instead of an assumed one (default: 1); auto: as many as the "
+        "open verdicts need, at most 10",
+    )
+    process: int = 0  # the number of the process; gives each its order of rounds; the engine sets it, no flag
+    timeout_s: float = _protocol(
+        1200.0, "--timeout=S", kind=SECONDS, help="seconds for one worker, with compilation (default: 1200)"
+    )
+    phase_timeouts_s: dict[str, float] = setting(
+        dict, PHASE_TIMEOUT, read=_phase_timeouts, spell=_spelled_timeouts
+    )
+    max_memory_bytes: int | None = _protocol(
+        None,
+        "--max-memory=GB",
+        kind=GIGABYTES,
+        help="limit of the host memory of a worker and all its processes; a job above the limit ends as OOM "
+        "(default: no limit)",
+    )
+    isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
+    keep_dropout: bool = _protocol(
+        False,
+        "--dropout=WHAT",
+        kind=Kind(_keep_dropout, lambda keep: DROPOUT[int(keep)]),
+        help="of your own model: neutralize: dropout layers run but drop nothing (default); keep: the "
+        "model's own probability; parity cannot be judged if a compiler draws other random numbers",
+    )
+    use_eval_mode: bool = _protocol(
+        False, "--use-eval-mode", help="train in eval mode: no dropout, no running statistics"
+    )
+    fixed_batch: bool = by_flag(
+        False,
+        "--fixed-batch",
+        group=Group.MODELS,
+        help="out of memory is a failure (default: halve the batch of eager and the candidates)",
+    )
+
+
+_option = partial(by_flag, group=Group.OPTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerOptions:
+    """Options of the compilers. If a compiler cannot take an option, its record has a note."""
+
+    # "key=value", with the keys of torch._inductor.config
+    inductor_config: tuple[str, ...] = _option(
+        (),
+        "--inductor-config=KEY=VALUE",
+        kind=KEY_VALUE,
+        many=True,
+        help="a setting of torch._inductor.config for every inductor candidate (may be repeated)",
+    )
+    dynamic_shapes: bool = _option(False, "--dynamic-shapes", help="compile for any size")
+    dynamic_batch: bool = _option(False, "--dynamic-batch-only", help="compile for any batch size")
+    freezing: bool = _option(False, "--freezing", help="inductor: weights are constants (inference)")
+    fuser: str | None = setting(
+        None,
+        flag("--nnc", group=Group.OPTIONS, means="nnc", help="TorchScript's fuser: NNC"),
+        flag(
+            "--nvfuser",
+            group=Group.OPTIONS,
+            means="nvfuser",
+            help="TorchScript's fuser: NVFuser, if the build has it",
+        ),
+    )
+    nopython: bool = _option(False, "--nopython", help="a graph break is an error")
+
+
+_extra = partial(by_flag, group=Group.EXTRAS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """Measurements beside parity and times. None of them runs during timed samples."""
+
+    explain: bool = _extra(
+        False,
+        "--explain",
+        help="graph breaks and recompilations with their reasons and source lines, in report.md",
+    )
+    profiler_trace: bool = _extra(
+        False,
+        "--export-profiler-trace",
+        help="a Chrome trace of eager and each candidate; report.md lists the kernels that changed most",
+    )
+    cold_start: bool = _extra(
+        False,
+        "--cold-start-latency",
+        help="compile with empty caches: a cache folder of its own for each worker",
+    )
+    warm_start: bool = _extra(
+        False,
+        "--warm-start-latency",
+        help="fill the compile caches in one worker, then measure in another with these caches",
+    )
+    allocator: str = _extra(
+        "default",
+        "--allocator=NAME",
+        kind=choice("allocator", ALLOCATORS),
+        help="the worker's host memory allocator: default (the system's, with fixed settings), jemalloc, "
+        "tcmalloc",
+    )

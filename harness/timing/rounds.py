@@ -1,0 +1,110 @@
+"""The rounds of a session, with consecutive numbers and counts of compilations."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Generator, Mapping
+
+import torch
+
+from harness.devices import of
+from harness.schema import BASELINE, Protocol, Round
+from harness.timing.measure import Instruments, LapClock, measure_round, quiet_collector, round_order
+from harness.timing.recompilations import Recompilations
+from harness.timing.step import Variant, seed_everything
+
+QUIET_S = 0.005
+"""Pause before a turn: the threads of another worker's step spin for a millisecond or two after it."""
+
+Variants = Mapping[str, Variant]
+
+
+class Rounds:
+    """``announce(phase, variant)`` is called before each sample, outside the timed part."""
+
+    def __init__(
+        self, protocol: Protocol, device: torch.device, announce: Callable[[str, str], None]
+    ) -> None:
+        self._protocol = protocol
+        self._synchronize = of(device).synchronize
+        self._announce = announce
+        self.done = 0
+        self.between: list[Callable[[], None]] = []  # called before each sample, outside the timed part
+        self.recompilations = Recompilations()
+
+    def endless(self, variants: Variants, iterations: int, phase: str) -> Generator[Round, None, None]:
+        """Rounds without end, with garbage collection off until the generator is closed."""
+        laps = LapClock(time.perf_counter, self._synchronize)
+        steps = {name: variant.timed(laps) for name, variant in variants.items()}
+
+        def announce(variant: str) -> None:
+            self.recompilations.runs(variant)
+            self._announce(phase, variant)
+            for read in self.between:
+                read()
+
+        instruments = Instruments(
+            clock=time.perf_counter,
+            synchronize=self._synchronize,
+            reseed=lambda: seed_everything(self._protocol.seed),
+            minor_faults=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
+            announce=announce,
+            prefill_s=laps.take,
+        )
+        compiled_before = phase == "warm up" and self.done == 0  # compilation leaves much garbage
+        with quiet_collector(thorough=compiled_before) as collect:
+            while True:
+                collect()
+                order = round_order(tuple(steps), self._protocol, self.done)
+                one = measure_round(steps, order, iterations, instruments)
+                self.done += 1
+                announce(BASELINE)  # attributes compilations to the last variant of the round
+                yield one
+
+    def lead_in(self, variants: Variants, iterations: int) -> None:
+        """One untimed sample, so that the first timed sample does not follow a pause.
+
+        After a pause, a busy machine favors this process (10 to 20 % on samples of 15 to 50 ms), and on a
+        quiet machine its caches are cold. The variant is random, as in uninterrupted rounds.
+        """
+        name = round_order(tuple(variants), self._protocol, self.done)[-1]
+        variant = variants[name]
+        self.recompilations.runs(name)
+        self._announce("measure", name)
+        if variant.program.drive is not None:
+            variant.drive_with()  # without the lap clock of the timed step
+        seed_everything(self._protocol.seed)
+        for _ in range(iterations):
+            variant.step()
+        self._synchronize()
+
+
+class Turns:
+    """Rounds of a worker that takes turns with others, one round per turn.
+
+    Garbage collection stays off between turns. To collect and freeze everything in each turn would put a
+    tenth of a second between samples that are compared.
+    """
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self._open: Generator[Round, None, None] | None = None
+        self._opened_for: tuple[object, ...] = ()
+
+    def begin(self, variants: Variants, iterations: int) -> Generator[Round, None, None]:
+        """The generator of rounds; take one. Before, it waits for other workers' threads and leads in."""
+        asked = (tuple(variants), iterations)
+        if self._open is None or self._opened_for != asked:
+            self.close()
+            self._open = self._rounds.endless(variants, iterations, "measure")
+            self._opened_for = asked
+        time.sleep(QUIET_S)
+        self._rounds.lead_in(variants, iterations)
+        return self._open
+
+    def close(self) -> None:
+        """Turns garbage collection on again."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None

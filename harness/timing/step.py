@@ -1,0 +1,297 @@
+"""One step of a variant, and the results that parity compares."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from harness.loading.dropout import neutralize
+from harness.loading.plain_model import in_mode, unwrapped
+from harness.loading.sizes import smaller_inputs
+from harness.precision import Precision, allow_tf32
+from harness.program import Forward, Program
+from harness.schema import CompilerOptions
+from harness.tensors import cast_module, fresh_copy, named_tensors
+from harness.timing.measure import LapClock
+from harness.workload import Workload
+
+NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # a cast of these to fp64 makes a copy
+SHOWN = 3  # names in a sentence
+
+Lap = Callable[[], None]
+"""A drive calls it when prefill is done. It synchronizes the device and reads the clock."""
+
+Step = Callable[[], tuple[Any, Any]]
+"""``step() -> (loss, output)``: gradients cleared, forward, loss, backward; or the forward alone."""
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds the generators of Python, of torch (all devices), and of numpy if it is imported."""
+    import sys
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def replica(
+    workload: Workload,
+    device: torch.device,
+    cast: torch.dtype | None,
+    *,
+    training: bool,
+    exact: bool = False,
+    eval_mode: bool = False,
+    keep_dropout: bool = False,
+    options: CompilerOptions | None = None,
+) -> Program:
+    """A fresh copy of the workload on the device.
+
+    ``exact`` widens it to fp64 *after* the cast, so that the reference has the weights and inputs of the
+    timed variants.
+    """
+    module = _copied(workload.module, _unowned(workload.module) if exact else {}).to(device)
+    if cast is not None:
+        cast_module(module, cast)
+    values = [fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)]
+    if exact:
+        cast_module(module, torch.float64)
+        values = [fresh_copy(value, device, torch.float64) for value in values]
+    module, compiled = unwrapped(module, workload.module)
+    said = (
+        [f"unwrapped from torch.compile, for eager must be eager: {', '.join(compiled)}"] if compiled else []
+    )
+    others = in_mode(module, training=training and not eval_mode)
+    rates = () if keep_dropout else neutralize(module)
+    args, kwargs, target = values
+    return Program(
+        module=module,
+        args=args,
+        kwargs=kwargs,
+        target=target,
+        loss=workload.loss,
+        training=training,
+        drive=workload.drive,
+        options=options or CompilerOptions(),
+        said=(*said, *_of_modes(others, training=training and not eval_mode)),
+        rates=rates,
+    )
+
+
+def _copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
+    """A deep copy. Without no_grad, a scripted module's parameters would stay in the original's graph."""
+    with torch.no_grad():
+        copied = copy.deepcopy(module, known)
+    for ours, theirs in zip(copied.parameters(), module.parameters(), strict=True):
+        if ours.requires_grad != theirs.requires_grad:
+            ours.requires_grad_(theirs.requires_grad)
+    return copied
+
+
+def _of_modes(others: tuple[str, ...], *, training: bool) -> tuple[str, ...]:
+    if not others:
+        return ()
+    named = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
+    return (f"left in {'eval' if training else 'training'} mode, as given: {named}",)
+
+
+def _unowned(module: torch.nn.Module) -> dict[int, Any]:
+    """A memo for ``deepcopy``: the copied parameters share memory until ``cast_module`` copies them."""
+    return {
+        id(parameter): torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
+        for parameter in module.parameters()
+        if type(parameter) is torch.nn.Parameter and parameter.dtype in NARROWER
+    }
+
+
+def make_step(
+    program: Program,
+    forward: Forward,
+    context: Callable[[], AbstractContextManager[Any]],
+    lap: Lap = lambda: None,
+    forced: torch.Tensor | None = None,
+) -> Step:
+    """The step that is timed. Autocast covers forward and loss but not the backward, as torch recommends.
+
+    With dynamic shapes, a step also runs smaller batches, and then its own.
+    """
+    module, args = program.module, program.args
+    sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
+    leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
+
+    def training_step() -> tuple[Any, Any]:
+        for given in sizes:
+            module.zero_grad(set_to_none=True)
+            for leaf in leaves:
+                leaf.grad = None
+            with context():
+                loss, output = forward(*given)
+            loss.backward()
+        return loss, output
+
+    def inference_step() -> tuple[Any, Any]:
+        with torch.no_grad(), context():
+            for given in sizes:
+                result = forward(*given)
+        return result
+
+    def driven_step() -> tuple[Any, Any]:
+        assert program.drive is not None
+        with torch.no_grad(), context():
+            return None, program.drive(call, module, args, lap, forced)
+
+    def call(*given: Any, **named: Any) -> Any:
+        return forward(given, named, None)[1]
+
+    if program.drive is not None:
+        return driven_step
+    return training_step if program.training else inference_step
+
+
+class Variant:
+    """A step with its own module, and with copies of its initial buffers and inputs.
+
+    Make it before a compiler sees the program: tracing runs the program and changes its buffers. The step is
+    eager until ``use`` sets a compiled forward. ``switches``: other variants of the session have another
+    setting of TF32, so every step sets its own. (The session sets it once if all variants share it, because
+    switching takes time that a tiny step would show.)
+    """
+
+    def __init__(
+        self, program: Program, precision: Precision, device: torch.device, *, switches: bool = False
+    ) -> None:
+        self.program = program
+        self._precision = precision
+        self._switches = switches
+        self._context = lambda: precision.context(device.type)
+        self._forward = program.forward()
+        self._lap: Lap = lambda: None
+        self._forced: torch.Tensor | None = None
+        self.step = self._make_step()
+        self.graph_bytes: int | None = 0  # memory that its CUDA graphs keep; None: unknown
+        self._initial: dict[str, torch.Tensor] = {}
+        self.remember()
+
+    def use(self, forward: Forward) -> None:
+        """Lets the step run ``forward``."""
+        self._forward = forward
+        self.step = self._make_step()
+
+    def drive_with(self, lap: Lap | None = None, forced: torch.Tensor | None = None) -> None:
+        """Sets the ``lap`` and the ``forced`` tokens of a driven step (see ``harness.workload.Drive``)."""
+        self._lap = lap or (lambda: None)
+        self._forced = forced
+        self.step = self._make_step()
+
+    def timed(self, laps: LapClock) -> Callable[[], object]:
+        """The step for the rounds. A driven step reports its prefill to ``laps``."""
+        if self.program.drive is None:
+            return self.step
+        self.drive_with(lap=laps.lap)
+        return laps.timing(self.step)
+
+    def _make_step(self) -> Step:
+        step = make_step(self.program, self._forward, self._context, self._lap, self._forced)
+        if not self._switches:
+            return step
+        tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory
+
+        def switched() -> tuple[Any, Any]:
+            allow_tf32(tf32)
+            return step()
+
+        return switched
+
+    def remember(self) -> None:
+        """Saves the present buffers and inputs for ``restore``."""
+        self._initial = {name: t.detach().clone() for name, t in self._mutable()}
+
+    def restore(self) -> None:
+        """Restores the saved buffers and inputs in place, because compiled code keeps their addresses."""
+        with torch.no_grad():
+            for name, tensor in self._mutable():
+                before = self._initial.get(name)
+                if before is not None and tensor.shape == before.shape:
+                    tensor.copy_(before)
+
+    def _mutable(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors that a step may change in place, by name."""
+        yield from named_tensors(self._given(), "given")
+        for name, buffer in self.program.module.named_buffers():
+            yield f"buffer.{name}", buffer
+
+    def _given(self) -> tuple[Any, ...]:
+        return self.program.args, self.program.kwargs, self.program.target
+
+    def results(
+        self,
+        loss: Any,
+        output: Any,
+        *,
+        lasting: bool = False,
+        take: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """All results of one step, by name: loss, outputs, gradients, buffers. All are dense.
+
+        They are clones, except gradients: the next step makes new gradients and does not overwrite these.
+        But compiled code may reuse their memory, so ``lasting`` clones them, too. ``take`` keeps a copy of
+        another form than a clone, for instance of a part of the elements.
+        """
+        found = dict(named_tensors(output, "output"))
+        if isinstance(loss, torch.Tensor):
+            found["loss"] = loss
+        gradients = dict(self._gradients())
+        # all buffers, because a buffer that only eager's step changes is an error
+        buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
+        results = {
+            name: _dense(tensor.detach()) for name, tensor in {**found, **gradients, **buffers}.items()
+        }
+        if take is not None:
+            return {name: take(tensor) for name, tensor in results.items()}
+        return {n: t if n in gradients and not lasting else t.clone() for n, t in results.items()}
+
+    def state(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights and inputs, which most steps leave as they are, by name."""
+        yield from ((f"parameter.{name}", p.data) for name, p in self.program.module.named_parameters())
+        yield from named_tensors((self.program.args, dict(self.program.kwargs)), "input")
+
+    def _gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, parameter in self.program.module.named_parameters():
+            if parameter.grad is not None:
+                yield f"gradient.{name}", parameter.grad
+        for name, tensor in named_tensors((self.program.args, self.program.kwargs), "input_gradient"):
+            if tensor.grad is not None:
+                yield name, tensor.grad
+
+    def release(self) -> None:
+        """Drops the gradients that the last step left."""
+        self.program.module.zero_grad(set_to_none=True)
+        for _, tensor in named_tensors(self._given(), "given"):
+            tensor.grad = None
+
+    def persistent_bytes(self) -> int:
+        """Bytes of parameters, buffers and inputs, which exist before a step. Each storage counts once."""
+        tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
+        tensors += [t for _, t in named_tensors(self._given(), "given")]
+        plain = [part.untyped_storage() for tensor in tensors for part in _parts(tensor)]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that hold the data. A quantized tensor consists of several and has no storage itself."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        return [tensor]
+    return [part for name in flatten()[0] for part in _parts(getattr(tensor, name))]
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as a dense one. Gradients of embeddings may be sparse."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()

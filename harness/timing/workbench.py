@@ -1,0 +1,121 @@
+"""Makes the variants of one workload, each with its own copy, and runs single steps of them."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from harness.devices import of
+from harness.precision import Precision, precision, settle
+from harness.program import Program
+from harness.schema import Job, Mode
+from harness.timing.first_calls import seconds_of
+from harness.timing.step import Variant, replica, seed_everything
+from harness.workload import Workload
+
+Results = dict[str, torch.Tensor]
+TOKENS = "output.tokens"  # the tokens that a generating step chose
+
+
+class Workbench:
+    """The job's workload on its device, at its precision."""
+
+    def __init__(self, job: Job, device: torch.device, workload: Workload) -> None:
+        self._job = job
+        self.device = device
+        self.workload = workload
+        self.precision = precision(job.dtype, device.type)
+        self.baseline_precision = precision(job.baseline_dtype or job.dtype, device.type)
+        self.training = job.case.mode is Mode.TRAINING
+        self.generates = job.case.mode is Mode.GENERATE
+        self.tokens: torch.Tensor | None = None  # the tokens of eager's first run
+
+    def variant(self, kind: Precision | None = None, *, exact: bool = False) -> Variant:
+        """Eager on a fresh copy. ``exact``: in fp64, with the weights and inputs of the timed variants."""
+        kind = kind or self.precision
+        full = precision("float32", self.device.type)  # no autocast
+        switches = self.precision.tf32 != self.baseline_precision.tf32
+        made = self._replica(kind, exact=exact)
+        return Variant(made, full if exact else kind, self.device, switches=switches)
+
+    def settle(self) -> bool:
+        """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""
+        tf32 = self.precision.tf32 and self.baseline_precision.tf32
+        return settle(self.device, tf32=tf32)
+
+    def tidy(self) -> None:
+        """Gives the memory of dropped variants back to the device. Keeps the CPU's, which steps use again.
+
+        Tracebacks and compilers keep variants in reference cycles until a collection, and the device's
+        allocator keeps their memory in blocks that may not fit the next variant.
+        """
+        device = of(self.device)
+        if device.accelerated:
+            gc.collect()
+            device.empty_cache()
+
+    def _replica(self, kind: Precision, *, exact: bool) -> Program:
+        return replica(
+            self.workload,
+            self.device,
+            kind.cast,
+            training=self.training,
+            eval_mode=self._job.protocol.use_eval_mode,
+            keep_dropout=self._job.protocol.keep_dropout,
+            exact=exact,
+            options=self._job.options,
+        )
+
+    def run(
+        self, variant: Variant, watch: AbstractContextManager[object] | None = None, *, other_seed: int = 0
+    ) -> Results:
+        """The results of one step from the seed and the initial buffers, run inside ``watch``.
+
+        A generating step continues with the tokens of eager's first run, whatever it chooses. If all its
+        choices equal these tokens, it would have generated them alone, too.
+        """
+        return self.comparable(variant.results(*self.step(variant, watch, other_seed)))
+
+    def step(
+        self,
+        variant: Variant,
+        watch: AbstractContextManager[object] | None = None,
+        other_seed: int = 0,
+        *,
+        restored: bool = True,
+    ) -> tuple[Any, Any]:
+        """Loss and output of one step, as in ``run``. ``restored``: from the initial buffers and inputs."""
+        if restored:
+            variant.restore()  # earlier steps and a tracing compiler have changed buffers
+        seed_everything(self._job.protocol.seed + other_seed)
+        variant.drive_with(forced=self.tokens)
+        self.synchronize()
+        with watch or nullcontext():
+            made = variant.step()
+            self.synchronize()
+        variant.drive_with()
+        return made
+
+    def run_with_tokens(self, variant: Variant, tokens: torch.Tensor | None) -> Results:
+        """As ``run``, but a generating step continues with ``tokens``."""
+        own, self.tokens = self.tokens, None if tokens is None else tokens.to(self.device)
+        try:
+            return self.run(variant)
+        finally:
+            self.tokens = own
+
+    def comparable(self, results: Results) -> Results:
+        """The results without tokens in reduced precision: at a near tie another token is no error."""
+        if self.generates and self.precision.reduced and self.tokens is not None:
+            results.pop(TOKENS, None)
+        return results
+
+    def call_times(self, variant: Variant, calls: int) -> tuple[float, ...]:
+        """Seconds of each of ``calls`` steps."""
+        return seconds_of(variant.step, calls, self.synchronize)
+
+    def synchronize(self) -> None:
+        of(self.device).synchronize()

@@ -1,0 +1,86 @@
+"""The environment of a record: versions, device and settings, as one flat dict of scalars."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from harness import devices
+from harness.precision import facts as facts_of_precision
+from harness.schema import Scalar
+from harness.worker import KIND, WHY_FRESH
+
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+RECORDED_PREFIXES = (
+    *("TORCH", "PYTORCH", "CUBLAS", "CUDNN", "CUDA_", TF32_OVERRIDE, "HIP_", "HSA_"),
+    *("OMP_", "MKL_", "KMP_"),
+    *("MALLOC_", "GLIBC_TUNABLES"),
+)
+
+
+def describe(device: torch.device) -> dict[str, Scalar]:
+    """The facts of this process that can change a measured number."""
+    facts: dict[str, Scalar] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_git": torch.version.git_version,
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "device": str(device),
+        "device_name": devices.of(device).model() or _cpu_model(),
+        **devices.of(device).facts(),
+        **{name: _installed(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
+        "worker": os.environ.get(KIND, "fresh"),
+        **facts_of_precision(),
+        "allocator_preload": os.environ.get("LD_PRELOAD"),
+        "allocator": _allocator(),
+    }
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(RECORDED_PREFIXES):
+            facts[f"env.{name}"] = value
+    return facts
+
+
+def remarks_on_process() -> tuple[str, ...]:
+    """Sentences on this process that a reader of its numbers must know."""
+    said = [os.environ[WHY_FRESH]] if WHY_FRESH in os.environ else []
+    override = os.environ.get(TF32_OVERRIDE)
+    if override is not None:
+        said.append(f"{TF32_OVERRIDE}={override} overrides torch's settings of TF32 in NVIDIA's libraries")
+    return tuple(said)
+
+
+def _installed(package: str) -> str | None:
+    """The package's version from its metadata, without importing the package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _allocator(maps: Path = Path("/proc/self/maps")) -> str | None:
+    """The malloc of this process, from its loaded libraries; None if the system does not list them."""
+    try:
+        loaded = maps.read_text(errors="replace")
+    except OSError:
+        return None
+    return next((name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded), "default")
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

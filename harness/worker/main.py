@@ -1,0 +1,231 @@
+"""The worker process: answers the parent's calls, one JSON line each, over a private pair of pipes.
+
+    {"call": "prepare", "candidate": "inductor"}  ->  {"ok": {...}}
+                                                  or  {"failed": {"status": ..., "failure": {...}}}
+    A failure with ``"broken": true`` says that the device no longer works in this process. The worker ends.
+
+    open {imported: path}         builds the model and runs eager; ``imported``: another worker's export
+    prepare {candidate}           compiles a candidate and checks its parity
+    warm_up {candidates}
+    measure {candidates, rounds, within_s}
+    measure {candidates, iterations}          one round of a worker that takes turns with others
+    finish, conclude              metrics
+
+    export {path}                 reference environment: writes weights, inputs and results of eager
+    cross_parity {perturbed: path}    other environments: compares their eager with the reference's
+    perturb {path}                reference environment: writes eager's results with perturbed weights
+
+Standard output and error belong to the model's code; the parent sends them to
+the case's log. ``python -m harness.worker --job FILE`` runs one job by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from harness.codec import from_json, to_json
+from harness.devices import CPU, Device, named
+from harness.schema import Case, Job
+from harness.worker.limits import limit_memory, use_cpus
+from harness.worker.process_cleanup import end_with_parent
+from harness.worker.standard_streams import StandardStreams
+from harness.worker.status_page import Activity, StatusPage
+
+if TYPE_CHECKING:
+    from harness.metrics import ByVariant
+    from harness.program import Compiled, Program
+    from harness.workload import Workload
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Replays a job file, or serves the runner's descriptors and does not return."""
+    parser = argparse.ArgumentParser(prog="python -m harness.worker", description=__doc__)
+    parser.add_argument("--job", type=Path, help="run the job in this file and print what it measured")
+    parser.add_argument("--pipes", help="three descriptors, used by the runner: requests,replies,status page")
+    options = parser.parse_args(argv)
+    if options.pipes is not None:
+        run(*(int(number) for number in options.pipes.split(",")))
+    if options.job is None:
+        parser.error("give --job FILE (the runner itself gives --pipes)")
+    from harness.worker.replay import replay
+
+    return replay(options.job)
+
+
+def run(requests: int, replies: int, page: int) -> NoReturn:
+    """Serves one job over these descriptors and ends the process."""
+    end_with_parent(requests)
+    use_cpus()
+    incoming = os.fdopen(requests, encoding="utf-8")
+    outgoing = os.fdopen(replies, "w", encoding="utf-8")
+    code = 1
+    try:
+        serve(incoming, outgoing, StatusPage(page).write, StandardStreams().mend)
+        code = 0
+    except BaseException:  # for instance, the model's code has closed a pipe
+        _log_traceback()
+    # threads and process pools of libraries can block a normal exit, and there is nothing left to save
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
+def serve(
+    incoming: IO[str],
+    outgoing: IO[str],
+    announce: Callable[[Activity], None],
+    before_each: Callable[[], None] = lambda: None,
+) -> None:
+    """Answers calls until the parent closes the pipe or says ``end``, or until the device is broken."""
+    answer: Callable[[dict[str, Any]], Any] | None = None
+    device = CPU
+    worker = os.getpid()
+    for line in incoming:
+        before_each()
+        request = json.loads(line)
+        if request["call"] == "end":
+            return
+        if answer is None:
+            announce(Activity(phase="import"))
+            job = from_json(Job, request["job"])
+            limit_memory(job)
+            answer, device = answers(job, announce), named(job.device)
+        try:
+            reply = guarded(answer, request, device)
+        except KeyboardInterrupt as error:  # Ctrl-C does not reach a worker, so the model's code raised it
+            reply = _failed(error, request)
+        if os.getpid() != worker:
+            os._exit(0)  # the model's code has forked and returned in the child, too: only one may answer
+        outgoing.write(json.dumps(reply, allow_nan=False) + "\n")
+        outgoing.flush()
+        if reply.get("failed", {}).get("broken"):
+            return
+
+
+def answers(
+    job: Job,
+    announce: Callable[[Activity], None],
+    build: Callable[[Case], Workload] | None = None,
+    compilers: Mapping[str, Callable[[Program], Compiled]] | None = None,
+) -> Callable[[dict[str, Any]], Any]:
+    """The function that answers the calls of one job.
+
+    ``build`` replaces the suite's function; ``compilers`` are compilers that have no file. Both are for
+    ``torchduet.compare()``.
+    """
+    from harness.worker.phase_times import PhaseTimes  # imports torch: after the first announcement
+    from harness.worker.session import Session
+
+    times = PhaseTimes(announce)
+    session = Session(job, times.announce, build, compilers)
+
+    def opened(request: dict[str, Any]) -> Any:
+        model, environment = session.open(_path(request, "imported"))
+        return {"model": model, "environment": environment}
+
+    def prepared(request: dict[str, Any]) -> Any:
+        candidate = request["candidate"]
+        status, parity, metrics, notes = session.prepare(candidate)
+        found = {"status": status, "parity": parity, "metrics": metrics, "notes": notes}
+        return {**found, "first_calls_s": session.first_calls_s[candidate]}
+
+    def compared(request: dict[str, Any]) -> Any:
+        status, parity, notes = session.cross_parity(_path(request, "perturbed"))
+        return {"status": status, "parity": parity, "notes": notes}
+
+    def warmed_up(request: dict[str, Any]) -> Any:
+        session.keep_only(tuple(request["candidates"]))
+        metrics, calls_s = session.warm_up(), session.first_calls_s
+        latency = {name: session.compilation_latency_s(name) for name in calls_s}
+        return {"metrics": metrics, "first_calls_s": calls_s, "compilation_latency_s": latency}
+
+    def measured(request: dict[str, Any]) -> Any:
+        session.keep_only(tuple(request["candidates"]))
+        if "iterations" in request:
+            rounds, recompiled = session.take_turn(request["iterations"])
+        else:
+            rounds, recompiled = session.measure(request["rounds"], request["within_s"])
+        return {"rounds": rounds, "recompiled": recompiled, "reasons": session.recompilations.reasons}
+
+    def finished(_: dict[str, Any]) -> Any:
+        changed, of_steps, failed = session.finish()
+        return {"changed": changed, "metrics": of_steps, "late_failures": failed}
+
+    calls: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "open": opened,
+        "export": lambda request: session.export(Path(request["path"])),
+        "cross_parity": compared,
+        "perturb": lambda request: session.perturb(Path(request["path"])),
+        "prepare": prepared,
+        "warm_up": warmed_up,
+        "measure": measured,
+        "finish": finished,
+        "conclude": lambda _: {"metrics": merged(session.conclude(), times.spent())},
+    }
+
+    def answer(request: dict[str, Any]) -> Any:
+        if request["call"] not in calls:
+            raise ValueError(f"there is no call {request['call']!r}")
+        with times.call():
+            return calls[request["call"]](request)
+
+    return answer
+
+
+def _path(request: dict[str, Any], name: str) -> Path | None:
+    return Path(request[name]) if request.get(name) else None
+
+
+def merged(first: ByVariant, second: ByVariant) -> ByVariant:
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
+
+
+def guarded(
+    answer: Callable[[dict[str, Any]], Any], request: dict[str, Any], device: Device
+) -> dict[str, Any]:
+    """The reply to one call: ``ok`` with the answer, or ``failed`` with status and failure.
+
+    After some errors (an illegal address, an assertion in a kernel) every later call to the device fails in
+    this process. The failure then says ``broken``: other candidates need another worker.
+    """
+    reply = _reply(answer, request)
+    if "failed" in reply and device.accelerated and not device.healthy():
+        reply["failed"]["broken"] = True
+    return reply
+
+
+def _reply(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
+    from harness.worker.attempts import JobFailed
+
+    try:
+        return {"ok": to_json(answer(request))}
+    except JobFailed as failed:
+        return {"failed": to_json({"status": failed.status, "failure": failed.failure})}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return _failed(error, request)
+
+
+def _failed(error: BaseException, request: dict[str, Any]) -> dict[str, Any]:
+    from harness.failures import describe_failure, is_out_of_memory
+    from harness.schema import Status
+
+    _log_traceback()
+    status = Status.OOM if is_out_of_memory(error) else Status.FAIL_TO_RUN
+    failure = describe_failure(error, request["call"].replace("_", " "))
+    return {"failed": to_json({"status": status, "failure": failure})}
+
+
+def _log_traceback() -> None:
+    from harness.failures import log_traceback  # imports torch
+
+    log_traceback()

@@ -1,0 +1,482 @@
+"""The work of a worker on one job, call by call. The parent decides; this class measures.
+
+open -> prepare (once a candidate) -> warm_up -> measure (repeatedly) -> finish -> conclude
+
+With ``--envs`` several workers share a job, one for each environment. The session of the reference
+environment exports its weights, inputs and eager's results; the other sessions import them in ``open``.
+The workers take turns, one round each.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from harness.backends import load_backend
+from harness.counters import watching_breaks
+from harness.devices import of
+from harness.failures import describe_failure, log_traceback
+from harness.loading.dropout import KEPT_DROPOUT
+from harness.loading.given import remarks, why_failed
+from harness.loading.losses import REDUCTIONS
+from harness.loading.plain_model import eager_alone
+from harness.loading.sizes import facts_of
+from harness.loading.suite_files import load_suite
+from harness.metrics import WHOLE, ByVariant, Ended, at_the_end, complete_step, observing
+from harness.parity import exchange
+from harness.parity.chance import watching_generators
+from harness.parity.checks import Checks
+from harness.parity.cross_environment import CrossParity, another_model, compare_eager
+from harness.parity.drift import DriftCheck
+from harness.parity.reference import Reference, Rule, family_of, rule_for
+from harness.parity.rule import equal
+from harness.parity.sensitivity import perturbed_references
+from harness.parity.steps import FirstCalls
+from harness.precision import precision, settle
+from harness.program import Compiled, Program
+from harness.schema import (
+    BASELINE,
+    Case,
+    Failure,
+    Job,
+    Mode,
+    ModelFacts,
+    Parity,
+    Round,
+    Scalar,
+    Status,
+    TensorError,
+)
+from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
+from harness.timing.measure import enough_iterations, placement
+from harness.timing.rounds import Rounds, Turns
+from harness.timing.step import Variant, seed_everything
+from harness.timing.warm_up import warm_up
+from harness.timing.workbench import TOKENS, Results, Workbench
+from harness.worker.attempts import JobFailed, attempting
+from harness.worker.environment import describe, remarks_on_process
+from harness.worker.limits import set_threads
+from harness.worker.status_page import Activity
+from harness.workload import Workload
+
+Measured = tuple[list[Round], dict[str, int]]
+"""Rounds, and the number of graphs that each variant compiled during them ({} in a good batch)."""
+
+Changed = dict[str, TensorError]
+"""Variant -> worst tensor, for variants whose results have changed since their check."""
+
+
+class Session:
+    """One job in this process. It knows nothing about pipes, records or other jobs."""
+
+    _bench: Workbench  # set by ``open``
+
+    def __init__(
+        self,
+        job: Job,
+        announce: Callable[[Activity], None],
+        build: Callable[[Case], Workload] | None = None,
+        compilers: Mapping[str, Callable[[Program], Compiled]] | None = None,
+    ) -> None:
+        self._job = job
+        self._compilers = compilers or {}
+        self._builder = build
+        self._announce = announce
+        self._device = torch.device(job.device)
+        self._imported: exchange.Imported | None = None
+        self._variants: dict[str, Variant] = {}
+        # candidates that are copied before the timed eager; -1: it is the first, and ``open`` copies it
+        self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
+        self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
+        self._drift = DriftCheck()
+        self._baseline_step_s = math.nan
+        self._iterations = 1
+        self._rounds = Rounds(job.protocol, self._device, self._say)
+        self._turns = Turns(self._rounds)
+        self._kept: list[Round] = []  # a round of the warm-up that counts as timed
+        self.recompilations = self._rounds.recompilations
+        self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in order
+        self._of_rounds: dict[str, Scalar] = {}
+        self._drawn: list[str] = []  # the random generators that eager's step uses
+        self._remarks: tuple[str, ...] = ()
+        self._replays = False  # whether a candidate replays CUDA graphs
+        self._untidy = False  # whether dropped variants may still hold the device's memory
+
+    # -- open ---------------------------------------------------------------
+
+    def open(self, imported: Path | None = None) -> tuple[ModelFacts, dict[str, Scalar]]:
+        """Builds the model and runs eager. If parity is to be checked, eager runs twice and in fp64.
+
+        ``imported``: a file of another worker's ``export``; its weights and inputs replace the session's own.
+        """
+        self._say("build")
+        unusable = f"{self._device} cannot be used in this process"
+        with attempting("open", Status.INFRA_ERROR, Status.INFRA_ERROR, lambda _: unusable):
+            of(self._device).open()
+            settle(self._device)
+        with attempting("open", Status.MODEL_FAIL_TO_LOAD):
+            workload = self._build()
+            if imported is not None:
+                self._imported, workload = exchange.imported(imported, workload)
+        self._bench = Workbench(self._job, self._device, workload)
+        self._settle("while it is built")
+        set_threads(self._job.protocol.threads)
+        self._say("eager")
+        checked = self._job.protocol.accuracy
+        fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
+        explain = partial(why_failed, workload=workload)
+        with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
+            eager, first = self._open_baseline()
+            self._settle("in its step, and again in each later step")
+            if not checked:
+                self._time_baseline()
+        if checked:
+            with attempting("eager", Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, explain):
+                second = self._run_again(eager, first)
+            self._say("fp64")
+            with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
+                reference = self._refer(first, second)
+            self._untidy = True  # the fp64 run has left memory
+            if self._bench.precision == self._bench.baseline_precision:
+                self._drift.remember(self._variants[BASELINE], first, second, reference)
+        program = self._variants[BASELINE].program
+        said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_gradients(first))
+        said = (*said, *remarks_on_process())
+        facts = facts_of(program, said, tuple(self._drawn))
+        return facts, describe(self._device)
+
+    def _settle(self, when: str) -> None:
+        """Restores the settings of TF32 that the precision means, with a remark if they were changed."""
+        if self._bench.settle():
+            changed = f"the model's code changes torch's precision of float32 products {when}: restored"
+            self._remarks = (*self._remarks, changed)
+
+    def _of_gradients(self, first: Results) -> tuple[str, ...]:
+        """A remark where a training step leaves no gradient on any tensor of the copy."""
+        if not self._bench.training or any(family_of(name) == "gradient" for name in first):
+            return ()
+        return (
+            "the step computes gradients only of tensors that the module does not hold: none is compared",
+        )
+
+    def _of_dropout(self, program: Program) -> tuple[str, ...]:
+        rates = ", ".join(f"{rate:g}" for rate in sorted(set(program.rates)))
+        if not rates or not self._drawn:  # in eval mode no dropout draws, and there is nothing to say
+            return ()
+        return (
+            f"dropout ({rates}) is {KEPT_DROPOUT:g}: it runs and drops nothing (--dropout=keep leaves it)",
+        )
+
+    def _build(self) -> Workload:
+        seed_everything(self._job.protocol.seed)
+        build = self._builder or load_suite(self._job.case.suite).build
+        workload = build(self._job.case)
+        if not isinstance(workload, Workload):
+            raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
+        if (workload.drive is not None) != (self._job.case.mode is Mode.GENERATE):
+            raise ValueError("a case that generates needs a drive, and no other case has one")
+        if self._job.case.loss != "own":
+            workload = replace(workload, loss=REDUCTIONS[self._job.case.loss])
+        if self._job.case.mode is Mode.TRAINING and workload.loss is None:
+            raise ValueError("this case has no loss, so it cannot be trained")
+        kind = precision(self._job.dtype, self._device.type)
+        training = self._job.case.mode is Mode.TRAINING
+        self._remarks = remarks(workload, self._device, kind, training=training)
+        return workload
+
+    def _open_baseline(self) -> tuple[Variant, Results]:
+        """Eager at the candidates' precision, for the check of parity, and its results."""
+        bench = self._bench
+        eager = self._variants[BASELINE] = bench.variant(bench.baseline_precision)
+        if bench.baseline_precision != bench.precision:
+            eager = bench.variant()  # candidates are timed against another precision
+        if self._job.protocol.accuracy:
+            self._checks = Checks(bench, self._rule(), self._drawn, self._drift)
+            self._checks.begin(eager)
+        results = bench.run(eager, self._watching())
+        bench.tokens = results.get(TOKENS) if bench.generates else None
+        return eager, bench.comparable(results)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """For eager's first step: notes its generators. ``AlreadyCompiledError`` for compiled code."""
+        with eager_alone(), watching_generators(self._device, self._drawn):
+            yield
+
+    def _run_again(self, eager: Variant, first: Results) -> Results:
+        """Eager's second run from the same state, after the steps in a row that it runs for the checks.
+
+        If the second step in a row repeats the first, it is that run. Otherwise, a copy runs as often as a
+        candidate before its last check.
+        """
+        assert self._checks is not None
+        bench, times = self._bench, list[float]()
+        step = bench.step(eager, stopwatch(times), restored=bench.generates)
+        self._baseline_step_s = times[0]
+        second = bench.comparable(eager.results(*step))
+        if equal(first, second):
+            second = first  # equal tensors need memory only once
+        self._checks.go_on(eager, first, second)
+        if second is first:
+            return first
+        second = bench.run(eager)
+        if equal(first, second):
+            return first
+        copy = bench.variant()
+        self._baseline_step_s = min(bench.call_times(copy, FIRST_CALLS - 1))
+        return bench.run(copy)
+
+    def _refer(self, first: Results, second: Results) -> Reference:
+        if not any(family_of(name) == "value" for name in first):
+            raise ValueError(
+                "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
+            )
+        assert self._checks is not None
+        return self._checks.open(first, second)
+
+    def _rule(self) -> Rule:
+        case = self._job.case
+        return rule_for(self._job.protocol.parity, case.mode, self._bench.precision, case.tolerance)
+
+    def _time_baseline(self) -> None:
+        """Times the settled eager step (s), which is subtracted from a candidate's first calls."""
+        self._baseline_step_s = min(self._bench.call_times(self._variants[BASELINE], FIRST_CALLS))
+
+    # -- several environments -------------------------------------------------
+
+    def export(self, path: Path) -> None:
+        """Writes weights, inputs and eager's results. Call it before ``warm_up``, which drops the results."""
+        self._say("eager")
+        reference = None if self._checks is None else self._checks.reference
+        exchange.export(path, self._bench.workload, reference)
+
+    def perturb(self, path: Path) -> None:
+        """Writes eager's results with perturbed weights, if they can be used. Call it before ``warm_up``."""
+        self._say("eager")
+        if self._checks is not None and self._bench.training:
+            found = perturbed_references(self._checks.reference, self._bench.variant, self._bench.run)
+            exchange.write_runs(path, [one.eager for one in found])
+
+    def cross_parity(self, perturbed: Path | None = None) -> CrossParity:
+        """Compares this environment's eager with the reference environment's eager, with the same weights.
+
+        ``perturbed``: the file of the reference environment's ``perturb``.
+        """
+        self._say("eager")
+        if self._imported is None:
+            return Status.PASS_DUE_TO_SKIP, None, ()
+        theirs = self._imported.reference(self._rule(), self._device)
+        if self._checks is None or theirs is None:
+            problem = self._imported.problem
+            return Status.PASS_DUE_TO_SKIP, None, (problem,) if problem else ()
+        if self._imported.problem:
+            return another_model(theirs, self._checks.reference, self._imported.problem)
+        made = self._checks.reference.eager
+        if self._bench.generates and TOKENS in theirs.eager:
+            made = self._bench.run_with_tokens(self._bench.variant(), theirs.eager[TOKENS])
+        others = exchange.read_runs(perturbed, self._device) if perturbed is not None else []
+        return compare_eager(theirs, self._checks.reference, made, others, self._checks.by_chance)
+
+    # -- prepare ------------------------------------------------------------
+
+    def prepare(self, candidate: str) -> tuple[Status, Parity | None, dict[str, Scalar], tuple[str, ...]]:
+        """Compiles one candidate, proves that it was compiled, and checks its parity."""
+        self._tidy()
+        self._untidy = True  # until it has succeeded
+        self._place_baseline()
+        self._copied_before -= 1
+        self._say("compile", candidate)
+        breaks = watching_breaks()
+        with attempting("compile", Status.FAIL_TO_RUN):
+            variant, compiled, calls, numbers = self._compile(candidate)
+        if not compiled.control and compiled.compiler_calls() <= 0:
+            message = compiled.why_nothing() or (
+                f"{candidate} was asked to compile this model, but nothing of it reached the compiler"
+                + "".join(f": {why}" for why in breaks()[:1])
+            )
+            raise JobFailed(
+                Status.NOT_COMPILED, Failure(kind="NotCompiled", message=message, phase="compile")
+            )
+        status, found = Status.PASS_DUE_TO_SKIP, None
+        notes = (*compiled.notes, *compiled.late_notes())
+        if self._checks is not None and calls is not None:
+            self._say("check", candidate)
+            with attempting("check", Status.FAIL_TO_RUN):
+                status, found, more = self._checks.judge(variant, compiled, calls)
+            notes += more
+        elif compiled.approximate:
+            status = Status.APPROXIMATE
+        self._variants[candidate] = variant
+        self._untidy = False
+        return status, found, numbers, notes
+
+    def _place_baseline(self) -> None:
+        """Copies eager again where its place is behind a candidate's (``placement``)."""
+        if self._copied_before or not self._job.protocol.performance:
+            return
+        self._say("eager", BASELINE)
+        with attempting("eager", Status.EAGER_FAIL_TO_RUN, Status.EAGER_1ST_RUN_OOM):
+            first = self._variants.pop(BASELINE)
+            self._variants[BASELINE] = self._bench.variant(self._bench.baseline_precision)
+            self._drift.moved(first, self._variants[BASELINE])
+
+    def _compile(self, candidate: str) -> tuple[Variant, Compiled, FirstCalls | None, dict[str, Scalar]]:
+        """Compiles, and runs the first calls, whose results the check needs."""
+        bench = self._bench
+        variant = bench.variant()
+        given = self._compilers.get(candidate)
+        backend = given or load_backend(candidate, self._job.own_compilers.get(candidate, ""))
+        results = None
+        with observing("compile", self._device, self._job.extras) as numbers:
+            with bench.precision.surroundings():
+                compiling, compiled = timed(lambda: backend(variant.program), bench.synchronize)
+            variant.use(compiled.forward)
+            calls = list[float]()
+            if self._checks is not None:
+                results = self._checks.first_calls(variant, calls)
+            else:
+                bench.step(variant, stopwatch(calls))
+                calls += bench.call_times(variant, FIRST_CALLS - 1)
+            calls[0] += compiling
+        self.first_calls_s[candidate] = calls
+        numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
+        numbers["compiled_region"] = compiled.region
+        variant.graph_bytes = self._graph_bytes(compiled, numbers)
+        return variant, compiled, results, dict(numbers)
+
+    def _graph_bytes(self, compiled: Compiled, numbers: dict[str, Scalar]) -> int | None:
+        """The memory of the candidate's CUDA graphs. Unknown for a second candidate with such graphs."""
+        if "cudagraph_pool_bytes" not in numbers:
+            return 0
+        if compiled.replays and self._replays:
+            numbers["cudagraph_pool_bytes"] = None
+        self._replays = self._replays or compiled.replays
+        kept = numbers["cudagraph_pool_bytes"]
+        return kept if isinstance(kept, int) else None
+
+    def compilation_latency_s(self, candidate: str) -> float:
+        """Seconds of the candidate's first calls, less as many eager steps (settled after the warm-up)."""
+        beyond = sum(self.first_calls_s[candidate][:FIRST_CALLS]) - FIRST_CALLS * self._baseline_step_s
+        return max(0.0, beyond)
+
+    def _tidy(self) -> None:
+        """Frees what the fp64 run, failed candidates and compilation have left on the device."""
+        if self._untidy:
+            self._bench.tidy()
+            self._untidy = False
+
+    # -- measure ------------------------------------------------------------
+
+    def keep_only(self, names: tuple[str, ...]) -> None:
+        """Drops all other candidates: later rounds run without them."""
+        self._variants = {n: v for n, v in self._variants.items() if n == BASELINE or n in names}
+
+    def warm_up(self) -> dict[str, Scalar]:
+        """Runs rounds until times and page faults have settled; then fixes the steps per sample.
+
+        The last round counts as timed if it is like a timed round: samples are single steps, and there is
+        one environment. (Several environments do not take turns during the warm-up.)
+        """
+        self._turns.close()
+        self._place_baseline()
+        self._say("warm up")
+        self._checks = None  # all candidates have been checked: frees its memory for the rounds
+        self._untidy = True
+        self._tidy()
+        with closing(self._rounds.endless(self._variants, 1, "warm up")) as rounds:
+            allocations = of(self._device).device_allocations
+            done = warm_up(rounds, self.recompilations, allocations=allocations)
+        if self._bench.baseline_precision == self._bench.precision:
+            self._baseline_step_s = done.fastest_s(BASELINE)
+        self._iterations = enough_iterations(
+            done.rounds,
+            lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
+            self._job.protocol.min_sample_s,
+        )
+        counts = self._iterations == 1 and not self._job.environments
+        self._kept = list(done.counting if counts else ())
+        self._rounds.done = len(self._kept)
+        before = done.rounds[: len(done.rounds) - len(self._kept)]
+        for name, calls in self.first_calls_s.items():
+            calls += [one.seconds[name] for one in before if name in one.seconds]
+        return {
+            "warmup_rounds": len(before),
+            "warmup_rounds_kept": len(self._kept),
+            "warmup_settled": done.settled,
+            "iterations_per_sample": self._iterations,
+        }
+
+    def measure(self, rounds: int, within_s: float = math.inf) -> Measured:
+        """At most ``rounds`` rounds and at least one. After ``within_s`` seconds no further round begins.
+
+        If Dynamo gives up on a variant after its first calls (recompilation limit), the variant runs eager
+        from then on. It is reported as compiling in every later batch.
+        """
+        done, self._kept = self._kept, []
+        done = [one for one in done if one.seconds.keys() == self._variants.keys()]
+        with closing(self._rounds.endless(self._variants, self._iterations, "measure")) as endless:
+            return self._measured(endless, rounds, within_s, done)
+
+    def take_turn(self, iterations: int) -> Measured:
+        """One round with ``iterations`` steps per sample, while the other workers wait for their turns."""
+        return self._measured(self._turns.begin(self._variants, iterations), 1, math.inf, [])
+
+    def _measured(
+        self, endless: Iterator[Round], rounds: int, within_s: float, done: list[Round]
+    ) -> Measured:
+        self.recompilations.start()
+        with observing("rounds", self._device, self._job.extras, self._of_rounds, self._rounds.between):
+            start = time.perf_counter()
+            while not done or (len(done) < rounds and time.perf_counter() - start < within_s):
+                done.append(next(endless))
+        return done, self.recompilations.found()
+
+    # -- finish -------------------------------------------------------------
+
+    def finish(self) -> tuple[Changed, ByVariant, dict[str, Failure]]:
+        """One more step of every variant: the drift check, and the metrics of a step.
+
+        If eager's results have changed, the model itself drifts from step to step; only eager is named then,
+        because the change of a candidate has no meaning. A variant whose step fails is among the failures.
+        """
+        self._turns.close()
+        changed, found, failed = Changed(), ByVariant(), dict[str, Failure]()
+        for name, variant in self._variants.items():
+            self._say("finish", name)
+            numbers: dict[str, Scalar] = {}
+            try:
+                variant.release()
+                watch = observing("step", self._device, self._job.extras, numbers)
+                late = self._drift.changed(variant, self._bench.run(variant, watch))
+                variant.release()
+            except Exception as error:
+                log_traceback()
+                failed[name] = describe_failure(error, "finish")
+                continue
+            if late is not None:
+                changed[name] = late
+            complete_step(variant, self._job.extras, numbers)
+            found[name] = numbers
+        return {BASELINE: changed[BASELINE]} if BASELINE in changed else changed, found, failed
+
+    def conclude(self) -> ByVariant:
+        """The metrics that are measured last, by variant; the whole job's are under ``WHOLE``."""
+        self._say("finish", BASELINE)
+        ended = Ended(
+            job=self._job,
+            device=self._device,
+            variants=self._variants,
+            synchronize=self._bench.synchronize,
+        )
+        found = at_the_end(ended)
+        return {**found, WHOLE: {**self._of_rounds, **found.get(WHOLE, {})}}
+
+    def _say(self, phase: str, variant: str = "") -> None:
+        self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds.done))
