@@ -1,17 +1,18 @@
-"""The one exception that ends the program with a sentence."""
+"""The exception that ends the program with one sentence, and helpers for its text."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from harness.settings import no_such
 
 
 class UsageError(Exception):
-    """Bad input: the message is one clear sentence for the person; exit code 2, nothing written."""
+    """Bad input. The message is one sentence for the user; the exit code is 2, and nothing is written."""
 
 
 def words_of(error: BaseException, longest: int = 300) -> str:
-    """``ValueError: what it says``, for an exception of code that is not ours: its own text may raise."""
+    """``ValueError: its text``. Only the type's name if a foreign exception's ``__str__`` raises."""
     kind = type(error).__name__
     try:
         text = str(error)
@@ -21,13 +22,5 @@ def words_of(error: BaseException, longest: int = 300) -> str:
 
 
 def unknown(flag: str, given: str, kind: str, known: Iterable[str]) -> UsageError:
-    """``given`` is no ``kind``: names the flag and the nearest valid names (or all, when few)."""
-    names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
-    if near:
-        advice = f"did you mean {' or '.join(near)}?"
-    elif len(names) <= 12:
-        advice = f"choose from {', '.join(names)}"
-    else:
-        advice = "see --list for the names"
-    return UsageError(f"{flag}: there is no {kind} called {given!r}; {advice}")
+    """The error for a ``given`` that is not a ``kind``. It names the flag and the nearest valid names."""
+    return UsageError(f"{flag}: {no_such(given, kind, known)}")

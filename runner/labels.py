@@ -1,4 +1,4 @@
-"""Names as text: suites given by path, file names, and whatever a model may be called."""
+"""Names of suites, devices, models and candidates as text for tables and file names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from harness.schema import Case, Record, Scalar
+from harness.devices import type_of
+from harness.schema import PUBLISHED_MODEL, Case, Record, Scalar
 
-LONGEST_PART = 48  # characters: a file's name has up to five parts, and 255 at most
+LONGEST_PART = 48  # characters: a file's name has up to five parts and at most 255 characters
+LONGEST_REASON = 200  # characters
 
 
 def plain(text: str) -> str:
@@ -19,17 +21,27 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def reason(text: object) -> str:
+    """A cause in one printable line of limited length, because a damaged line or a message can be long."""
+    line = plain(str(text))
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 job``, ``2 jobs``"""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def file_part(text: str) -> str:
-    """``text`` as part of a file name on any system. A long one loses its end to a digest of the whole."""
+    """``text`` as part of a file name on any system. The end of a long text is replaced by a digest."""
     part = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-") or "unnamed"
     return part if len(part) <= LONGEST_PART else f"{part[: LONGEST_PART - 9]}-{_digest(text)}"
 
 
 def suite_labels(suites: Iterable[str]) -> dict[str, str]:
-    """A short name for each suite, safe in file names, different for different suites.
+    """A short name for each suite, safe in file names and unique.
 
-    A suite's name, or the stem of its file's path; where two would be called
-    the same, a path's name has its digest added.
+    The suite's name, or the stem of its file's path. Equal stems of different paths get a digest.
     """
     names = tuple(dict.fromkeys(suites))
     stems = {suite: file_part(_stem(suite)) for suite in names}
@@ -47,11 +59,16 @@ def where(record: Record, labels: dict[str, str]) -> str:
     return f"{labels[case.suite]} {case.name} ({conditions}), {record.candidate}"
 
 
-def device_labels(records: Sequence[Record]) -> tuple[str, ...]:
-    """What the device of each record is called where results are averaged: equal for equal devices.
+def notes_of(record: Record) -> tuple[str, ...]:
+    """The remarks about the model (changes and assumptions), and the notes of the measurement."""
+    return (*(record.model.remarks if record.model is not None else ()), *record.notes)
 
-    ``cuda:0`` and ``cuda:1`` are both ``cuda`` if they are of one model. Where models differ, each has
-    its own in the label: ``cuda (NVIDIA L4)``. A device of which no worker could tell keeps its number.
+
+def device_labels(records: Sequence[Record]) -> tuple[str, ...]:
+    """The device of each record, as averages name it: equal devices have equal labels.
+
+    ``cuda:0`` and ``cuda:1`` are both ``cuda`` if they are the same GPU model. If the models differ, the
+    label has the model: ``cuda (NVIDIA L4)``. A device of unknown model keeps its index.
     """
     models: dict[str, set[str]] = {}
     for record in records:
@@ -62,8 +79,8 @@ def device_labels(records: Sequence[Record]) -> tuple[str, ...]:
 
 def _device_label(record: Record, models: dict[str, set[str]]) -> str:
     device = record.job.device
-    kind = device.partition(":")[0]
-    alike = [device for device in models if device.partition(":")[0] == kind]
+    kind = type_of(device)
+    alike = [device for device in models if type_of(device) == kind]
     known = set().union(*(models[one] for one in alike))
     own = record.environment.get("device_name") or (min(models[device]) if len(models[device]) == 1 else None)
     if len(known) > 1 and own:
@@ -72,7 +89,7 @@ def _device_label(record: Record, models: dict[str, set[str]]) -> str:
 
 
 def compiler_label(record: Record) -> str:
-    """The candidate; eager with its precision where it is held against eager in another one."""
+    """The candidate's name. Eager gets its precision if the baseline's precision differs."""
     job = record.job
     if record.candidate == "eager" and job.baseline_dtype not in (None, job.dtype):
         return f"eager {job.dtype}"
@@ -80,7 +97,7 @@ def compiler_label(record: Record) -> str:
 
 
 def ran_batch(record: Record) -> int | None:
-    """The batch that ran: the job's, or less for want of memory. None: only the model's code knows."""
+    """The batch that ran: as the worker found it in the model's inputs, or else the job's."""
     asked = record.job.case.batch_size
     return asked if record.model is None or record.model.batch_size is None else record.model.batch_size
 
@@ -91,7 +108,7 @@ def ran_case(record: Record) -> Case:
 
 
 def batch_text(case: Case) -> str:
-    """``64``, ``64 of 2048`` when it was cut, or ``own`` where only the model's code knows."""
+    """``64``; ``64 of 2048`` if it was reduced; ``own`` if the model's code sets it."""
     if case.batch_size is None:
         return "own"
     if case.published_batch_size in (None, case.batch_size):
@@ -99,16 +116,21 @@ def batch_text(case: Case) -> str:
     return f"{case.batch_size} of {case.published_batch_size}"
 
 
+def is_scaled(case: Case) -> bool:
+    """Whether the model is smaller than the published one, and not its batch alone."""
+    return case.scale != "full" and PUBLISHED_MODEL not in case.tags
+
+
 def case_name(case: Case) -> str:
     """The model as tables name it, with all in which it is not the published one, on one line."""
-    scale = (case.scale,) if case.scale != "full" else ()
+    scale = (case.scale,) if is_scaled(case) else ()
     return plain(
         f"{case.name} ({', '.join((*scale, *case.changes))})" if scale or case.changes else case.name
     )
 
 
 def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:
-    """The environment facts of all records; where they differ, all values in order of appearance."""
+    """The environment facts of all records. Different values are joined in order of appearance."""
     values: dict[str, dict[str, Scalar]] = {}
     for record in records:
         for name, value in record.environment.items():

@@ -1,12 +1,12 @@
-"""Reports, one module each, found by file name.
+"""Reports: one module for each, discovered by file name.
 
-A module offers ``render(summary: Summary) -> Mapping[str, bytes]``: file name
--> content. It chooses digits and layout and computes nothing; the same
-summary gives the same bytes. Heavy libraries are imported inside ``render``.
-``FORMATS`` names the endings of its files, which are the words of ``--format``;
-without it, the module's own name is that word.
-Modules that begin with an underscore are shared by reports; ``console``
-prints instead of writing files.
+A module defines ``render(summary: Summary) -> Mapping[str, bytes]``: file name
+-> content. It chooses digits and layout and computes nothing. The same summary
+gives the same bytes. Heavy libraries are imported inside ``render``.
+``FORMATS`` lists the file endings of the report, which are values of
+``--format``; the default is the name of the module. With ``ON_REQUEST = True``,
+the report is made only if ``--format`` names it. Shared code is in ``parts``
+and ``pages``. ``console`` prints and writes no files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from runner.comparison import Summary
+from runner.analysis.comparison import Summary
 
 
 def discover() -> tuple[ModuleType, ...]:
@@ -28,27 +28,28 @@ def discover() -> tuple[ModuleType, ...]:
 
 
 def formats_of(module: ModuleType) -> tuple[str, ...]:
-    """The words of ``--format`` that ask for this report."""
+    """The values of ``--format`` that select this report."""
     return tuple(getattr(module, "FORMATS", (module.__name__.rsplit(".", 1)[-1],)))
 
 
 def formats() -> tuple[str, ...]:
-    """Every word that some report answers to, sorted."""
+    """All values of ``--format``, sorted."""
     return tuple(sorted({word for module in discover() for word in formats_of(module)}))
 
 
 def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[str, bytes]:
-    """The files of every report, by name; ``wanted``: only those of these formats.
+    """The files of every report, by name. ``wanted``: only the files of these formats.
 
-    ``ValueError`` when two reports write the same file.
-
-    A report that fails costs its own files only: what was measured must not be lost to a
-    drawing library. The failure is one line on stderr.
+    If a report fails, only its files are missing and stderr gets one line: a fault of a
+    drawing library must not cost the measurements. Raises ``ValueError`` if two reports
+    write the same file.
     """
     files: dict[str, bytes] = {}
     for module in discover():
         # one report may make files of several formats
         unwanted = set() if wanted is None else set(formats_of(module)) - set(wanted)
+        if wanted is None and getattr(module, "ON_REQUEST", False):
+            continue
         if unwanted and unwanted == set(formats_of(module)):
             continue
         render: Callable[[Summary], Mapping[str, bytes]] = module.render

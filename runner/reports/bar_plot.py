@@ -1,8 +1,8 @@
-"""``{suite}_{dtype}_bars.png`` and ``.svg``: the field's picture, a bar for each model and compiler.
+"""``{suite}_{dtype}_bars.png`` and ``.svg``: a bar for each model and compiler.
 
-Bars begin at 1, up is faster, and the axis is logarithmic, so that twice as fast and
-half as fast are as tall. Whiskers are 95 % intervals. Where there is no valid
-speedup there is no bar, but a cross at 1.
+Bars start at 1, and up is faster. The axis is logarithmic, so that bars of 2x and 0.5x
+have the same height. Whiskers are 95 % intervals. A cross at 1 replaces the bar if there
+is no valid speedup.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from runner.comparison import Comparison, Summary
-from runner.digits import ratio_text
+from runner.analysis.comparison import Comparison, Summary
+from runner.analysis.digits import ratio_text
 from runner.labels import case_name
-from runner.reports._fit import shorten
-from runner.reports._pictures import ABOVE, by_name, plain_style
-from runner.reports._sections import Section, compiler_name, compilers, plot_name, sections
-from runner.reports._telling import telling
-from runner.reports.speedup_plot import COLOURS, GREY, ticks_between
+from runner.reports.parts.axes import COLORS, GREY, light_grid, new_figure, note, ratio_ticks
+from runner.reports.parts.fit import shortened
+from runner.reports.parts.pictures import ABOVE, by_name, plain_style
+from runner.reports.parts.sections import Section, compiler_name, compilers, plot_name, sections
+from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 WIDTH_IN, PANEL_IN = 11.0, 2.9
-MOST_MODELS = 40  # side by side; more go into further rows
-MOST_ROWS = 3  # of one panel; of more models a single row, those furthest from 1
+MOST_MODELS = 40  # in a row; more models need more rows
+MOST_ROWS = 3  # in a panel; with more models, one row shows the speedups furthest from 1
 LABEL_WIDTH = 28
 MOST_TICKS = 7
-GAP = 0.2  # between two models, of the room that each has
+GAP = 0.2  # between two models, as a share of the width of a model
 
 Models = tuple[tuple[Comparison, ...], ...]
-"""Of each model, its comparisons."""
+"""The comparisons of each model."""
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -44,22 +44,18 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
-    """The figure of one suite in one dtype. ``order``: all compilers of the run, so that colours keep."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    shown = [telling(panel, most=MOST_ROWS * MOST_MODELS, otherwise=MOST_MODELS) for panel in panels]
+    """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
+    shown = [top_models(panel, most=MOST_ROWS * MOST_MODELS, otherwise=MOST_MODELS) for panel in panels]
     rows = [(panel, left_out, models) for panel, left_out in shown for models in _rows_of_models(panel)]
-    colours = {compiler: COLOURS[i % len(COLOURS)] for i, compiler in enumerate(order)}
+    colors = {compiler: COLORS[i % len(COLORS)] for i, compiler in enumerate(order)}
     with plain_style():
-        figure = Figure(figsize=(WIDTH_IN, PANEL_IN * len(rows)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(WIDTH_IN, PANEL_IN * len(rows))
         axes = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
         limits = _limits([c for *_, models in rows for members in models for c in members])
         for ax, (panel, left_out, models) in zip(axes, rows, strict=True):
             ax.set_yscale("log")
             ax.set_ylim(limits)
-            _draw_row(ax, panel, models, colours)
+            _draw_row(ax, panel, models, colors)
             _draw_title(ax, panel, left_out)
     return figure
 
@@ -81,9 +77,7 @@ def _limits(comparisons: Sequence[Comparison]) -> tuple[float, float]:
     return low / margin, high * margin
 
 
-def _draw_row(ax: Axes, panel: Section, models: Models, colours: Mapping[str, str]) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
+def _draw_row(ax: Axes, panel: Section, models: Models, colors: Mapping[str, str]) -> None:
     names = panel.compilers
     width = (1 - GAP) / len(names)
     missing: list[float] = []
@@ -100,7 +94,7 @@ def _draw_row(ax: Axes, panel: Section, models: Models, colours: Mapping[str, st
         means = {group.compiler: group.geomean_speedup for group in panel.groups}
         mean = means.get(compiler)
         label = compiler_name(compiler) + (f", {ratio_text(mean)}" if mean is not None else "")
-        ax.bar(xs, [v - 1 for v in values], width, 1.0, color=colours[compiler], label=label, zorder=2)
+        ax.bar(xs, [v - 1 for v in values], width, 1.0, color=colors[compiler], label=label, zorder=2)
         for x, _, c in drawn:
             if c.ci_low is not None and c.ci_high is not None:
                 ax.plot([x, x], [c.ci_low, c.ci_high], color="black", linewidth=0.7, zorder=3)
@@ -109,19 +103,16 @@ def _draw_row(ax: Axes, panel: Section, models: Models, colours: Mapping[str, st
         ax.plot(missing, [1.0] * len(missing), "x", color=GREY, ms=4, label=label, zorder=3)
     ax.axhline(1.0, color="black", linewidth=0.8, zorder=4)
     ax.set_xlim(-0.6, max(len(models), 4) - 0.4)
-    labels = [shorten(case_name(members[0].record.job.case), LABEL_WIDTH) for members in models]
+    full = [case_name(members[0].record.job.case) for members in models]
+    short = shortened(full, LABEL_WIDTH)
+    labels = [short[name] for name in full]
     ax.set_xticks(
         range(len(models)), labels, rotation=35, ha="right", rotation_mode="anchor", parse_math=False
     )
     ax.tick_params(axis="x", length=0)
-    ax.yaxis.set_major_locator(FixedLocator(ticks_between(*ax.get_ylim(), MOST_TICKS)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.grid(axis="y", color="#DDDDDD", linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
+    ratio_ticks(ax.yaxis, ax.get_ylim(), MOST_TICKS)
+    light_grid(ax, "y")
     ax.set_ylabel("speedup over eager")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
     ax.legend(ncols=len(names) + 1, fontsize=7.5, **ABOVE)
 
 
@@ -129,13 +120,4 @@ def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:
     title = f"{panel.title}; in the legend the geometric mean"
     ax.set_title(title, loc="left", fontsize=10, pad=27 if left_out else 18, parse_math=False)
     if left_out:
-        ax.annotate(
-            left_out,
-            xy=(0.0, 1.0),
-            xycoords="axes fraction",
-            xytext=(0, 16),
-            textcoords="offset points",
-            fontsize=7,
-            color=GREY,
-            parse_math=False,
-        )
+        note(ax, left_out, (0.0, 1.0), (0, 16), color=GREY)

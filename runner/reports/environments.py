@@ -1,18 +1,19 @@
-"""environments.csv: every (environment, compiler) against eager of the reference environment, model by model.
+"""environments.csv: every (environment, compiler) relative to eager of the reference, model by model.
 
-And their geometric means in environments_averages.csv. Only for a run with ``--envs``.
+environments_averages.csv: the geometric means. Only for a run with ``--envs``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runner.comparison import Summary
+from harness.devices import PLATFORMS
+from runner.analysis.comparison import Summary
 from runner.labels import ran_batch
-from runner.reports._cells import Cell, csv_bytes
+from runner.reports.parts.cells import Cell, csv_bytes
 
 FORMATS = ("csv",)
-VERSIONS = ("python", "torch", "cuda", "cudnn", "triton", "driver", "transformers", "timm")
+VERSIONS = ("python", "torch", *PLATFORMS, "cudnn", "triton", "driver", "transformers", "timm")
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -29,15 +30,15 @@ def _by_model(summary: Summary) -> bytes:
         *VERSIONS,
     )
     rows: list[tuple[Cell, ...]] = []
-    for one in summary.across:
-        record, job, case = one.record, one.record.job, one.record.job.case
+    for row in summary.across:
+        record, job, case = row.record, row.record.job, row.record.job.case
         rows.append(
             (
                 *(case.suite, case.name, case.mode.value, job.device, job.dtype, ran_batch(record)),
-                *(one.environment, one.reference, one.compiler, record.status.value),
-                *(one.same_results, one.counts, one.n),
-                *(one.reference_ms, one.ms, one.speedup, one.ci_low, one.ci_high),
-                *(one.p_value, one.q_value, one.verdict.value if one.verdict else None),
+                *(row.environment, row.reference, row.compiler, record.status.value),
+                *(row.same_results, row.counts, row.n),
+                *(row.baseline_ms, row.candidate_ms, row.speedup, row.ci_low, row.ci_high),
+                *(row.p_value, row.q_value, row.verdict.value if row.verdict else None),
                 *(record.environment.get(name) for name in VERSIONS),
             )
         )
@@ -51,9 +52,9 @@ def _averages(summary: Summary) -> bytes:
     )
     rows = [
         (
-            *(one.suite, one.mode, one.device, one.dtype, one.environment, one.versions, one.compiler),
-            *(one.averaged, one.total, one.geomean_speedup, one.geomean_low, one.geomean_high),
+            *(row.suite, row.mode, row.device, row.dtype, row.environment, row.versions, row.compiler),
+            *(row.averaged, row.total, row.geomean_speedup, row.geomean_low, row.geomean_high),
         )
-        for one in summary.across_averages
+        for row in summary.across_averages
     ]
     return csv_bytes(header, rows)

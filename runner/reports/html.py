@@ -1,8 +1,8 @@
-"""report.html: one file to look at, from the verdict on everything down to the single sample.
+"""report.html: one interactive file, from the overall verdicts to single samples.
 
-It opens from disk and needs no network; its content security policy forbids it one and allows
-the scripts inside it alone, named by their digests. plotly.js, which draws the charts, and the
-panels of the cases travel compressed: the browser unpacks them when they are needed.
+It opens from disk without network access: its content security policy allows only the embedded
+scripts, by their digests. plotly.js, which draws the charts, and the panels of the cases are
+compressed. The browser decompresses them when they are needed.
 """
 
 from __future__ import annotations
@@ -15,22 +15,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.comparison import CONTROL, Comparison, Finding, GroupSummary, Summary, Verdict
-from runner.digits import MISSING, ratio_text, seconds_text
+from harness.declared import Metric
+from harness.metrics import declared
+from runner.analysis.comparison import CONTROL, Comparison, Finding, GroupSummary, Summary
+from runner.analysis.digits import MISSING, with_unit
+from runner.analysis.estimate import Verdict
 from runner.labels import plain
-from runner.reports._environments import Table, environment_note, environment_tables
-from runner.reports._html_panels import CHUNK, panel_chunks
-from runner.reports._html_rows import NOT_COUNTED, kind, mean_text, table_data
-from runner.reports._sections import Section, compiler_name, environment_line, protocol_line, sections
-from runner.reports._templates import source, template
+from runner.reports.pages.panels import CHUNK, panel_chunks
+from runner.reports.pages.rows import NOT_COUNTED, kind, mean_text, table_data
+from runner.reports.pages.templates import source, template
+from runner.reports.parts.environments import environment_note, environment_tables
+from runner.reports.parts.grid import Table
+from runner.reports.parts.pairs import pair_tables
+from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
 
 FORMATS = ("html",)
 FILE = "report.html"
-SHOWN_CASES = 12  # of one warning; the rest folds away
+SHOWN_CASES = 12  # of each warning; the rest is folded
 VERDICTS = (
     Verdict.FASTER.value,
     Verdict.SAME.value,
     Verdict.INCONCLUSIVE.value,
+    Verdict.UNSTEADY.value,
     Verdict.SLOWER.value,
     NOT_COUNTED,
 )
@@ -51,7 +57,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         panels=[_packed(_json(chunk)) for chunk in panel_chunks(summary)],
         chunk=CHUNK,
         library=_packed(library),
-        library_licence=_first_comment(library),
+        library_license=_first_comment(library),
     )
     return {FILE: text.encode()}
 
@@ -64,7 +70,7 @@ def _json(value: object) -> str:
 
 
 def _embedded_json(value: object) -> str:
-    """JSON in ASCII that cannot end the element it stands in, nor start another."""
+    """JSON in ASCII that can neither end its HTML element nor start another element."""
     text = _json(value)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -72,7 +78,7 @@ def _embedded_json(value: object) -> str:
 
 
 def _packed(text: str) -> str:
-    """zlib, as the browser's ``DecompressionStream("deflate")`` takes it, in base64."""
+    """zlib in base64, for the browser's ``DecompressionStream("deflate")``."""
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
@@ -81,7 +87,7 @@ def _digest(script: str) -> str:
 
 
 def _first_comment(script: str) -> list[str]:
-    """The lines of the licence that the library opens with: it must travel readable."""
+    """The license at the start of the library, which must stay readable."""
     comment = script[: script.index("*/")] if script.startswith("/*") else ""
     return [plain(text) for line in comment.splitlines() if (text := line.strip("/* "))]
 
@@ -104,10 +110,11 @@ def _page(summary: Summary) -> dict[str, Any]:
         "controls": _controls(controls),
         "only_controls": bool(controls) and not counted,
         "verdicts": VERDICTS,
+        "mean_headings": [one.average.heading for one in declared().averages() if one.average],
         "averages": [_averages(part) for part in parts if part.groups],
         "warnings": [_warning(finding) for finding in summary.warnings],
         "caveats": [plain(caveat) for caveat in summary.caveats],
-        "tables": [_table(table) for table in environment_tables(summary)],
+        "tables": [_table(table) for table in (*environment_tables(summary), *pair_tables(summary))],
         "tables_note": plain(environment_note(summary)) if summary.across else "",
         "facts": [
             (plain(name), plain(str(value)))
@@ -118,7 +125,7 @@ def _page(summary: Summary) -> dict[str, Any]:
 
 
 def _period(summary: Summary) -> str:
-    """When it was measured: the first start and the last end, to the minute."""
+    """The first start and the last end of the measurements, to the minute."""
     starts = [c.record.started for c in summary.comparisons if c.record.started]
     ends = [c.record.ended for c in summary.comparisons if c.record.ended]
     if not starts or not ends:
@@ -133,14 +140,16 @@ def _tiles(comparisons: list[Comparison]) -> Iterator[tuple[str, int]]:
 
 
 def _controls(controls: list[Comparison]) -> str:
-    """What the A/A control says, in one sentence; nothing without one."""
+    """One sentence on the A/A controls; empty without them."""
     timed = [c for c in controls if c.verdict is not None]
     if not timed:
         return ""
     moved = sum(c.verdict in (Verdict.FASTER, Verdict.SLOWER) for c in timed)
     if not moved:
-        return f"A/A control: eager against itself never moved, in {len(timed)} comparisons."
-    return f"A/A control: eager against itself moved in {moved} of {len(timed)} comparisons; it must not."
+        return f"A/A control: eager differed from itself in none of {len(timed)} comparisons."
+    return (
+        f"A/A control: eager differed from itself in {moved} of {len(timed)} comparisons. Expected: in none."
+    )
 
 
 def _averages(part: Section) -> dict[str, Any]:
@@ -150,20 +159,25 @@ def _averages(part: Section) -> dict[str, Any]:
 def _group(group: GroupSummary) -> dict[str, Any]:
     counts = [(name, group.verdicts[name]) for name in VERDICTS if name in group.verdicts]
     counts.append((NOT_COUNTED, group.total - sum(count for _, count in counts)))
-    latency, memory = group.mean_compilation_latency_s, group.mean_memory_ratio
     return {
         "compiler": compiler_name(group.compiler),
         "passed": f"{group.pass_share:.0%}, {group.passed}/{group.total}",
         "geomean": mean_text(group),
         "averaged": f"{group.averaged}/{group.total}",
-        "compilation": MISSING if latency is None else f"{seconds_text(latency)} s",
-        "memory": MISSING if memory is None else ratio_text(memory),
+        "means": [_mean(group, one) for one in declared().averages()],
         "counts": [(name, count) for name, count in counts if count],
     }
 
 
+def _mean(group: GroupSummary, metric: Metric) -> str:
+    value = group.means[metric.name].value
+    if value is None:
+        return MISSING
+    return with_unit(value, metric)
+
+
 def _table(table: Table) -> dict[str, Any]:
-    """Plain rows, each cell with whether it is a number."""
+    """Rows of (cell, whether it is a number)."""
     return {
         "title": plain(table.title),
         "header": list(zip(table.header, table.numbers, strict=True)),

@@ -1,27 +1,33 @@
-"""``{suite}_{dtype}_roofline.png``, ``.svg``: what single operations reach of what was measured.
+"""``{suite}_{dtype}_roofline.png``, ``.svg``: rates of single operations and the measured limits.
 
-On the left the roofline (Williams, Waterman, Patterson 2009): FLOP/s over FLOPs for
-each byte, under the memory's and the processor's limit as measured by the same
-workers. On the right bytes per second, where most operations belong: torch's counter
-knows FLOPs of products and attention only. A row's number is its point's on the left.
-Bytes are those of eager's operations, for compiled points too: one above the roof
-has moved fewer. Drawn for cases tagged as operations; report.html has models.
+Left: the roofline (Williams, Waterman, Patterson 2009), FLOP/s over FLOP/byte, below the limits
+of memory and processor that the same workers measured. Right: bytes per second, for all operations,
+because torch counts FLOPs of matrix products and attention only. The number of a row is the number
+of its point on the left. Bytes are the bytes of eager's operations, also for compiled points: a
+point above the roof moved fewer bytes. Only for cases tagged as operations; report.html has models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from runner.comparison import OPERATION, Comparison, Summary, Work
-from runner.digits import significant
+from runner.analysis.comparison import OPERATION, Comparison, Summary
+from runner.analysis.digits import significant
 from runner.labels import case_name
-from runner.reports._fit import shorten
-from runner.reports._pictures import ABOVE, by_name, plain_style
-from runner.reports._sections import Section, compiler_name, compilers, environment_line, plot_name, sections
-from runner.reports.speedup_plot import COLOURS, GREY, SHAPES
+from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note
+from runner.reports.parts.fit import shortened
+from runner.reports.parts.pictures import ABOVE, by_name, plain_style
+from runner.reports.parts.sections import (
+    Section,
+    compiler_name,
+    compilers,
+    environment_line,
+    plot_name,
+    sections,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +37,7 @@ FORMATS = ("png", "svg")
 WIDTH_IN, LEAST_IN, ROW_IN = 11.0, 4.2, 0.19
 MOST_ROWS = 60
 LABEL_WIDTH = 30
-MARGIN = 1.6  # round the outermost points, as a factor: both axes are logarithmic
+MARGIN = 1.6  # factor around the outermost points; both axes are logarithmic
 GIGA_IN_TERA = 1e-3
 
 
@@ -66,48 +72,41 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 
 def picture_of(section: Section) -> Picture:
-    """What there is to draw of a section; nothing where no operation of it moves bytes."""
-    mine = [c for c in section.comparisons if OPERATION in c.record.job.case.tags and c.work is not None]
-    found = [one for one in _operations(mine) if one.bytes]
+    """The panel of a section; without operations if none of them moves bytes."""
+    timed = [c for c in section.comparisons if OPERATION in c.record.job.case.tags and c.work is not None]
+    operations = [operation for operation in _operations(timed) if operation.bytes]
     return Picture(
         title=section.title,
         facts=environment_line(section.environment),
-        compilers=tuple(dict.fromkeys(c.compiler for c in mine)),
-        operations=tuple(found[:MOST_ROWS]),
-        left_out=len(found[MOST_ROWS:]),
-        peak_tflop_per_s=_highest(mine, lambda w: w.measured_peak_tflop_per_s),
-        bandwidth_gb_per_s=_highest(mine, lambda w: w.measured_bandwidth_gb_per_s),
+        compilers=tuple(dict.fromkeys(c.compiler for c in timed)),
+        operations=tuple(operations[:MOST_ROWS]),
+        left_out=len(operations[MOST_ROWS:]),
+        peak_tflop_per_s=_highest(timed, "measured_peak_tflop_per_s"),
+        bandwidth_gb_per_s=_highest(timed, "measured_bandwidth_gb_per_s"),
     )
 
 
-Rate = Callable[[Work], float | None]
-
-
-def _highest(comparisons: Sequence[Comparison], limit: Rate) -> float | None:
-    """Nothing makes a device faster than it is, so the best of all measurements is the nearest."""
-    works = [c.work for c in comparisons if c.work is not None]
-    return max((found for work in works if (found := limit(work)) is not None), default=None)
+def _highest(comparisons: Sequence[Comparison], limit: str) -> float | None:
+    """The highest measurement, because disturbances can only lower it."""
+    return max((value for c in comparisons if (value := c.number(limit)) is not None), default=None)
 
 
 def _operations(comparisons: Sequence[Comparison]) -> Iterator[Operation]:
     for _, group in groupby(comparisons, key=lambda c: c.record.job.key):
         members = tuple(group)
-        work = members[0].work
-        assert work is not None
         yield Operation(
             name=case_name(members[0].record.job.case),
-            flop_per_byte=work.flop_per_byte,
-            flops=_rates(members, lambda w: w.baseline_tflop_per_s, lambda w: w.candidate_tflop_per_s),
-            bytes=_rates(members, lambda w: w.baseline_gb_per_s, lambda w: w.candidate_gb_per_s),
+            flop_per_byte=members[0].number("flop_per_byte"),
+            flops=_rates(members, "baseline_tflop_per_s", "candidate_tflop_per_s"),
+            bytes=_rates(members, "baseline_gb_per_s", "candidate_gb_per_s"),
         )
 
 
-def _rates(members: Sequence[Comparison], eager: Rate, candidate: Rate) -> dict[str, float]:
-    """Eager's rate under "", and those of the candidates that computed what eager does."""
+def _rates(members: Sequence[Comparison], eager: str, candidate: str) -> dict[str, float]:
+    """Eager's rate under "", and the rates of the candidates that passed parity."""
     rates: dict[str, float] = {}
     for comparison in members:
-        assert comparison.work is not None
-        before, after = eager(comparison.work), candidate(comparison.work)
+        before, after = comparison.number(eager), comparison.number(candidate)
         if before:
             rates.setdefault("", before)
         if after and comparison.record.status.passed:
@@ -116,57 +115,46 @@ def _rates(members: Sequence[Comparison], eager: Rate, candidate: Rate) -> dict[
 
 
 def draw(panels: Sequence[Picture], order: Sequence[str]) -> Figure:
-    """The figure of one suite in one dtype. ``order``: all compilers of the run, so that colours keep."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
     heights = [max(LEAST_IN, 1.4 + ROW_IN * len(panel.operations)) for panel in panels]
     with plain_style():
-        figure = Figure(figsize=(WIDTH_IN, sum(heights)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(WIDTH_IN, sum(heights))
         grid = figure.subplots(len(panels), 2, squeeze=False, height_ratios=heights, width_ratios=(1.15, 1.0))
         for (left, right), panel in zip(grid, panels, strict=True):
             styles = _styles(order)
             _draw_roofline(left, panel, styles)
             _draw_bytes(right, panel, styles)
             left.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=32, parse_math=False)
-            left.annotate(
-                panel.facts,
-                xy=(0.0, 1.0),
-                xycoords="axes fraction",
-                xytext=(0, 21),
-                textcoords="offset points",
-                fontsize=7,
-                color=GREY,
-                parse_math=False,
-            )
+            note(left, panel.facts, (0.0, 1.0), (0, 21), color=GREY)
     return figure
 
 
 def _styles(order: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and shape by compiler. Eager is a grey ring."""
+    """Color and shape by compiler. Eager is a gray ring."""
     return {
         "": (GREY, "o"),
-        **{c: (COLOURS[i % len(COLOURS)], SHAPES[(i + 1) % len(SHAPES)]) for i, c in enumerate(order)},
+        **{c: (COLORS[i % len(COLORS)], SHAPES[(i + 1) % len(SHAPES)]) for i, c in enumerate(order)},
     }
 
 
 def _mark(ax: Axes, x: float, y: float, compiler: str, styles: Mapping[str, tuple[str, str]]) -> None:
-    colour, shape = styles[compiler]
-    face = colour if compiler else "white"
-    ax.plot(x, y, shape, color=colour, mfc=face, ms=5.0 if compiler else 6.5, zorder=4 if compiler else 3)
+    color, shape = styles[compiler]
+    face = color if compiler else "white"
+    ax.plot(x, y, shape, color=color, mfc=face, ms=5.0 if compiler else 6.5, zorder=4 if compiler else 3)
 
 
 def _draw_roofline(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> None:
     numbered = enumerate(panel.operations, 1)
-    drawn = [(place, one) for place, one in numbered if one.flop_per_byte and one.flops]
+    drawn = [
+        (place, operation) for place, operation in numbered if operation.flop_per_byte and operation.flops
+    ]
     peak, bandwidth = panel.peak_tflop_per_s, panel.bandwidth_gb_per_s
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("FLOP / byte of eager's operations")
     ax.set_ylabel("TFLOP/s")
-    places = [one.flop_per_byte for _, one in drawn if one.flop_per_byte]
-    heights = [rate for _, one in drawn for rate in one.flops.values()]
+    places = [operation.flop_per_byte for _, operation in drawn if operation.flop_per_byte]
+    heights = [rate for _, operation in drawn for rate in operation.flops.values()]
     if not drawn or peak is None or bandwidth is None:
         why = "no measured limits" if drawn else "no operation whose FLOPs are counted"
         ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", color=GREY)
@@ -177,45 +165,30 @@ def _draw_roofline(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str
     ax.plot([low, ridge, high], [low * slope, peak, peak], color="black", linewidth=1.2, zorder=2)
     ax.set_xlim(low, high)
     ax.set_ylim(min([*heights, low * slope]) / MARGIN, max([*heights, peak]) * MARGIN)
-    for place, one in drawn:
-        assert one.flop_per_byte is not None
-        rates = sorted(one.flops.values())
-        ax.plot([one.flop_per_byte] * 2, [rates[0], rates[-1]], color="#BBBBBB", linewidth=0.8, zorder=2)
-        for compiler, rate in one.flops.items():
-            _mark(ax, one.flop_per_byte, rate, compiler, styles)
-        ax.annotate(
-            f"{place}",
-            xy=(one.flop_per_byte, rates[-1]),
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7,
+    for place, operation in drawn:
+        assert operation.flop_per_byte is not None
+        rates = sorted(operation.flops.values())
+        ax.plot(
+            [operation.flop_per_byte] * 2, [rates[0], rates[-1]], color="#BBBBBB", linewidth=0.8, zorder=2
         )
-    _limit(ax, f"peak measured here: {significant(peak, 3)} TFLOP/s", (0.99, peak), (0, 3))
+        for compiler, rate in operation.flops.items():
+            _mark(ax, operation.flop_per_byte, rate, compiler, styles)
+        note(ax, f"{place}", (operation.flop_per_byte, rates[-1]), (0, 5), "data", ha="center")
+    text = f"peak measured here: {significant(peak, 3)} TFLOP/s"
+    note(ax, text, (0.99, peak), (0, 3), ("axes fraction", "data"), ha="right")
     _axis(ax, "x", "y")
     _legend(ax, panel, styles)
 
 
-def _limit(ax: Axes, text: str, where: tuple[float, float], offset: tuple[int, int]) -> None:
-    ax.annotate(
-        text,
-        xy=where,
-        xycoords=("axes fraction", "data"),
-        xytext=offset,
-        textcoords="offset points",
-        ha="right",
-        fontsize=7,
-    )
-
-
 def _draw_bytes(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> None:
     ax.set_xscale("log")
-    for place, one in enumerate(panel.operations):
-        rates = sorted(one.bytes.values())
+    for place, operation in enumerate(panel.operations):
+        rates = sorted(operation.bytes.values())
         ax.plot([rates[0], rates[-1]], [place, place], color="#BBBBBB", linewidth=0.8, zorder=2)
-        for compiler, rate in one.bytes.items():
+        for compiler, rate in operation.bytes.items():
             _mark(ax, rate, place, compiler, styles)
-    names = [f"{shorten(one.name, LABEL_WIDTH)}  {n}" for n, one in enumerate(panel.operations, 1)]
+    short = shortened((operation.name for operation in panel.operations), LABEL_WIDTH)
+    names = [f"{short[operation.name]}  {n}" for n, operation in enumerate(panel.operations, 1)]
     ax.set_yticks(range(len(names)), names, parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
     ax.tick_params(axis="y", length=0)
@@ -223,15 +196,8 @@ def _draw_bytes(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]])
     bandwidth = panel.bandwidth_gb_per_s
     if bandwidth is not None:
         ax.axvline(bandwidth, color="black", linewidth=1.2, zorder=1)
-        ax.annotate(
-            f"measured here: {significant(bandwidth, 3)} GB/s",
-            xy=(bandwidth, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7,
-        )
+        text = f"measured here: {significant(bandwidth, 3)} GB/s"
+        note(ax, text, (bandwidth, 1.0), (0, 3), ("data", "axes fraction"), ha="center")
     if panel.left_out:
         ax.set_title(f"the first {MOST_ROWS}; {panel.left_out} more", fontsize=7, color=GREY, pad=14)
     _axis(ax, "x")
@@ -243,10 +209,7 @@ def _axis(ax: Axes, *axes: str) -> None:
 
     for name in axes:
         getattr(ax, f"{name}axis").set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.grid(which="major", color="#DDDDDD", linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    light_grid(ax)
 
 
 def _legend(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> None:
@@ -254,8 +217,8 @@ def _legend(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> 
 
     handles = []
     for compiler in ("", *panel.compilers):
-        colour, shape = styles[compiler]
+        color, shape = styles[compiler]
         label = compiler_name(compiler) if compiler else "eager"
-        face = colour if compiler else "white"
-        handles.append(Line2D([], [], label=label, linewidth=0, ms=5, marker=shape, color=colour, mfc=face))
+        face = color if compiler else "white"
+        handles.append(Line2D([], [], label=label, linewidth=0, ms=5, marker=shape, color=color, mfc=face))
     ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)

@@ -1,8 +1,8 @@
 """``{suite}_{dtype}.png``, ``.svg``: every speedup with its 95 % interval, a panel for each mode and device.
 
-A forest plot: a row a model, in plan order, with a marker a compiler and its
-number at the right; where there is no valid speedup, the status stands there
-instead. The last row is the geometric mean over the models that passed.
+A forest plot: one row for each model, in plan order, with a marker for each compiler and its
+number at the right. The status replaces the number if there is no valid speedup. The last row
+is the geometric mean over the models that passed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from runner.comparison import Comparison, GroupSummary, Summary, Verdict
-from runner.digits import share_text, speedup_text
+from runner.analysis.comparison import Comparison, GroupSummary, Summary
+from runner.analysis.digits import share_text, speedup_text
+from runner.analysis.estimate import Verdict
 from runner.labels import batch_text, case_name
-from runner.reports._fit import shorten
-from runner.reports._pictures import ABOVE, by_name, plain_style
-from runner.reports._sections import (
+from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note, ratio_ticks
+from runner.reports.parts.fit import shorten, shortened
+from runner.reports.parts.pictures import ABOVE, by_name, plain_style
+from runner.reports.parts.sections import (
     Section,
     compiler_name,
     compilers,
@@ -27,36 +29,24 @@ from runner.reports._sections import (
     plot_name,
     sections,
 )
-from runner.reports._telling import telling
+from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
-# Okabe and Ito's colours, told apart by colour-blind readers; the shapes tell them apart without colour.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
-SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")
-GREY = "#666666"
 WIDTH_IN = 11.0
 LINE_IN = 0.17  # height of one compiler's line
 PAD_LINES = 0.9  # between two models, in lines
 MEAN = "geometric mean"
-TICKS = (
-    tuple(0.5 + 0.05 * i for i in range(30)),
-    (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0),
-    (0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
-    (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
-    tuple(10.0**i for i in range(-6, 7)),
-)
 MOST_TICKS = 10
-MOST_RATIO = 20.0  # of the axis' ends, for ticks finer than a decade
-BEYOND_POINTS = 1.3  # how far intervals may stretch the axis beyond the outermost points
+BEYOND_POINTS = 1.3  # intervals extend the axis beyond the outermost points at most by this factor
 FACTS_WIDTH = 170  # characters
 TITLE_WIDTH = 90
 LABEL_WIDTH = 48
 MOST_MODELS = 100  # in a panel
-TELLING = 50  # of more, those furthest from 1
+SHOWN_MODELS = 50  # of a larger panel: the models with speedups furthest from 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +74,12 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
-    """The figure of one suite in one dtype. ``order``: all compilers of the run, so that colours keep."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    shown = [telling(panel, most=MOST_MODELS, otherwise=TELLING) for panel in panels]
+    """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
+    shown = [top_models(panel, most=MOST_MODELS, otherwise=SHOWN_MODELS) for panel in panels]
     rows = [tuple(_rows(panel)) for panel, _ in shown]
     heights = [_lines(panel_rows) * LINE_IN + 1.3 for panel_rows in rows]
     with plain_style():
-        figure = Figure(figsize=(WIDTH_IN, sum(heights)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(WIDTH_IN, sum(heights))
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
         limits = _limits([row for panel_rows in rows for row in panel_rows])
         for ax, (panel, left_out), panel_rows in zip(axes, shown, rows, strict=True):
@@ -105,10 +91,11 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
 
 
 def _rows(panel: Section) -> Iterator[Row]:
+    short = shortened((case_name(c.record.job.case) for c in panel.comparisons), LABEL_WIDTH)
     for _, group in groupby(panel.comparisons, key=lambda c: c.record.job.key):
         members = tuple(group)
         case = members[0].record.job.case
-        label = f"{shorten(case_name(case), LABEL_WIDTH)}\nbatch {batch_text(case)}"
+        label = f"{short[case_name(case)]}\nbatch {batch_text(case)}"
         yield Row(label=label, marks=tuple(_mark(c) for c in members))
     means = tuple(_mean_mark(group) for group in panel.groups)
     yield Row(label=f"{MEAN}\nof those that passed", marks=means)
@@ -149,7 +136,7 @@ Style = dict[str, Any]
 
 def _styles(order: Sequence[str]) -> dict[str, Style]:
     return {
-        compiler: {"color": COLOURS[i % len(COLOURS)], "marker": SHAPES[i % len(SHAPES)]}
+        compiler: {"color": COLORS[i % len(COLORS)], "marker": SHAPES[i % len(SHAPES)]}
         for i, compiler in enumerate(order)
     }
 
@@ -169,7 +156,7 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[s
     ax.axvspan(1 / (1 + threshold), 1 + threshold, color="#DDDDDD", zorder=0, linewidth=0)
     ax.axvline(1.0, color="black", linewidth=0.8, zorder=1)
     top = 0.0
-    centres = []
+    centers = []
     for place, row in enumerate(rows):
         height = _row_lines(row)
         if place > 0:
@@ -178,20 +165,21 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[s
                 top, color="black" if is_mean else "#CCCCCC", linewidth=0.8 if is_mean else 0.5, zorder=0
             )
         _draw_row(ax, row, top + height / 2, styles)
-        centres.append(top + height / 2)
+        centers.append(top + height / 2)
         top += height
-    ax.set_yticks(centres, [row.label for row in rows], parse_math=False)
+    ax.set_yticks(centers, [row.label for row in rows], parse_math=False)
     ax.tick_params(axis="y", length=0)
-    _draw_axis(
-        ax,
-        f"speedup over eager (log scale); shaded: noise threshold \N{PLUS-MINUS SIGN}{share_text(threshold)}",
+    ratio_ticks(ax.xaxis, ax.get_xlim(), MOST_TICKS)
+    light_grid(ax, "x", hidden=("top", "right", "left"))
+    ax.set_xlabel(
+        f"speedup over eager (log scale); shaded: noise threshold \N{PLUS-MINUS SIGN}{share_text(threshold)}"
     )
     _draw_legend(ax, panel.compilers, styles)
 
 
-def _draw_row(ax: Axes, row: Row, centre: float, styles: Mapping[str, Style]) -> None:
+def _draw_row(ax: Axes, row: Row, center: float, styles: Mapping[str, Style]) -> None:
     for place, mark in enumerate(row.marks):
-        y = centre + place - (len(row.marks) - 1) / 2
+        y = center + place - (len(row.marks) - 1) / 2
         style = styles[mark.compiler]
         if mark.value is not None:
             face = style["color"] if mark.solid else "white"
@@ -200,31 +188,29 @@ def _draw_row(ax: Axes, row: Row, centre: float, styles: Mapping[str, Style]) ->
             size = 6.0 if row.label.startswith(MEAN) else 4.5
             ax.plot(mark.value, y, style["marker"], color=style["color"], mfc=face, ms=size, zorder=3)
         failed = mark.value is None
-        ax.annotate(
+        note(
+            ax,
             f"{compiler_name(mark.compiler)}: {mark.words}" if failed else mark.words,
-            xy=(1.0, y),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
+            (1.0, y),
+            (6, 0),
+            ("axes fraction", "data"),
             va="center",
-            fontsize=7,
             color=_darker(style["color"]),
             fontstyle="italic" if failed else "normal",
             annotation_clip=False,
-            parse_math=False,
         )
 
 
-def _darker(colour: str) -> tuple[float, float, float]:
+def _darker(color: str) -> tuple[float, float, float]:
     """Text needs more contrast than a marker."""
     from matplotlib.colors import to_rgb
 
-    red, green, blue = to_rgb(colour)
+    red, green, blue = to_rgb(color)
     return 0.7 * red, 0.7 * green, 0.7 * blue
 
 
 def _limits(rows: Sequence[Row]) -> tuple[float, float]:
-    """All points, 0.9x to 1.1x at least, and of the intervals what is not far beyond the points."""
+    """The ends of the axis: all points, at least 0.9x to 1.1x, and intervals up to ``BEYOND_POINTS``."""
     marks = [mark for row in rows for mark in row.marks]
     values = [mark.value for mark in marks if mark.value is not None]
     lowest, highest = min([0.9, *values]), max([1.1, *values])
@@ -234,49 +220,15 @@ def _limits(rows: Sequence[Row]) -> tuple[float, float]:
     return low / margin, high * margin
 
 
-def ticks_between(low: float, high: float, most: int) -> Sequence[float]:
-    """Round speedups for a logarithmic axis with these ends: not more than ``most``, else decades."""
-    choices = [[tick for tick in ticks if low <= tick <= high] for ticks in TICKS]
-    fine = (found for found in choices if len(found) <= most and high / low < MOST_RATIO)
-    return next(fine, choices[-1])
-
-
-def _draw_axis(ax: Axes, label: str) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    ax.xaxis.set_major_locator(FixedLocator(ticks_between(*ax.get_xlim(), MOST_TICKS)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.grid(axis="x", color="#DDDDDD", linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
-    ax.set_xlabel(label)
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
-
-
 def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:
-    """Above the legend: the title, and in small print what the numbers depend on."""
+    """Above the legend: the title, and the conditions of the measurement in small print."""
     parts = (f"{panel.rounds} rounds", environment_line(panel.environment), left_out)
     facts = textwrap.wrap("; ".join(part for part in parts if part), FACTS_WIDTH, max_lines=4)
     height = 9 * len(facts)
     title = shorten(panel.title, TITLE_WIDTH)
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold", pad=22 + height, parse_math=False)
-    _note(ax, "\n".join(facts), (0.0, 1.0), (0, 17))
-    _note(ax, "speedup [95 % interval]", (1.0, 1.0), (6, 3))
-
-
-def _note(ax: Axes, text: str, corner: tuple[float, float], offset: tuple[int, int]) -> None:
-    ax.annotate(
-        text,
-        xy=corner,
-        xycoords="axes fraction",
-        xytext=offset,
-        textcoords="offset points",
-        va="bottom",
-        fontsize=7,
-        color=GREY,
-        parse_math=False,
-    )
+    note(ax, "\n".join(facts), (0.0, 1.0), (0, 17), va="bottom", color=GREY)
+    note(ax, "speedup [95 % interval]", (1.0, 1.0), (6, 3), va="bottom", color=GREY)
 
 
 def _draw_legend(ax: Axes, names: Sequence[str], styles: Mapping[str, Style]) -> None:
@@ -285,6 +237,6 @@ def _draw_legend(ax: Axes, names: Sequence[str], styles: Mapping[str, Style]) ->
     handles = [
         Line2D([], [], label=compiler_name(name), linewidth=1.3, ms=4.5, **styles[name]) for name in names
     ]
-    hollow = "hollow: same or inconclusive"
+    hollow = "hollow: same, inconclusive or unsteady"
     handles.append(Line2D([], [], label=hollow, linewidth=0, ms=4.5, marker="o", color=GREY, mfc="white"))
     ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)

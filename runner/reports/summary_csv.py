@@ -1,4 +1,4 @@
-"""The executive summary in the field's files: four tables as CSV, and together as text."""
+"""The executive summary in the files of PyTorch's benchmark runner: four CSV tables, and one text file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import io
 from collections.abc import Mapping
 from html import escape
 
-from runner.comparison import Summary
+from runner.analysis.comparison import Summary
 from runner.labels import plain
-from runner.reports._averages import AverageTable, field_tables
-from runner.reports._cells import csv_bytes
-from runner.reports._sections import environment_line, protocol_line
+from runner.reports.parts.averages import AverageTable, field_tables
+from runner.reports.parts.cells import csv_bytes
+from runner.reports.parts.sections import environment_line, protocol_line
 
 FORMATS = ("csv", "txt")
 TEXT_FILE = "gh_executive_summary.txt"
@@ -24,7 +24,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 
 def _csv(table: AverageTable) -> bytes:
-    """The first column is the field's unnamed index: the compiler once more."""
+    """The first column repeats the compiler without a header, as in PyTorch's runner."""
     header = ("", "Compiler", *table.columns)
     return csv_bytes(header, [(compiler, compiler, *cells) for compiler, cells in table.rows])
 
@@ -36,14 +36,14 @@ def _text(summary: Summary, tables: tuple[AverageTable, ...]) -> str:
         f"<details>\n<summary>see more</summary>\n\n{escape(environment_line(summary.environment))}\n\n",
         f"{escape(protocol_line(summary.comparisons))}\n\n{caveats}\n</details>\n\n",
         "To measure performance, compilation latency and memory footprint reduction, models that fail ",
-        "parity enter no average; the passrate counts them all. Slowdowns count as slowdowns.\n\n",
+        "parity enter no average; the passrate counts all models. Averages include slowdowns.\n\n",
     ]
     parts += [f"{table.caption}\n~~~\n{_grid(table)}\n~~~\n\n" for table in tables]
     return "".join(parts)
 
 
 def _grid(table: AverageTable) -> str:
-    """The field's boxes of + - |, drawn by rich so that wide characters keep the columns straight."""
+    """A table of + - |, drawn by rich, because rich aligns wide characters."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,9 +1,9 @@
-"""summary.json: what was derived of a run, for programs. The samples stay in records.jsonl.
+"""summary.json: the derived values of a run, for programs. The samples are in records.jsonl.
 
 One object: ``schema_version`` (of this file), ``record_schema_versions``, ``environment``,
-``comparisons`` (one a record, in plan order), ``groups`` (averages), ``warnings``, ``caveats``; of a
-run in several environments also ``environments`` and ``environment_averages``.
-Units are in the names; a number that does not exist is null; an endless one is "inf".
+``comparisons`` (one for each record, in plan order), ``groups`` (averages), ``warnings``, ``caveats``.
+A run in several environments also has ``environments`` and ``environment_averages``.
+Names contain the units. A missing number is null; an infinite number is "inf".
 """
 
 from __future__ import annotations
@@ -14,14 +14,24 @@ from dataclasses import fields
 from typing import Any
 
 from harness.codec import to_json
-from runner.comparison import Comparison, Summary
-from runner.labels import ran_batch
+from harness.declared import NOISE, WORK
+from harness.metrics import declared
+from runner.analysis.comparison import CandidatePair, Comparison, GroupSummary, Summary
+from runner.labels import notes_of, ran_batch
 
 FORMATS = ("json",)
 FILE = "summary.json"
 # History of this file's format:
 #   1  2026-11  first version
 SCHEMA_VERSION = 1
+DERIVED = (
+    *("compiler", "device", "n", "baseline_ms", "candidate_ms", "speedup", "ci_low", "ci_high", "p_value"),
+    *("q_value", "verdict", "speedup_of_medians", "compilation_latency_s", "baseline_peak_gb"),
+    *("candidate_peak_gb", "memory_ratio", "break_even_steps", "work", "noise", "generation"),
+    *("processes", "between_sd", "assumed_sd", "low_90", "high_90", "unsteady"),
+)
+OF_ENVIRONMENT = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict", "same_results", "counts")
+OF_PAIR = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict")
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -29,21 +39,23 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "schema_version": SCHEMA_VERSION,
         "record_schema_versions": sorted({c.record.schema_version for c in summary.comparisons}),
         "environment": summary.environment,
-        "groups": to_json(summary.groups),
+        "groups": [_group(group) for group in summary.groups],
         "warnings": to_json(summary.warnings),
         "caveats": summary.caveats,
         **_environments(summary),
+        "pairs": [_pair(pair) for pair in summary.pairs],
+        "compiler_ratios": summary.ratios,
         "comparisons": [],
     }
     head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
-    # a comparison a line: json indents at a tenth of its speed, and a large run is large
+    # one comparison on each line: json with indents takes ten times as long
     lines = (json.dumps(to_json(_comparison(c)), allow_nan=False).encode() for c in summary.comparisons)
     body = b",\n  ".join(lines)
     return {FILE: b"%b[\n  %b\n ]%b\n" % (head.encode(), body, tail.encode())}
 
 
 def _environments(summary: Summary) -> dict[str, Any]:
-    """Only of a run in several environments: each candidate against eager of the reference environment."""
+    """Each candidate relative to eager of the reference; empty without ``--envs``."""
     if not summary.across:
         return {}
     rows = [
@@ -52,18 +64,55 @@ def _environments(summary: Summary) -> dict[str, Any]:
             "candidate": one.record.candidate,
             "torch": one.record.environment.get("torch"),
             "parity": one.record.env_parity,
-            **{f.name: getattr(one, f.name) for f in fields(one) if f.name != "record"},
+            "environment": one.environment,
+            "reference": one.reference,
+            "compiler": one.compiler,
+            "n": one.n,
+            "reference_ms": one.baseline_ms,
+            "ms": one.candidate_ms,
+            **{name: getattr(one, name) for name in OF_ENVIRONMENT},
         }
         for one in summary.across
     ]
     return {"environments": rows, "environment_averages": summary.across_averages}
 
 
+def _pair(pair: CandidatePair) -> dict[str, Any]:
+    """The first candidate over the second, from the rounds that timed both."""
+    return {
+        "job": pair.first.record.job.key,
+        "first": pair.first.record.candidate,
+        "second": pair.second.record.candidate,
+        "n": pair.n,
+        **{name: getattr(pair, name) for name in OF_PAIR},
+    }
+
+
+def _group(group: GroupSummary) -> dict[str, Any]:
+    """The fields of the group, with ``mean_<metric>`` and the number of models instead of ``means``."""
+    values: dict[str, Any] = {}
+    for field in fields(group):
+        if field.name != "means":
+            values[field.name] = getattr(group, field.name)
+            continue
+        for metric in declared().averages():
+            assert metric.average is not None
+            mean = group.means[metric.name]
+            values |= {f"{metric.average.key}_n": mean.n, f"mean_{metric.name}": mean.value}
+    return values
+
+
+def _other_derived(comparison: Comparison) -> dict[str, Any]:
+    """The derived metrics that no other part of the comparison has."""
+    derived = (one for one in declared().metrics if one.derive and one.group not in (WORK, NOISE))
+    names = [name for one in derived for name in one.names if name not in DERIVED]
+    return {name: comparison.derived[name] for name in names}
+
+
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    """Who and how it ended, every derived number under its own name, then parity, metrics and failure."""
+    """The job, the status, the derived numbers, then parity, metrics and failure."""
     record = comparison.record
     job, case = record.job, record.job.case
-    derived = {f.name: getattr(comparison, f.name) for f in fields(comparison) if f.name != "record"}
     return {
         "job": job.key,
         "suite": case.suite,
@@ -78,11 +127,12 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "published_batch_size": case.published_batch_size,
         "status": record.status,
         "passed": record.status.passed,
-        **derived,
+        **{name: getattr(comparison, name) for name in DERIVED},
+        **_other_derived(comparison),
         "parity": record.parity,
         "metrics": record.metrics,
         "failure": record.failure,
-        "notes": record.notes,
+        "notes": notes_of(record),
         "reproduce": record.reproduce,
         "started": record.started,
         "ended": record.ended,

@@ -1,18 +1,18 @@
 "use strict";
-// Figures for plotly.js. Each function takes plain values and an element; nothing here knows the page's state.
+// Figures for plotly.js. Each function takes plain values and an element, and does not read the page's state.
 const charts = (() => {
   const SHAPES = {
     faster: "triangle-up", slower: "triangle-down", same: "circle",
-    inconclusive: "diamond-open", "not counted": "x-thin-open", mean: "diamond-tall",
+    inconclusive: "diamond-open", unsteady: "square-open", "not counted": "x-thin-open", mean: "diamond-tall",
   };
-  const VERDICTS = ["faster", "same", "inconclusive", "slower", "not counted"];
-  const BEYOND = 1.3; // how far intervals may stretch the axis beyond the outermost points
+  const VERDICTS = ["faster", "same", "inconclusive", "unsteady", "slower", "not counted"];
+  const BEYOND = 1.3; // intervals extend the axis beyond the outermost points at most by this factor
   const LINES = [10, 100, 1000, 10000, 100000, 1000000]; // steps of the break-even lines
 
-  const colour = (name) =>
+  const color = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(`--${name.replace(" ", "-")}`).trim();
 
-  // plotly reads a little HTML in its texts, and TeX between dollars: names must not be taken for either
+  // plotly interprets some HTML in its texts, and TeX between dollar signs; names must be shown unchanged
   const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 
   const shorten = (text, room) => {
@@ -35,14 +35,14 @@ const charts = (() => {
 
   function layout(more) {
     const axis = {
-      gridcolor: colour("line"), linecolor: colour("line"), zeroline: false, automargin: true,
-      tickfont: { color: colour("ink") }, title: { standoff: 10, font: { color: colour("muted"), size: 12 } },
+      gridcolor: color("line"), linecolor: color("line"), zeroline: false, automargin: true,
+      tickfont: { color: color("ink") }, title: { standoff: 10, font: { color: color("muted"), size: 12 } },
     };
     const merged = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: FONT, size: 12, color: colour("ink") },
+      font: { family: FONT, size: 12, color: color("ink") },
       margin: { l: 8, r: 8, t: 8, b: 40 }, hovermode: "closest", dragmode: narrow() ? false : "zoom",
-      hoverlabel: { align: "left", bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") } },
+      hoverlabel: { align: "left", bgcolor: color("card"), bordercolor: color("line"), font: { color: color("ink") } },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom" },
       ...more,
     };
@@ -58,7 +58,7 @@ const charts = (() => {
     modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
   });
 
-  // on paper a chart cannot follow its box: it gets the width that fits a page of A4 or Letter
+  // on paper, a chart gets the width of a page of A4 or Letter, because its box does not resize it
   function paperWidth(element) {
     if (!printing()) return {};
     return { width: element.closest(".charts > :not(.across)") ? 330 : 680 };
@@ -73,15 +73,15 @@ const charts = (() => {
   });
 
   const marker = (name) => ({
-    color: colour(name === "mean" ? "ink" : name), symbol: SHAPES[name], size: name === "mean" ? 13 : 9,
-    line: { width: /open/.test(SHAPES[name]) ? 2 : 0, color: colour(name === "mean" ? "ink" : name) },
+    color: color(name === "mean" ? "ink" : name), symbol: SHAPES[name], size: name === "mean" ? 13 : 9,
+    line: { width: /open/.test(SHAPES[name]) ? 2 : 0, color: color(name === "mean" ? "ink" : name) },
   });
 
   const vertical = (x, style) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", layer: "below", line: style });
   const oblique = (x0, y0, x1, y1, style) => ({ type: "line", x0, y0, x1, y1, layer: "below", line: style });
 
   // items: {kind, label, text, hover, plot: [value, low, high], id}, top to bottom; kind "mean" for averages;
-  // gap: after how many of them some were left out, or 0
+  // gap: the number of items before the omitted items, or 0
   function forest(element, items, threshold, gap) {
     const room = narrow() ? 26 : printing() ? 40 : 58;
     const values = items.map((item) => item.plot[0]);
@@ -98,7 +98,7 @@ const charts = (() => {
         x: of.map((item) => item.plot[0]), y: places, customdata: of.map((item) => item.id ?? ""),
         text: of.map((item) => item.hover), hoverinfo: "text",
         error_x: {
-          type: "data", symmetric: false, thickness: name === "mean" ? 2.2 : 1.6, width: 3, color: colour(name === "mean" ? "ink" : name),
+          type: "data", symmetric: false, thickness: name === "mean" ? 2.2 : 1.6, width: 3, color: color(name === "mean" ? "ink" : name),
           array: of.map((item) => (item.plot[2] ?? item.plot[0]) - item.plot[0]),
           arrayminus: of.map((item) => item.plot[0] - (item.plot[1] ?? item.plot[0])),
         },
@@ -106,29 +106,29 @@ const charts = (() => {
     });
     const ticks = items.map((item, place) => place);
     const rows = { tickmode: "array", tickvals: ticks, range: [items.length - 0.4, -0.6], showgrid: false, fixedrange: true, ticks: "", ticklabeloverflow: "allow" };
-    const shapes = [vertical(1, { color: colour("muted"), width: 1.2 })];
+    const shapes = [vertical(1, { color: color("muted"), width: 1.2 })];
     if (threshold) {
       shapes.unshift({
         type: "rect", x0: 1 / (1 + threshold), x1: 1 + threshold, y0: 0, y1: 1, yref: "paper", layer: "below",
-        fillcolor: colour("band"), line: { width: 0 },
+        fillcolor: color("band"), line: { width: 0 },
       });
     }
     const across = (y, style) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y - 0.5, y1: y - 0.5, line: style });
     const means = items.findIndex((item) => item.kind === "mean");
-    if (means > 0) shapes.push(across(means, { color: colour("line"), width: 1 }));
-    if (gap) shapes.push(across(gap, { color: colour("muted"), width: 1.5, dash: "dot" }));
+    if (means > 0) shapes.push(across(means, { color: color("line"), width: 1 }));
+    if (gap) shapes.push(across(gap, { color: color("muted"), width: 1.5, dash: "dot" }));
     const labels = items.map((item) => shorten(item.label, room));
     const figure = {
       height: 110 + items.length * 22, shapes,
-      // the margins that these texts need, measured: plotly finds them by drawing everything several times
+      // the measured width of these texts as margins; plotly would draw everything several times to find them
       margin: { l: 12 + widest(labels), r: narrow() ? 8 : 12 + widest(items.map((item) => item.text)), t: 8, b: 44 }, showlegend: !narrow() && !printing(), // the tiles have the same marks
       xaxis: { ...ratioAxis(narrow() ? "speedup over eager" : "speedup over eager (right of 1 is faster)"), range: ends.map(Math.log10) },
       yaxis: { ...rows, automargin: false, ticktext: labels.map(safe) },
     };
     if (!narrow()) {
-      // an empty trace: an axis without one is not drawn
+      // an empty trace, because plotly draws no axis without a trace
       traces.push({ type: "scatter", x: [null], y: [null], yaxis: "y2", mode: "markers", hoverinfo: "skip", showlegend: false });
-      figure.yaxis2 = { ...rows, automargin: false, overlaying: "y", side: "right", ticktext: items.map((item) => safe(item.text)), tickfont: { color: colour("muted") } };
+      figure.yaxis2 = { ...rows, automargin: false, overlaying: "y", side: "right", ticktext: items.map((item) => safe(item.text)), tickfont: { color: color("muted") } };
     }
     return draw(element, traces, figure);
   }
@@ -140,15 +140,15 @@ const charts = (() => {
     const left = Math.min(...steps) / 1.6, right = Math.max(...steps) * 1.6;
     const bottom = Math.min(...speedups, 1) / 1.08, top = Math.max(...speedups, 1.1) * 1.12;
     const traces = LINES.filter((count) => count > left).map((count) => {
-      // paid after `count` steps: count * (1 - 1 / speedup) = compilation in steps
+      // break-even after `count` steps: count * (1 - 1 / speedup) = compilation in steps
       const end = Math.min(count * (1 - 1 / top), right);
       const at = Array.from({ length: 80 }, (_, i) => left * (end / left) ** (i / 79)).filter((x) => x < count && end > left);
       return {
         type: "scatter", mode: "lines+text", x: at, y: at.map((x) => 1 / (1 - x / count)), showlegend: false, hoverinfo: "skip",
-        line: { color: colour("muted"), width: 1, dash: "dot" }, textposition: end === right ? "top left" : end > right / 2 ? "bottom left" : "bottom right", textfont: { color: colour("muted"), size: 11 },
+        line: { color: color("muted"), width: 1, dash: "dot" }, textposition: end === right ? "top left" : end > right / 2 ? "bottom left" : "bottom right", textfont: { color: color("muted"), size: 11 },
         text: at.map((_, i) => (i === at.length - 1 ? `${count.toLocaleString("en")} steps` : "")),
       };
-    }).filter((trace) => trace.x.length > 1 && trace.y[trace.y.length - 1] - 1 > 0.03 * (top - bottom)); // else it lies on the line of 1
+    }).filter((trace) => trace.x.length > 1 && trace.y[trace.y.length - 1] - 1 > 0.03 * (top - bottom)); // other lines are too close to the line of 1
     for (const name of VERDICTS) {
       const of = items.filter((item) => item.kind === name);
       if (!of.length) continue;
@@ -159,7 +159,7 @@ const charts = (() => {
     }
     return draw(element, traces, {
       height: narrow() ? 340 : 420,
-      shapes: [oblique(left, 1, right, 1, { color: colour("muted"), width: 1.2 })],
+      shapes: [oblique(left, 1, right, 1, { color: color("muted"), width: 1.2 })],
       xaxis: { type: "log", range: [Math.log10(left), Math.log10(right)], title: { text: "compile time, in eager steps" }, tickformat: ",~r", dtick: 1 },
       yaxis: { ...ratioAxis("speedup"), range: [Math.log10(bottom), Math.log10(top)] },
     });
@@ -171,12 +171,12 @@ const charts = (() => {
   function inOrder(element, samples) {
     const traces = pair.map(([key, tint, symbol], side) => ({
       type: "scatter", mode: "lines+markers", name: key === "eager" ? "eager" : samples.name, y: samples[key], x: samples[key].map((_, i) => i + 1),
-      line: { color: colour(tint), width: 1 }, marker: { color: colour(tint), symbol, size: 6 },
+      line: { color: color(tint), width: 1 }, marker: { color: color(tint), symbol, size: 6 },
       text: samples.hovers[side], hoverinfo: "text",
     }));
     (samples.prefill ?? []).forEach((values, side) => traces.push({
       type: "scatter", mode: "lines", name: `${traces[side].name}, prefill`, y: values, x: values.map((_, i) => i + 1), visible: "legendonly",
-      line: { color: colour(pair[side][1]), width: 1, dash: "dot" },
+      line: { color: color(pair[side][1]), width: 1, dash: "dot" },
     }));
     return draw(element, traces, { height: 280, xaxis: { title: { text: "round, as measured" }, range: [0.3, samples.eager.length + 0.7] }, yaxis: { title: { text: "ms a step" } } });
   }
@@ -184,7 +184,7 @@ const charts = (() => {
   function distribution(element, samples) {
     const traces = pair.map(([key, tint, symbol]) => ({
       type: "box", name: key === "eager" ? "eager" : samples.name, x: samples[key], boxpoints: "all", jitter: 0.7, pointpos: 0,
-      line: { color: colour(tint), width: 1.4 }, fillcolor: "rgba(0,0,0,0)", marker: { color: colour(tint), symbol, size: 5, opacity: 0.55 },
+      line: { color: color(tint), width: 1.4 }, fillcolor: "rgba(0,0,0,0)", marker: { color: color(tint), symbol, size: 5, opacity: 0.55 },
       hoverinfo: "x", showlegend: false, orientation: "h",
     }));
     return draw(element, traces, {
@@ -201,11 +201,11 @@ const charts = (() => {
     const points = {
       type: "scatter", mode: "markers", name: "a round", x: samples.eager, y: samples.candidate, hoverinfo: "text",
       text: samples.eager.map((value, i) => `round ${i + 1}: ${(value / samples.candidate[i]).toFixed(3)}x`),
-      marker: { color: colour("candidate"), symbol: "triangle-up", size: 7, opacity: 0.75 },
+      marker: { color: color("candidate"), symbol: "triangle-up", size: 7, opacity: 0.75 },
     };
     return draw(element, [
-      line(1, "as fast as eager", { color: colour("muted"), width: 1.2 }),
-      line(speedup, "the speedup", { color: colour("candidate"), width: 1.2, dash: "dash" }), points,
+      line(1, "as fast as eager", { color: color("muted"), width: 1.2 }),
+      line(speedup, "the speedup", { color: color("candidate"), width: 1.2, dash: "dash" }), points,
     ], {
       height: 300, xaxis: { title: { text: "eager, ms" } },
       yaxis: { title: { text: "candidate, ms" }, range: [Math.min(...both) * 0.95, Math.max(...both) * 1.05] },
@@ -221,12 +221,12 @@ const charts = (() => {
     const heights = [...sides.map(([key]) => line[key]), line.roof];
     const traces = [{
       type: "scatter", mode: "lines", name: "measured roof", x: [ends[0], ridge, ends[1]], y: [ends[0] * slope, peak, peak],
-      line: { color: colour("muted"), width: 1.6 }, hoverinfo: "skip",
+      line: { color: color("muted"), width: 1.6 }, hoverinfo: "skip",
     }, {
       type: "scatter", mode: "lines", x: [place, place], y: [Math.min(...heights), Math.max(...heights)], showlegend: false, hoverinfo: "skip",
-      line: { color: colour("muted"), width: 1, dash: "dot" },
+      line: { color: color("muted"), width: 1, dash: "dot" },
     }, ...sides.map(([key, who, symbol]) => ({
-      type: "scatter", mode: "markers", name: who, x: [place], y: [line[key]], marker: { color: colour(key), symbol, size: 11 }, hoverinfo: "text",
+      type: "scatter", mode: "markers", name: who, x: [place], y: [line[key]], marker: { color: color(key), symbol, size: 11 }, hoverinfo: "text",
       text: [`${who}: ${Number(line[key].toPrecision(3))} TFLOP/s, ${line.shares[key === "eager" ? 0 : 1]} of the roof<br>${Number(place.toPrecision(3))} FLOP a byte`],
     }))];
     const low = Math.min(...heights, ends[0] * slope) / 1.5, high = Math.max(...heights, peak) * 2;
@@ -240,7 +240,7 @@ const charts = (() => {
   function phases(element, found) {
     const names = found.map(([name]) => safe(name)), seconds = found.map(([, value]) => value);
     return draw(element, [{
-      type: "bar", orientation: "h", y: names, x: seconds, marker: { color: colour("candidate") }, hoverinfo: "skip", width: 0.7,
+      type: "bar", orientation: "h", y: names, x: seconds, marker: { color: color("candidate") }, hoverinfo: "skip", width: 0.7,
       text: seconds.map((value) => `${Number(value.toPrecision(3))} s`), textposition: "auto", textfont: { size: 11 }, cliponaxis: false,
     }], { height: 110 + 26 * found.length, showlegend: false, xaxis: { title: { text: "seconds" }, rangemode: "tozero" }, yaxis: { autorange: "reversed", ticks: "" } });
   }

@@ -1,4 +1,4 @@
-// The page: what the address says is what is shown. Filters, order and the open case live in location.hash.
+// The page. Filters, order and the open case are stored in location.hash, and the page shows this state.
 (() => {
   const FIRST_POINTS = 60, MORE_POINTS = 1500, MOST_CASES = 1500, FIRST_ROWS = 200, MANY_ROWS = 2000;
   const byId = (id) => document.getElementById(id);
@@ -53,7 +53,7 @@
     const of = (row) => (numbers ? row.values[place] : row.texts[place]);
     return [...found].sort((a, b) => {
       const [x, y] = [of(a), of(b)];
-      if (x === null || y === null) return (x === null) - (y === null) || a.place - b.place; // what is missing comes last
+      if (x === null || y === null) return (x === null) - (y === null) || a.place - b.place; // missing values come last
       return sign * (numbers ? x - y : x.localeCompare(y, "en", { numeric: true })) || a.place - b.place;
     });
   }
@@ -75,7 +75,7 @@
     byId("text").addEventListener("input", (event) => {
       const typed = () => change({ text: event.target.value.trim() });
       clearTimeout(pause);
-      if (rows.length < MANY_ROWS) typed(); else pause = setTimeout(typed, 200); // not at every letter
+      if (rows.length < MANY_ROWS) typed(); else pause = setTimeout(typed, 200); // wait until the typing pauses
     });
     byId("reset").addEventListener("click", () => change({ facets: {}, text: "", sort: "", order: "" }));
     byId("order").addEventListener("change", (event) => change({ order: event.target.value }));
@@ -87,7 +87,7 @@
       const button = panel.make("button", { type: "button" }, c.header);
       button.addEventListener("click", () => {
         const [key, direction] = state.sort.split(":");
-        // numbers start with the largest; the third click is the order of the run again
+        // numbers start with the largest; the third click restores the order of the run
         const turns = c.number ? ["desc", "asc", ""] : ["asc", "desc", ""];
         const next = key === c.key ? turns[turns.indexOf(direction) + 1] : turns[0];
         change({ sort: next ? `${c.key}:${next}` : "" });
@@ -128,14 +128,14 @@
       found.className = `verdict ${row.kind.replace(" ", "-")}`;
       found.prepend(panel.make("span", { class: "mark", "aria-hidden": "true" }));
     }
-    if (c.key === "parity" && !text.startsWith("pass") && text !== "skip") found.classList.add("failed");
+    if (c.key === "parity" && !/^(pass|skip|approximate)/.test(text)) found.classList.add("failed");
     return found;
   }
 
   function fillTable() {
     const body = panel.make("tbody");
     for (const row of sorted.slice(0, shown)) body.append(panel.make("tr", {}, ...data.columns.map((c, place) => cell(row, c, place))));
-    if (!sorted.length) body.append(panel.make("tr", {}, panel.make("td", { colspan: String(data.columns.length) }, "Nothing fits these filters; reset shows everything.")));
+    if (!sorted.length) body.append(panel.make("tr", {}, panel.make("td", { colspan: String(data.columns.length) }, "No comparison matches these filters; reset shows all.")));
     byId("table").tBodies[0].replaceWith(body);
     byId("more").hidden = sorted.length <= shown;
     byId("more").textContent = `show more (${(sorted.length - shown).toLocaleString("en")} left)`;
@@ -143,21 +143,21 @@
 
   // -- charts --------------------------------------------------------------------
 
-  // what tells one row from another: the model, and those of its conditions that differ on the page
+  // the label of a row: the model, and the conditions that differ between rows of the page
   const differing = () => ["compiler", "suite", "precision", "mode", "device"].filter((key) => data.facets[facet[key]].values.length > 1 && !(key in state.facets));
   const name = (row) => [row.texts[column.model], ...differing().map((key) => value(row, key))].join(", ");
   const hover = (row) => [name(row), `speedup ${row.texts[column.speedup]}, ${row.texts[column.verdict]}, ${value(row, "status")}`,
     ...[["compile", "compiled in", "s"], ["break_even", "pays after", "steps"]].filter(([key]) => key in column && row.texts[column[key]] !== "-").map(([key, before, unit]) => `${before} ${row.texts[column[key]]} ${unit}`)].map(charts.safe).join("<br>");
 
   function forestItems() {
-    const order = ["faster", "same", "inconclusive", "slower", "not counted"];
+    const order = ["faster", "same", "inconclusive", "unsteady", "slower", "not counted"];
     const found = matching.filter((row) => row.plot[0] !== null);
     if (state.order !== "plan") found.sort((a, b) => (state.order ? 0 : order.indexOf(a.kind) - order.indexOf(b.kind)) || b.plot[0] - a.plot[0]);
     return found.map((row) => ({ kind: row.kind, label: name(row), text: row.texts[column.speedup], hover: hover(row), plot: row.plot, id: row.id }));
   }
 
   function meanItems() {
-    // an average is of all that passed: it stays away when only some of those are shown
+    // an average covers all models that passed, so it is hidden if filters hide some of these models
     if (state.text || ["verdict", "status", "environment", "scale"].some((key) => key in state.facets)) return [];
     const found = data.means.filter((mean) => Object.entries(state.facets).every(([key, wanted]) => mean.facets[key] === wanted));
     return found.map((mean) => {
@@ -169,7 +169,7 @@
   function drawCharts() {
     if (!drawable) return;
     const items = forestItems();
-    // too many: both ends, so that the slowest are never what is missing
+    // too many points: draw both ends, so that the slowest models are never omitted
     const half = points / 2, all = items.length <= points;
     const drawn = all ? items : [...items.slice(0, half), ...items.slice(-half)];
     document.querySelectorAll(".chart-part").forEach((part) => { part.hidden = !items.length; });
@@ -208,8 +208,8 @@
     byId("next").disabled = place < 0 || place === sorted.length - 1;
     const id = state.open;
     let panels, place_in;
-    try { [panels, place_in] = await panelsOf(row); } catch { byId("panel-body").textContent = "This browser cannot unpack the details: it lacks DecompressionStream."; return; }
-    if (id !== state.open) return; // another was opened meanwhile
+    try { [panels, place_in] = await panelsOf(row); } catch { byId("panel-body").textContent = "This browser cannot decompress the details: it has no DecompressionStream."; return; }
+    if (id !== state.open) return; // another case was opened meanwhile
     const about = { kind: row.kind, compiler: value(row, "compiler"), speedupText: row.plot[0] === null ? value(row, "status") : row.texts[column.speedup], verdictText: row.plot[0] === null ? "no number" : row.texts[column.verdict], speedup: row.plot[0] };
     panel.fill(byId("panel-body"), about, panels.panels[place_in], panels, drawable);
     dialog.scrollTop = 0;
@@ -239,7 +239,8 @@
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
   }
 
-  // panels travel in parcels: the one of this row, and its place in it; the last few stay unpacked
+  // Panels are compressed in chunks. Returns the chunk of this row, and the row's place in it. The last four
+  // chunks stay decompressed.
   const parcels = document.querySelectorAll(".panels"), unpacked = new Map();
   async function panelsOf(row) {
     const size = Number(parcels[0].dataset.chunk), number = Math.floor(row.place / size);
@@ -250,7 +251,7 @@
     return [await found, row.place % size];
   }
 
-  // what is on the screen already is not made again: a link that is replaced loses the focus
+  // an unchanged part is not built again, because a replaced link loses the focus
   let drawnFor = "", filledFor = "";
   function show() {
     matching = rows.filter(fits);

@@ -1,4 +1,4 @@
-// The panel of one case: everything its record says. All text is inserted as text, never as markup.
+// The panel of one case, with all facts of its record. Text is inserted as text, never as markup.
 const panel = (() => {
   const ordinals = (place) => (place === "-" ? "?" : `${parseInt(place, 36) + 1}.`);
 
@@ -24,7 +24,7 @@ const panel = (() => {
       try {
         await navigator.clipboard.writeText(text);
         button.textContent = "copied";
-      } catch { // no clipboard without a secure origin: select it, for the keyboard
+      } catch { // a page without a secure origin has no clipboard: select the text, for the keyboard
         getSelection().selectAllChildren(shown);
         button.textContent = "selected";
       }
@@ -40,14 +40,14 @@ const panel = (() => {
       if (!known.has(name)) box.append(make("h3", {}, name.replaceAll("_", " ")), make("pre", { tabindex: "0" }, text));
     }
     if (found.log) {
-      // a path inside the run's folder, where this file lies too
+      // a relative path inside the run's folder, which also contains this file
       const inside = /^[\w.-]+(\/[\w.-]+)*$/.test(found.log) && !found.log.includes("..");
       box.append(make("p", {}, "log: ", inside ? make("a", { href: found.log }, found.log) : found.log));
     }
     return box;
   }
 
-  // the samples of a case in ms, with what the pointer says about each
+  // the samples of a case in ms, with the text that the pointer shows for each sample
   function unpacked(all, stored, name) {
     const ms = (counts) => counts.map((count) => count * stored.unit_ms);
     const sides = [["eager", ms(all.baselines[stored.baseline]), stored.baseline_place], [name, ms(stored.candidate), stored.candidate_place]];
@@ -63,23 +63,24 @@ const panel = (() => {
     return element;
   }
 
-  // where the step stands on the device's roofline, and what compiling it took
+  // the place of the step on the device's roofline, and the time of the phases of its compilation
   function work(box, found, name) {
     if (found.roofline) {
       const line = found.roofline, parts = [["eager", 0], [name, 1]].filter(([, side]) => line.shares[side]);
       const about = parts.map(([who, side]) => `${who} at ${line.shares[side]} of the roof`).join(", ");
       const holder = chart(box, "Place on the roofline", about);
       charts.roofline(holder, line, charts.safe(name));
-      holder.after(make("p", { class: "legend" }, `${about}. Bytes are those of eager's operations, unfused and uncached: a compiler that fuses moves fewer, so it may stand above the slope.`));
+      holder.after(make("p", { class: "legend" }, `${about}. Bytes are those of eager's operations, without fusion and caches. A compiler that fuses operations moves fewer bytes, so its point may be above the slope.`));
     }
     if (found.phases) {
       const holder = chart(box, "Phases of compilation", `${found.phases.length} of them`);
       charts.phases(holder, found.phases);
-      holder.after(make("p", { class: "legend" }, "Each phase holds those below it, though a backward that is compiled later counts from Inductor on; the first is what tables show."));
+      holder.after(make("p", { class: "legend" }, "Each phase includes the phases below it; a backward that is compiled later is counted from Inductor on. Tables show the first phase."));
     }
   }
 
-  // row: {kind, name, compiler, speedupText, verdictText, speedup}; found: its panel's data; all: what cases share
+  // row: {kind, name, compiler, speedupText, verdictText, speedup}; found: the data of its panel; all: the data
+  // that cases share
   function fill(body, row, found, all, drawable) {
     body.replaceChildren();
     const headline = make("p", { class: `headline ${row.kind.replace(" ", "-")}` }, make("span", {}, row.speedupText));
@@ -101,7 +102,7 @@ const panel = (() => {
     }
     if (found.reproduce) body.append(make("h3", {}, "The command that measures this again"), command(found.reproduce));
     const groups = make("div", { class: "groups" });
-    // settings and the like are the same for many cases
+    // many cases share facts such as settings
     const facts = (title, own) => (title in found.more ? [...own, ...all.facts[found.more[title]]] : own);
     for (const [title, own] of found.groups) groups.append(group(title, facts(title, own)));
     groups.append(group("Environment", all.environments[found.environment]));

@@ -1,0 +1,265 @@
+"""The values derived from a record (Comparison) and from a run (Summary). They are never stored.
+
+Reports print these values; the only arithmetic of a report is the choice of digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harness.declared import NOISE, WORK, finite
+from harness.metrics import declared
+from harness.schema import Record, Scalar
+from runner.analysis.estimate import Estimated, Geomean, Verdict
+
+CONTROL = "eager"
+"""The candidate that is eager itself: the A/A control, whose speedup should be 1.00x."""
+
+OPERATION = "operation"
+"""Tag of cases that are a single operation. Reports show their rates and their place on the roofline."""
+
+STEADINESS = ("baseline_cv", "candidate_cv", "lag_1", "baseline_minor_faults", "candidate_minor_faults")
+"""How steady the samples were. ``cv``: standard deviation / mean. ``lag_1``: autocorrelation of the
+paired log ratios, near 0 if rounds are independent. Faults: median number of page faults of a step."""
+
+Numbers = Mapping[str, float | str | None]
+"""Numbers and texts by name. A missing value is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The speedup of one part of the step, with the statistics of the whole step."""
+
+    baseline_ms: float
+    candidate_ms: float
+    speedup: float
+    ci_low: float | None
+    ci_high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Text generation. Prefill ends with the first new token; decode is the rest. Tokens/s are of decode."""
+
+    prefill: Part
+    decode: Part | None  # None when one token was generated
+    baseline_tokens_per_s: float | None
+    candidate_tokens_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Estimated):
+    """One record with everything derived from it. A missing number is None.
+
+    ``speedup`` is baseline time / candidate time (above 1 is faster): the
+    exponential of the Hodges-Lehmann pseudo-median of the paired log ratios.
+    ``ci_low`` and ``ci_high`` bound it at 95 %, with the variation between
+    processes. ``q_value`` is the Benjamini-Hochberg value over the comparisons
+    of the run that passed.
+    ``break_even_steps`` is compilation latency / time saved per step, where the
+    paired speedup gives the time saved. It is ``math.inf`` if the candidate is
+    slower, and None if it is unknown or if the interval contains 1, because the
+    candidate may then save no time.
+
+    ``derived``: the metrics that ``harness.declared`` derives from the record's metrics, and ``STEADINESS``.
+    """
+
+    record: Record
+    compiler: str  # the candidate; "eager bfloat16" if its baseline has another precision (no A/A control)
+    device: str  # devices of one model have one label: labels.device_labels
+    q_value: float | None
+    verdict: Verdict | None
+    compilation_latency_s: float | None
+    baseline_peak_gb: float | None  # 1e9 bytes
+    candidate_peak_gb: float | None
+    memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
+    break_even_steps: float | None
+    derived: Mapping[str, Scalar] = field(default_factory=dict)
+    generation: Generation | None = None
+
+    @property
+    def speedup_of_medians(self) -> float | None:
+        return self.estimate.speedup_of_medians if self.estimate else None
+
+    @property
+    def processes(self) -> int | None:
+        """The number of processes that gave the samples."""
+        return self.estimate.processes if self.estimate else None
+
+    @property
+    def between_sd(self) -> float | None:
+        """Standard deviation of the log speedup between processes."""
+        return self.estimate.between_sd if self.estimate else None
+
+    @property
+    def assumed_sd(self) -> float | None:
+        """The same, assumed, in the interval of one process; None where it is measured."""
+        return self.estimate.assumed_sd if self.estimate else None
+
+    @property
+    def low_90(self) -> float | None:
+        return self.estimate.low_90 if self.estimate else None
+
+    @property
+    def high_90(self) -> float | None:
+        return self.estimate.high_90 if self.estimate else None
+
+    @property
+    def unsteady(self) -> str | None:
+        """Why the rounds have no common speedup; None if nothing speaks against it."""
+        return (self.estimate.unsteady or None) if self.estimate else None
+
+    def value(self, name: str) -> Scalar:
+        """The metric of this name, derived or measured; None if it is missing."""
+        return self.derived[name] if name in self.derived else self.record.metrics.get(name)
+
+    def number(self, name: str) -> float | None:
+        """The metric as a finite number; None for anything else."""
+        return finite(self.value(name))
+
+    @property
+    def work(self) -> Numbers | None:
+        """Rates of the steps; None if no step was timed."""
+        return self._group(WORK) if self.n else None
+
+    @property
+    def noise(self) -> Numbers | None:
+        """How steady the samples were and what disturbed them; None if no samples can be used."""
+        own = {name: finite(self.derived[name]) for name in STEADINESS if name in self.derived}
+        return {**own, **self._group(NOISE)} if own else None
+
+    def _group(self, group: str) -> Numbers:
+        values = {name: self.value(name) for one in declared().of_group(group) for name in one.names}
+        return {name: value if isinstance(value, str) else finite(value) for name, value in values.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """Arithmetic mean over the ``n`` models that passed and have the number."""
+
+    n: int
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary:
+    """Averages over the records of one compiler in one (suite, mode, device, dtype).
+
+    Devices of the same model form one group. Only records that passed parity
+    enter the averages. ``total`` counts every record and is the denominator of
+    ``pass_share``. Slowdowns enter the averages unchanged.
+    """
+
+    compiler: str
+    suite: str
+    mode: str
+    device: str
+    dtype: str
+    total: int
+    passed: int
+    pass_share: float  # passed / total
+    averaged: int  # records with a speedup among the passed: the n of the geometric mean
+    geomean_speedup: float | None
+    geomean_low: float | None  # 95 % interval for models like these (Student t on log speedups); None below 2
+    geomean_high: float | None
+    means: dict[str, Mean]  # of the metrics that have an average
+    verdicts: dict[str, int]  # number of passed records by verdict
+    these_low: float | None = None  # 95 % interval for these models: the errors of their measurements alone
+    these_high: float | None = None
+    pass_low: float | None = None  # 95 % interval of pass_share (Wilson)
+    pass_high: float | None = None
+    common_models: int = 0  # models that every compiler of the table passed with a speedup
+    common_geomean: float | None = None  # over these
+    common_low: float | None = None
+    common_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcrossEnvironments(Estimated):
+    """One (environment, compiler) against eager of the reference environment, round by round.
+
+    ``compiler`` is "eager" for the environment's own eager. The numbers have the meaning of ``Comparison``;
+    the family of ``q_value`` is all ``AcrossEnvironments`` of a run. ``same_results``: whether
+    cross-environment parity passed; None if it was not checked. ``counts``: whether the speedup may enter
+    an average.
+    """
+
+    record: Record
+    environment: str
+    reference: str
+    compiler: str
+    q_value: float | None
+    verdict: Verdict | None
+    same_results: bool | None
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentAverage:
+    """As ``GroupSummary``, for the models of one (environment, compiler), mode, device and dtype."""
+
+    environment: str
+    versions: str
+    compiler: str
+    suite: str
+    mode: str
+    device: str
+    dtype: str
+    total: int
+    averaged: int
+    geomean_speedup: float | None
+    geomean_low: float | None
+    geomean_high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidatePair(Estimated):
+    """One candidate over another in the same rounds: ``speedup`` is the second's time / the first's time."""
+
+    first: Comparison
+    second: Comparison
+    q_value: float | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerRatio:
+    """The mean of ``CandidatePair`` over the models of a suite, mode, device and dtype."""
+
+    suite: str
+    mode: str
+    device: str
+    dtype: str
+    first: str
+    second: str
+    mean: Geomean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A warning about the numbers: its title, its cases with their numbers, and what to do."""
+
+    title: str
+    cases: tuple[str, ...]
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run: its comparisons in plan order, its averages, its warnings and its caveats.
+
+    ``environment`` holds the facts of all workers. If workers differ in a fact,
+    it holds every value, separated by " | ". ``caveats`` are sentences on what
+    the averages do not cover.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    groups: tuple[GroupSummary, ...]
+    environment: dict[str, Scalar]
+    warnings: tuple[Finding, ...] = ()
+    caveats: tuple[str, ...] = ()
+    across: tuple[AcrossEnvironments, ...] = ()
+    across_averages: tuple[EnvironmentAverage, ...] = ()
+    pairs: tuple[CandidatePair, ...] = ()
+    ratios: tuple[CompilerRatio, ...] = ()

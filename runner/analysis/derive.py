@@ -1,0 +1,176 @@
+"""Computes the statistics of records: Record -> Comparison -> Summary."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from harness.declared import GIGA, finite, ratio
+from harness.metrics import declared
+from harness.schema import Record
+from runner.analysis.caveats import caveats
+from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, Summary
+from runner.analysis.environments import across_environments, across_verdict, averages_across, is_eager_of
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.findings import findings
+from runner.analysis.generation import generation_of
+from runner.analysis.noise import steadiness
+from runner.analysis.statistics import false_discovery
+from runner.analysis.verdicts.averages import geomean, wilson
+from runner.analysis.verdicts.decision import verdict
+from runner.analysis.verdicts.family import estimates_of
+from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios
+from runner.analysis.work import Limits, derived_of, limits_of
+from runner.labels import compiler_label, device_labels, merged_facts
+
+
+def summarize(records: Sequence[Record]) -> Summary:
+    """Everything that reports show of a run. Jobs are in plan order, candidates in the order of their job."""
+    comparisons = compare(_in_plan_order(records))
+    across = across_environments(records)
+    pairs = candidate_pairs(comparisons)
+    return Summary(
+        comparisons=comparisons,
+        groups=_groups(comparisons),
+        environment=merged_facts(records),
+        warnings=findings(comparisons),
+        caveats=caveats(comparisons),
+        across=across,
+        across_averages=averages_across(across),
+        pairs=pairs,
+        ratios=compiler_ratios(pairs),
+    )
+
+
+def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
+    """One comparison for each record, in the given order.
+
+    The false discovery rate is controlled over the records that passed, including the
+    A/A control: the promise is about what counts. A record without samples has no timing numbers.
+    """
+    estimates = estimates_of(records)
+    family = zip(records, estimates, strict=True)
+    q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
+    devices = device_labels(records)
+    limits = limits_of(records, devices)
+    each = zip(records, devices, estimates, q_values, limits, strict=True)
+    return tuple(_comparison(*one) for one in each)
+
+
+def _comparison(
+    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, limits: Limits
+) -> Comparison:
+    derived = {**derived_of(record, estimate, limits), **steadiness(record)}
+    numbers = record.metrics
+    compilation_s = finite(numbers.get("compilation_latency_s"))
+    protocol = record.job.protocol
+    decide = across_verdict if is_eager_of(record) else verdict  # eager of another process
+    # without a q, for a candidate that failed, its own p decides about the verdict in brackets
+    decisive = q_value if q_value is not None or estimate is None else estimate.p_value
+    return Comparison(
+        record=record,
+        compiler=compiler_label(record),
+        device=device,
+        estimate=estimate,
+        q_value=q_value,
+        verdict=decide(estimate, decisive, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha),
+        compilation_latency_s=compilation_s,
+        baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
+        candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),
+        memory_ratio=finite(derived["memory_ratio"]),
+        break_even_steps=_break_even(compilation_s, estimate),
+        derived=derived,
+        generation=generation_of(record),
+    )
+
+
+def _break_even(compilation_s: float | None, estimate: PairedEstimate | None) -> float | None:
+    """Break-even steps, as ``Comparison`` defines them."""
+    if compilation_s is None or estimate is None or estimate.ci_low is None or estimate.ci_high is None:
+        return None
+    if estimate.ci_high < 1:
+        return math.inf
+    if estimate.ci_low <= 1:
+        return None
+    return compilation_s / (estimate.baseline_median_s * (1 - 1 / estimate.speedup))
+
+
+def _in_plan_order(records: Sequence[Record]) -> list[Record]:
+    """Sorts records by job and candidate: the record file has them in the order in which they ended."""
+    jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in records))}
+
+    def place(record: Record) -> tuple[int, int]:
+        candidates = record.job.candidates
+        is_listed = record.candidate in candidates
+        return jobs[record.job.key], candidates.index(record.candidate) if is_listed else len(candidates)
+
+    return sorted(records, key=place)
+
+
+GroupKey = tuple[str, str, str, str, str]
+
+
+def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
+    members: dict[GroupKey, list[Comparison]] = {}
+    for comparison in comparisons:
+        job = comparison.record.job
+        key = (comparison.compiler, job.case.suite, job.case.mode.value, comparison.device, job.dtype)
+        members.setdefault(key, []).append(comparison)
+    run = {key: [c for c in group if c.record.status.counted] for key, group in members.items()}
+    common = _common(run)
+    return tuple(_group(key, group, common.get(key[1:], frozenset())) for key, group in run.items() if group)
+
+
+def _common(run: Mapping[GroupKey, Sequence[Comparison]]) -> dict[tuple[str, ...], frozenset[str]]:
+    """Of each suite, mode, device and dtype: the jobs that all of its compilers passed with a speedup.
+
+    The A/A control counts for nothing here, and neither does a compiler that passed nowhere.
+    """
+    found: dict[tuple[str, ...], frozenset[str]] = {}
+    for (compiler, *rest), members in run.items():
+        timed = (c for c in members if c.record.status.passed and c.speedup is not None)
+        jobs = frozenset(c.record.job.key for c in timed)
+        if jobs and compiler != CONTROL:
+            key = tuple(rest)
+            found[key] = found[key] & jobs if key in found else jobs
+    return found
+
+
+def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str]) -> GroupSummary:
+    compiler, suite, mode, device, dtype = key
+    passed = [c for c in members if c.record.status.passed]
+    mean = geomean([c.estimate for c in passed if c.estimate is not None])
+    shared = geomean([c.estimate for c in passed if c.estimate is not None and c.record.job.key in common])
+    pass_low, pass_high = wilson(len(passed), len(members))
+    counts = Counter(c.verdict for c in passed if c.verdict is not None)
+    return GroupSummary(
+        compiler=compiler,
+        suite=suite,
+        mode=mode,
+        device=device,
+        dtype=dtype,
+        total=len(members),
+        passed=len(passed),
+        pass_share=len(passed) / len(members),
+        averaged=mean.models,
+        geomean_speedup=mean.value,
+        geomean_low=mean.low,
+        geomean_high=mean.high,
+        these_low=mean.these_low,
+        these_high=mean.these_high,
+        pass_low=pass_low,
+        pass_high=pass_high,
+        common_models=shared.models,
+        common_geomean=shared.value,
+        common_low=shared.low,
+        common_high=shared.high,
+        means={one.name: _mean(passed, one.name) for one in declared().averages()},
+        verdicts={verdict.value: counts[verdict] for verdict in Verdict},
+    )
+
+
+def _mean(comparisons: Iterable[Comparison], name: str) -> Mean:
+    values = [value for c in comparisons if (value := c.number(name)) is not None]
+    return Mean(n=len(values), value=fmean(values) if values else None)

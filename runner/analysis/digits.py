@@ -1,0 +1,112 @@
+"""Numbers as text, with only the digits that the data supports.
+
+The functions take numbers; the caller shows ``MISSING`` for a missing number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from harness.declared import Metric
+
+MISSING = "-"
+MAX_DECIMALS = 4
+SMALLEST_P = 0.001
+TWO_DIGITS = 10.0
+
+
+def significant(value: float, digits: int) -> str:
+    """``value`` with ``digits`` significant digits and thousands separators: 0.0123, 12.3, 1,230."""
+    if not math.isfinite(value):
+        return str(value)
+    rounded = f"{value:.{digits - 1}e}"
+    exponent = int(rounded.split("e")[1])
+    decimals = max(0, digits - 1 - exponent) if value else 0
+    return f"{float(rounded):,.{decimals}f}"
+
+
+def speedup_text(value: float | None, low: float | None, high: float | None) -> str:
+    """``1.23x [1.20, 1.26]``: the decimals show one digit of the interval's half-width.
+
+    They show two digits if the first is 1, because one digit alone would be rounded by up to half.
+    The half-width is computed from logarithms, as the interval is. A speedup below 10 keeps its
+    first decimal. Without an interval, the speedup has two significant digits: ``1.2x``.
+    """
+    if value is None:
+        return MISSING
+    if low is None or high is None:
+        return f"{significant(value, 2)}x"
+    half_width = value * math.log(high / low) / 2
+    decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
+    return f"{value:,.{decimals}f}x [{low:,.{decimals}f}, {high:,.{decimals}f}]"
+
+
+def _decimals(half_width: float) -> int:
+    if not half_width > 0:
+        return MAX_DECIMALS
+    first_digit, exponent = f"{half_width:.0e}".split("e")
+    decimals = -int(exponent) + (1 if first_digit == "1" else 0)
+    return min(max(decimals, 0), MAX_DECIMALS)
+
+
+def ms_text(value: float) -> str:
+    """Milliseconds with three significant digits."""
+    return significant(value, 3)
+
+
+def seconds_text(value: float) -> str:
+    """Seconds of a single measurement: three significant digits, no digit below a millisecond."""
+    return significant(value, 3) if value >= 1 else f"{value:.3f}"
+
+
+def ratio_text(value: float) -> str:
+    """``0.95x``, as dashboards print averages."""
+    return f"{value:.2f}x"
+
+
+def memory_text(gigabytes: float) -> str:
+    """``1.39 GB``, ``91.0 kB``: three significant digits, in a unit without leading zeros."""
+    for unit, size in (("GB", 1.0), ("MB", 1e-3)):
+        if gigabytes >= size:
+            return f"{significant(gigabytes / size, 3)} {unit}"
+    return f"{significant(gigabytes * 1e6, 3)} kB"
+
+
+def p_text(value: float) -> str:
+    """``<0.001``, or two significant digits."""
+    return f"<{SMALLEST_P}" if value < SMALLEST_P else f"{value:#.2g}"
+
+
+def steps_text(value: float) -> str:
+    """Break-even steps: two significant digits with thousands separators, or ``never``.
+
+    The data supports no further digits, because compilation is timed only once.
+    """
+    return "never" if math.isinf(value) else significant(value, 2)
+
+
+def share_text(value: float) -> str:
+    """A share in percent: ``2 %``"""
+    return f"{value * 100:.3g} %"
+
+
+def metric_text(value: float | str, metric: Metric) -> str:
+    """A number in the metric's unit and digits. The unit's name is omitted, because a header has it."""
+    if isinstance(value, str):
+        return value
+    units: dict[str, Callable[[float], str]] = {"s": seconds_text, "ratio": ratio_text, "share": share_text}
+    if metric.unit == "bytes":
+        return memory_text(value / 1e9)
+    return units[metric.unit](value) if metric.unit in units else significant(value, metric.digits)
+
+
+def with_unit(value: float | str, metric: Metric) -> str:
+    """``metric_text`` with the name of the unit."""
+    unit = "" if metric.unit in ("text", "ratio", "share", "bytes") else f" {metric.unit}"
+    return f"{metric_text(value, metric)}{unit}".rstrip()
+
+
+def rounds_text(low: int, high: int) -> str:
+    """``n = 30`` or ``n = 10 to 100``"""
+    return f"n = {low}" if low == high else f"n = {low} to {high}"

@@ -1,0 +1,111 @@
+"""Statistics of a run in several environments, relative to eager of the reference environment.
+
+Eager of an environment may be slower than eager of the reference. A compiler's speedup over
+eager of its own environment hides this. Each pair is from one round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.schema import Record, Status, of_environment
+from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.statistics import false_discovery, geometric_mean
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
+from runner.analysis.verdicts.decision import Between, judged_or_none, needs_more_processes, verdict
+from runner.plan.environments.plan import EAGER, split_candidate
+
+
+def across_environments(records: Sequence[Record]) -> tuple[AcrossEnvironments, ...]:
+    """One for each record of a job in several environments: job by job, eager before the compilers.
+
+    Eager of the reference environment is included only as the A/A control. Skipped candidates are omitted.
+    """
+    measured = [r for r in records if r.job.environments and r.status is not Status.SKIP]
+    measured = [r for r in measured if r.candidate in r.job.candidates]
+    jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in measured))}
+    measured.sort(key=lambda record: (jobs[record.job.key], *_place(record)))
+    estimates = [_estimate(record) for record in measured]
+    family = zip(measured, estimates, strict=True)
+    q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
+    return tuple(_across(*parts) for parts in zip(measured, estimates, q_values, strict=True))
+
+
+def averages_across(across: Sequence[AcrossEnvironments]) -> tuple[EnvironmentAverage, ...]:
+    """Geometric means over the models whose speedups count. ``total`` counts every record."""
+    groups: dict[tuple[str, ...], list[AcrossEnvironments]] = {}
+    for one in across:
+        case, job = one.record.job.case, one.record.job
+        key = (case.suite, case.mode.value, job.device, job.dtype, one.environment, one.compiler)
+        groups.setdefault(key, []).append(one)
+    return tuple(_average(key, members) for key, members in groups.items())
+
+
+def _place(record: Record) -> tuple[bool, int]:
+    compiler, _ = split_candidate(record.job, record.candidate)
+    return compiler != EAGER, record.job.candidates.index(record.candidate)
+
+
+def _estimate(record: Record) -> PairedEstimate | None:
+    samples = record.samples
+    if samples is None:
+        return None
+    between = Between(assumed_sd=ASSUMED_ACROSS)
+    return judged_or_none(samples.reference_s, samples.candidate_s, samples.rounds_by_process, between)
+
+
+def _across(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
+    compiler, environment = split_candidate(record.job, record.candidate)
+    protocol = record.job.protocol
+    parity = record.env_parity
+    same = None if parity is None else not parity.failed
+    return AcrossEnvironments(
+        record=record,
+        environment=environment.name,
+        reference=record.job.environments[0].name,
+        compiler=compiler,
+        estimate=estimate,
+        q_value=q_value,
+        verdict=across_verdict(
+            estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha
+        ),
+        same_results=same,
+        counts=estimate is not None and record.status.passed and same is not False,
+    )
+
+
+def across_verdict(
+    estimate: PairedEstimate | None, q_value: float | None, *, noise_threshold: float, alpha: float
+) -> Verdict | None:
+    """The verdict on two sides in processes of their own; inconclusive below three processes a side."""
+    few = estimate is not None and estimate.processes < LEAST_ACROSS
+    decide = needs_more_processes if few else verdict
+    return decide(estimate, q_value, noise_threshold=noise_threshold, alpha=alpha)
+
+
+def _average(key: tuple[str, ...], members: Sequence[AcrossEnvironments]) -> EnvironmentAverage:
+    suite, mode, device, dtype, environment, compiler = key
+    speedups = [one.speedup for one in members if one.counts and one.speedup is not None]
+    mean, low, high = geometric_mean(speedups) if speedups else (None, None, None)
+    record = members[0].record
+    torch = next(one.torch for one in record.job.environments if one.name == environment)
+    return EnvironmentAverage(
+        environment=environment,
+        versions=f"torch {torch}",
+        compiler=compiler,
+        suite=suite,
+        mode=mode,
+        device=device,
+        dtype=dtype,
+        total=len(members),
+        averaged=len(speedups),
+        geomean_speedup=mean,
+        geomean_low=low,
+        geomean_high=high,
+    )
+
+
+def is_eager_of(record: Record) -> bool:
+    """Whether the candidate is eager of an environment, so that nothing is compiled."""
+    return bool(record.env) and record.candidate == of_environment(EAGER, record.env)

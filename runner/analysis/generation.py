@@ -1,0 +1,58 @@
+"""The two parts of text generation, prefill and decode, compared separately."""
+
+from __future__ import annotations
+
+from harness.schema import Record, Samples
+from runner.analysis.comparison import Generation, Part
+from runner.analysis.estimate import PairedEstimate
+from runner.analysis.verdicts.decision import Between, judged
+from runner.analysis.verdicts.family import assumed_of
+from runner.labels import ran_batch
+
+
+def generation_of(record: Record) -> Generation | None:
+    """Prefill and decode of a record's samples; None for other cases and for records without samples.
+
+    Decode is the part of a step after its first new token: it gives new tokens - 1 for each sequence.
+    """
+    samples, new_tokens = record.samples, record.job.case.new_tokens
+    if samples is None or new_tokens is None or len(samples.baseline_prefill_s) != len(samples):
+        return None
+    batch = ran_batch(record) or 1
+    try:
+        between = Between(assumed_sd=assumed_of(record))
+        prefill = judged(
+            samples.baseline_prefill_s, samples.candidate_prefill_s, samples.rounds_by_process, between
+        )
+        decode = _decode(samples, between)
+    except ValueError:  # a prefill as long as its whole step leaves no decode
+        return None
+    decoded = batch * (new_tokens - 1)
+    return Generation(
+        prefill=_part(prefill),
+        decode=None if decode is None else _part(decode),
+        baseline_tokens_per_s=None if decode is None else decoded / decode.baseline_median_s,
+        candidate_tokens_per_s=None if decode is None else decoded / decode.candidate_median_s,
+    )
+
+
+def _decode(samples: Samples, between: Between) -> PairedEstimate | None:
+    baseline = [
+        whole - part for whole, part in zip(samples.baseline_s, samples.baseline_prefill_s, strict=True)
+    ]
+    candidate = [
+        whole - part for whole, part in zip(samples.candidate_s, samples.candidate_prefill_s, strict=True)
+    ]
+    if min(baseline + candidate) <= 0:
+        return None
+    return judged(baseline, candidate, samples.rounds_by_process, between)
+
+
+def _part(estimate: PairedEstimate) -> Part:
+    return Part(
+        baseline_ms=estimate.baseline_median_s * 1e3,
+        candidate_ms=estimate.candidate_median_s * 1e3,
+        speedup=estimate.speedup,
+        ci_low=estimate.ci_low,
+        ci_high=estimate.ci_high,
+    )

@@ -1,0 +1,56 @@
+"""How noisy the samples of a record are, and how many rounds an interval of a given width needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from harness.schema import Record, Samples, Scalar
+from runner.analysis.comparison import STEADINESS
+from runner.analysis.statistics import (
+    are_times,
+    coefficient_of_variation,
+    lag_1_autocorrelation,
+    paired_speedup,
+)
+
+FEWEST_ROUNDS = 6  # fewer rounds have no 95 % interval
+
+
+def steadiness(record: Record) -> dict[str, Scalar]:
+    """How steady the timed rounds were; empty if no samples can be used."""
+    samples = record.samples
+    if samples is None:
+        return {}
+    baseline_s, candidate_s = np.array(samples.baseline_s), np.array(samples.candidate_s)
+    pairs = baseline_s.size == candidate_s.size > 0
+    if not (pairs and are_times(baseline_s) and are_times(candidate_s)):
+        return {}
+    numbers = (
+        coefficient_of_variation(baseline_s),
+        coefficient_of_variation(candidate_s),
+        lag_1_autocorrelation(np.log(baseline_s / candidate_s)),
+        _median(samples.baseline_minor_faults),
+        _median(samples.candidate_minor_faults),
+    )
+    return dict(zip(STEADINESS, numbers, strict=True))
+
+
+def rounds_for(samples: Samples, share: float) -> int | None:
+    """About how many rounds narrow the 95 % interval to +-``share``, with the noise of these samples.
+
+    An interval narrows with the square root of the number of rounds. None if
+    the samples are too few for an interval.
+    """
+    estimate = paired_speedup(samples.baseline_s, samples.candidate_s)
+    half = estimate.half_width
+    if half is None:
+        return None
+    return max(FEWEST_ROUNDS, math.ceil(estimate.n * (half / math.log1p(share)) ** 2))
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -1,0 +1,1 @@
+"""Verdicts: the variation between processes, the guard against dependence, and the decision."""

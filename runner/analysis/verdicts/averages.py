@@ -1,0 +1,40 @@
+"""Averages over models: the geometric mean with two intervals, and the interval of a pass rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scipy import special
+
+from runner.analysis.estimate import Geomean, PairedEstimate
+from runner.analysis.statistics import geometric_mean
+
+
+def geomean(estimates: Sequence[PairedEstimate]) -> Geomean:
+    if not estimates:
+        return Geomean()
+    value, low, high = geometric_mean([one.speedup for one in estimates])
+    widths = [one.half_width for one in estimates if one.half_width is not None]
+    if len(widths) < len(estimates):
+        return Geomean(models=len(estimates), value=value, low=low, high=high)
+    # errors of single models are independent: half widths add in quadrature
+    half = math.sqrt(sum(width**2 for width in widths)) / len(widths)
+    return Geomean(
+        models=len(estimates),
+        value=value,
+        low=low,
+        high=high,
+        these_low=value * math.exp(-half),
+        these_high=value * math.exp(half),
+    )
+
+
+def wilson(passed: int, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """The interval of a pass rate (Wilson 1927). Raises ``ValueError`` without a record."""
+    if total < 1:
+        raise ValueError("a pass rate needs a record")
+    z, share = float(special.ndtri((1 + confidence) / 2)), passed / total
+    center = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
+    return max(0.0, center - half), min(1.0, center + half)

@@ -1,0 +1,307 @@
+"""The one decision: paired samples -> estimate with everything that an interval must hold -> verdict.
+
+Stopping, tables, reports, gates and comparisons of runs use these functions, so a verdict has one meaning.
+
+One process: the rounds' own interval, widened for dependence, and the assumed variation between processes
+(tau) are added in quadrature, in interval, p and verdict. Several processes: one Hodges-Lehmann estimate for
+each, Student's t with a variance moderated by all models of the run (``between.moderated``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.statistics import Column, Floats, paired_speedup
+from runner.analysis.verdicts.between import moderated, pooled_variance
+from runner.analysis.verdicts.dependence import steadiness, widening
+
+Z_95 = float(special.ndtri(0.975))
+Z_90 = float(special.ndtri(0.95))
+TAU_DF = 20  # the assumed tau is itself an estimate, from about ten models
+T_95, T_90 = (float(special.stdtrit(TAU_DF, share)) for share in (0.975, 0.95))
+HALF = 0.5  # of the noise threshold: rounds are added down to an interval of the rounds as narrow as that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """What is known of the variation between processes beside a candidate's own samples.
+
+    ``assumed_sd``: tau of one process. ``pooled``: the variance of a process's log speedup over all models of
+    the run; None: only the assumption is known.
+    """
+
+    assumed_sd: float = 0.0
+    pooled: float | None = None
+
+
+NOTHING = Between()
+
+
+def judged(
+    baseline_s: Column,
+    candidate_s: Column,
+    rounds_by_process: Sequence[int] = (),
+    between: Between = NOTHING,
+) -> PairedEstimate:
+    """The estimate that verdicts are made from.
+
+    ``rounds_by_process``: the number of rounds of each process, in the order of the columns; () for one
+    process. Raises ``ValueError`` as ``paired_speedup`` does, and if the rounds do not add up to the length
+    of the columns.
+    """
+    baseline, candidate = np.asarray(baseline_s, dtype=np.float64), np.asarray(candidate_s, dtype=np.float64)
+    whole = paired_speedup(baseline, candidate)
+    logs = np.log(baseline / candidate)
+    if len(rounds_by_process) < 2:
+        return _of_one(whole, logs, between)
+    if min(rounds_by_process) < 1 or sum(rounds_by_process) != whole.n:
+        raise ValueError(f"{whole.n} rounds but {list(rounds_by_process)} by process")
+    ends = np.cumsum(rounds_by_process)[:-1]
+    pieces = zip(np.split(baseline, ends), np.split(candidate, ends), strict=True)
+    return _of_several(whole, [paired_speedup(*one) for one in pieces], np.split(logs, ends), between)
+
+
+def judged_or_none(
+    baseline_s: Column,
+    candidate_s: Column,
+    rounds_by_process: Sequence[int] = (),
+    between: Between = NOTHING,
+) -> PairedEstimate | None:
+    """As ``judged``, but None for samples that cannot be used."""
+    try:
+        return judged(baseline_s, candidate_s, rounds_by_process, between)
+    except ValueError:
+        return None
+
+
+def _of_one(rounds: PairedEstimate, logs: Floats, between: Between) -> PairedEstimate:
+    found = steadiness([logs])
+    tau = between.assumed_sd
+    rounds = replace(rounds, unsteady=found.reason, segments=found.segments, assumed_sd=tau or None)
+    if rounds.ci_low is None or rounds.ci_high is None or rounds.rounds_half is None:
+        return rounds
+    factor = widening(logs)
+    center = math.log(rounds.speedup)
+
+    def side(bound: float | None, t: float) -> float:
+        assert bound is not None  # a 90 % interval exists where a 95 % interval does
+        return math.hypot(factor * (math.log(bound) - center), t * tau)
+
+    low, high = side(rounds.ci_low, T_95), side(rounds.ci_high, T_95)
+    towards_1 = low if center > 0 else high
+    p_value = rounds.p_value
+    if (tau or factor > 1) and towards_1 > 0:  # below 0.05 exactly where the interval excludes 1
+        p_value = max(p_value, 2 * float(special.ndtr(-Z_95 * abs(center) / towards_1)))
+    return replace(
+        rounds,
+        ci_low=math.exp(center - low),
+        ci_high=math.exp(center + high),
+        low_90=math.exp(center - side(rounds.low_90, T_90)),
+        high_90=math.exp(center + side(rounds.high_90, T_90)),
+        p_value=p_value,
+        rounds_half=factor * rounds.rounds_half,
+        widened=factor,
+    )
+
+
+def _of_several(
+    whole: PairedEstimate, alone: Sequence[PairedEstimate], logs: Sequence[Floats], between: Between
+) -> PairedEstimate:
+    count = len(alone)
+    centers = np.log([one.speedup for one in alone])
+    center, spread = float(centers.mean()), float(centers.std(ddof=1))
+    pooled = between.pooled
+    if pooled is None:
+        pooled = pooled_variance([(spread, count)], between.assumed_sd**2 + _within(alone))
+    variance, df = moderated(spread, count, pooled)
+    error = math.sqrt(variance / count)
+    half, half_90 = (float(special.stdtrit(df, share)) * error for share in (0.975, 0.95))
+    p_value = float(2 * special.stdtr(df, -abs(center) / error)) if error > 0 else float(center == 0)
+    found = steadiness(logs)
+    widths = [one.rounds_half for one in alone if one.rounds_half is not None]
+    return replace(
+        whole,
+        speedup=math.exp(center),
+        ci_low=math.exp(center - half),
+        ci_high=math.exp(center + half),
+        low_90=math.exp(center - half_90),
+        high_90=math.exp(center + half_90),
+        p_value=p_value,
+        processes=count,
+        between_sd=spread,
+        rounds_half=float(np.mean(widths)) / math.sqrt(count) if widths else None,
+        unsteady=found.reason,
+        segments=found.segments,
+    )
+
+
+def spread_of(
+    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]
+) -> tuple[float, int, float] | None:
+    """(standard deviation between processes, their number, variance that their rounds explain).
+
+    None for fewer than two processes, and for samples that cannot be used.
+    """
+    if len(rounds_by_process) < 2:
+        return None
+    ends = [*np.cumsum(rounds_by_process)]
+    try:
+        alone = [
+            paired_speedup(baseline_s[end - n : end], candidate_s[end - n : end])
+            for n, end in zip(rounds_by_process, ends, strict=True)
+        ]
+    except ValueError:
+        return None
+    centers = np.log([one.speedup for one in alone])
+    return float(centers.std(ddof=1)), len(alone), _within(alone)
+
+
+def _within(alone: Sequence[PairedEstimate]) -> float:
+    """The mean variance of a process's log speedup that its rounds explain."""
+    widths = [one.rounds_half for one in alone if one.rounds_half is not None]
+    return float(np.mean(np.square(widths))) / Z_95**2 if widths else 0.0
+
+
+def verdict(
+    estimate: PairedEstimate | None, q_value: float | None, *, noise_threshold: float, alpha: float
+) -> Verdict | None:
+    """The verdict, or None without an estimate. The limits are 1 + t and 1 / (1 + t), t the noise threshold.
+
+    Faster or slower: significant, the whole 95 % interval beyond a limit, and both halves of the rounds
+    beyond it. Same: the whole 90 % interval between the limits. Unsteady: the guard found that the rounds
+    have no common speedup, and parts of them disagree with the verdict. Otherwise inconclusive.
+    """
+    if estimate is None:
+        return None
+    limit, segments = math.log1p(noise_threshold), estimate.segments
+    open_ = Verdict.UNSTEADY if estimate.unsteady else Verdict.INCONCLUSIVE
+    found = relation(
+        (estimate.ci_low, estimate.ci_high), (estimate.low_90, estimate.high_90), noise_threshold
+    )
+    if found in (Verdict.FASTER, Verdict.SLOWER):
+        sign = 1 if found is Verdict.FASTER else -1
+        agree = q_value is not None and q_value < alpha and all(sign * one > limit for one in segments)
+    else:
+        agree = not estimate.unsteady or all(abs(one) <= limit for one in segments)
+    return found if agree and found is not Verdict.INCONCLUSIVE else open_
+
+
+Interval = tuple[float | None, float | None]
+
+
+def relation(interval: Interval, interval_90: Interval, noise_threshold: float) -> Verdict:
+    """Where a factor's intervals lie: the one rule that all verdicts share.
+
+    Faster or slower: the whole 95 % interval beyond 1 + t or 1 / (1 + t). Same: the whole 90 % interval
+    between the two (two one-sided tests at 5 %). Otherwise, and without intervals, inconclusive.
+    """
+    limit = math.log1p(noise_threshold)
+    (low, high), (low_90, high_90) = _logs(*interval), _logs(*interval_90)
+    if low > limit:
+        return Verdict.FASTER
+    if high < -limit:
+        return Verdict.SLOWER
+    return Verdict.SAME if -limit <= low_90 and high_90 <= limit else Verdict.INCONCLUSIVE
+
+
+def needs_more_processes(
+    estimate: PairedEstimate | None, _: float | None, *, noise_threshold: float, alpha: float
+) -> Verdict | None:
+    """In place of ``verdict``, where two sides have too few processes of their own."""
+    return None if estimate is None else Verdict.INCONCLUSIVE
+
+
+def stands(estimate: PairedEstimate, *, noise_threshold: float, alpha: float, stretch: float = 1.0) -> bool:
+    """Whether the verdict is closed, and still would be with an interval ``stretch`` times as wide.
+
+    Of one process, the rounds' own interval is stretched, and the assumed variation between processes is
+    not: further rounds do not change it.
+    """
+    if estimate.rounds_half is None or estimate.ci_low is None or estimate.ci_high is None:
+        return False
+    center = math.log(estimate.speedup)
+    half, half_90 = _stretched(estimate, stretch)
+    wide = replace(
+        estimate,
+        ci_low=math.exp(center - half),
+        ci_high=math.exp(center + half),
+        low_90=math.exp(center - half_90),
+        high_90=math.exp(center + half_90),
+    )
+    found = verdict(wide, estimate.p_value, noise_threshold=noise_threshold, alpha=alpha)
+    return found not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
+
+
+def _stretched(estimate: PairedEstimate, stretch: float) -> tuple[float, float]:
+    """Half widths of the 95 % and the 90 % interval."""
+    if estimate.processes > 1:
+        bounds = (estimate.ci_low, estimate.ci_high), (estimate.low_90, estimate.high_90)
+        half, half_90 = (math.log(high / low) / 2 for low, high in bounds if low and high)
+        return stretch * half, stretch * half_90
+    tau, rounds = estimate.assumed_sd or 0.0, stretch * (estimate.rounds_half or 0.0)
+    return math.hypot(rounds, T_95 * tau), math.hypot(rounds * Z_90 / Z_95, T_90 * tau)
+
+
+def rounds_can_close(estimate: PairedEstimate, *, noise_threshold: float) -> bool:
+    """Whether more rounds of this process could close the verdict, if the speedup stays what it is.
+
+    They narrow the rounds' own interval and leave the assumed variation between processes.
+    """
+    tau, limit = estimate.assumed_sd or 0.0, math.log1p(noise_threshold)
+    size = abs(math.log(estimate.speedup))
+    return size - T_95 * tau > limit or size + T_90 * tau < limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What would probably close an open verdict: rounds in one process, or processes as long as these."""
+
+    rounds: int | None  # None: no number of rounds would
+    processes: int | None  # None: more than ``MOST_PROCESSES``
+
+
+MOST_PROCESSES = 50
+
+
+def needed(estimate: PairedEstimate, *, noise_threshold: float) -> Needed | None:
+    """None if the estimate has no interval. The speedup is taken as it is now."""
+    if estimate.rounds_half is None:
+        return None
+    limit, size = math.log1p(noise_threshold), abs(math.log(estimate.speedup))
+    inside = size < limit
+    gap, z, t, share = (limit - size, Z_90, T_90, 0.95) if inside else (size - limit, Z_95, T_95, 0.975)
+    error = estimate.rounds_half / Z_95
+    tau = estimate.assumed_sd or 0.0
+    variance = error**2 + tau**2
+    if estimate.processes > 1:
+        assert estimate.ci_low is not None
+        assert estimate.ci_high is not None
+        df = estimate.processes - 1 + 4
+        half = math.log(estimate.ci_high / estimate.ci_low) / 2
+        variance = estimate.processes * (half / float(special.stdtrit(df, 0.975))) ** 2
+    rounds = None
+    if estimate.processes == 1 and gap > t * tau:
+        rounds = math.ceil(estimate.n * (z * error) ** 2 / (gap**2 - (t * tau) ** 2))
+    processes = next(
+        (
+            count
+            for count in range(2, MOST_PROCESSES + 1)
+            if float(special.stdtrit(count + 3, share)) * math.sqrt(variance / count) <= gap
+        ),
+        None,
+    )
+    return Needed(rounds=rounds, processes=processes)
+
+
+def _logs(low: float | None, high: float | None) -> tuple[float, float]:
+    """The logarithms of an interval; everything without one."""
+    return (
+        -math.inf if low is None else math.log(low),
+        math.inf if high is None else math.log(high),
+    )

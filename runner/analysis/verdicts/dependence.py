@@ -1,0 +1,146 @@
+"""What protects a verdict where rounds depend on each other: wider intervals, and the guard.
+
+The signed-rank interval assumes independent rounds. Lag-1 dependence beyond chance widens it by the
+effective number of rounds, n (1 - r) / (1 + r). A trend, a difference between the halves of the rounds, or
+two regimes mean that the rounds have no common speedup; ``Steadiness.reason`` then says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FEWEST = 10  # rounds; fewer show no dependence
+BEYOND_CHANCE = 1.645  # standard errors of a lag-1 autocorrelation: one independent sequence in 20
+TREND = 2.807  # two-sided p = 0.005 of each test for a trend and for halves
+MOST_CORRELATION = 0.95  # keeps the widening finite
+APART = 3.0  # the distance of two regimes, in standard deviations within them
+FEWEST_OF_REGIME = 4
+SWITCHES = 3.1  # standard errors that the number of switches is below that of independent rounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steadiness:
+    """Whether the rounds have a common speedup.
+
+    ``reason``: a sentence's end, "" if nothing speaks against it. ``segments``: log speedups of parts of the
+    rounds (both halves; both regimes, if there are two), which a verdict must hold for as well.
+    """
+
+    reason: str = ""
+    segments: tuple[float, ...] = ()
+
+
+def widening(logs: Floats) -> float:
+    """The factor on the width of an interval: the root of n / effective n; 1 without dependence.
+
+    The lag-1 autocorrelation is corrected for its bias, about -(1 + 4 r) / n (Marriott & Pope 1954).
+    """
+    n = logs.size
+    if n < FEWEST:
+        return 1.0
+    centered = logs - logs.mean()
+    total = float(centered @ centered)
+    if total <= 0:
+        return 1.0
+    found = float(centered[:-1] @ centered[1:]) / total
+    if (found + 1 / n) * math.sqrt(n) <= BEYOND_CHANCE:
+        return 1.0
+    r = min(MOST_CORRELATION, (found + 1 / n) / (1 - 4 / n))
+    return math.sqrt((1 + r) / (1 - r))
+
+
+def steadiness(processes: Sequence[Floats]) -> Steadiness:
+    """The guard on the log ratios of each process's rounds, in measured order.
+
+    Several processes are judged together: what all of them have in common, such as a start that settles, is
+    not a difference between them, and more processes would not remove it.
+    """
+    long = [logs for logs in processes if logs.size >= FEWEST]
+    if not long:
+        return Steadiness()
+    halves = [(_middle(logs[: logs.size // 2]), _middle(logs[logs.size // 2 :])) for logs in long]
+    first, second = (sum(pair[side] for pair in halves) / len(halves) for side in (0, 1))
+    segments = (first, second)
+    scores = [_scores(logs) for logs in long]
+    trend, moved = (sum(pair[side] for pair in scores) / math.sqrt(len(scores)) for side in (0, 1))
+    if abs(trend) > TREND:
+        return Steadiness(
+            reason=f"the speedup drifts ({_ratio(first)} in the first half of the rounds, {_ratio(second)} "
+            "in the second)",
+            segments=segments,
+        )
+    if abs(moved) > TREND:
+        return Steadiness(
+            reason=f"the halves of the rounds differ ({_ratio(first)} and {_ratio(second)})",
+            segments=segments,
+        )
+    for logs in long:
+        found = regimes(logs)
+        if found is not None:
+            low, high = found
+            return Steadiness(
+                reason=f"the rounds have two regimes ({_ratio(low)} and {_ratio(high)})",
+                segments=(*segments, low, high),
+            )
+    return Steadiness(segments=segments)
+
+
+def regimes(logs: Floats) -> tuple[float, float] | None:
+    """The centers of two regimes that rounds stay in for a while; None if there is one.
+
+    The rounds are split where the variance within the two parts is smallest. They are regimes if the parts
+    lie apart and the rounds switch between them less often than independent rounds would (the runs test of
+    Wald & Wolfowitz 1940).
+    """
+    n = logs.size
+    ordered = np.sort(logs)
+    counts = np.arange(1, n)
+    sums, squares = np.cumsum(ordered)[:-1], np.cumsum(ordered**2)[:-1]
+    below = squares - sums**2 / counts
+    rest = ordered.sum() - sums
+    above = float((ordered**2).sum()) - squares - rest**2 / (n - counts)
+    few = (counts < FEWEST_OF_REGIME) | (n - counts < FEWEST_OF_REGIME)
+    inside = np.where(few, np.inf, below + above)
+    split = int(np.argmin(inside))
+    if not math.isfinite(inside[split]):
+        return None
+    low, high = float(sums[split] / counts[split]), float(rest[split] / (n - counts[split]))
+    if high - low <= APART * math.sqrt(max(0.0, float(inside[split])) / max(1, n - 2)):
+        return None
+    upper = logs > ordered[split]
+    runs = 1 + int(np.count_nonzero(upper[1:] != upper[:-1]))
+    ones, zeros = int(counts[split]), n - int(counts[split])
+    mean = 1 + 2 * ones * zeros / n
+    variance = (mean - 1) * (mean - 2) / (n - 1)
+    if variance <= 0 or (mean - runs - 0.5) / math.sqrt(variance) <= SWITCHES:
+        return None
+    return low, high
+
+
+def _scores(logs: Floats) -> tuple[float, float]:
+    """Standard scores of a trend (Spearman) and of a shift between the halves (rank sum)."""
+    n = logs.size
+    ranks = np.empty(n)
+    ranks[np.argsort(logs, kind="stable")] = np.arange(1.0, n + 1)
+    places = np.arange(n) - (n - 1) / 2
+    trend = 12 * float(ranks @ places) / (n * (n * n - 1.0)) * math.sqrt(n - 1)
+    half = n // 2
+    rest = n - half
+    shift = float(ranks[half:].sum()) - rest * (n + 1) / 2
+    return trend, shift / math.sqrt(half * rest * (n + 1) / 12)
+
+
+def _middle(logs: Floats) -> float:
+    ordered = np.sort(logs)  # np.median would check it, and stopping asks often
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
+
+
+def _ratio(log: float) -> str:
+    return f"{math.exp(log):.3f}x"

@@ -1,0 +1,106 @@
+"""Candidate against candidate: the ratio of two candidates of a job, from the rounds that timed both."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from harness.schema import Record, Samples
+from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
+from runner.analysis.estimate import Geomean, PairedEstimate
+from runner.analysis.statistics import false_discovery
+from runner.analysis.verdicts.averages import geomean
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
+from runner.analysis.verdicts.decision import Between, judged_or_none, needs_more_processes, verdict
+from runner.analysis.verdicts.family import assumed_of
+
+FEWEST = 6  # shared rounds; fewer have no interval
+
+Round = tuple[int, float]
+"""The process, and what names a round in it: eager's time, or the round's number with environments."""
+
+
+def candidate_pairs(comparisons: Sequence[Comparison]) -> tuple[CandidatePair, ...]:
+    """Every two candidates of a job that passed and share rounds, without the A/A control.
+
+    The family of q is all pairs. Two candidates of different environments are in processes of their own, so
+    below ``LEAST_ACROSS`` processes their verdict is withheld.
+    """
+    jobs: dict[str, list[Comparison]] = {}
+    for one in comparisons:
+        if one.record.status.passed and one.n and one.compiler != CONTROL:
+            jobs.setdefault(one.record.job.key, []).append(one)
+    found = [pair for members in jobs.values() for pair in _of_job(members)]
+    q_values = false_discovery([estimate.p_value for _, _, estimate in found])
+    return tuple(_pair(*one, q) for one, q in zip(found, q_values, strict=True))
+
+
+def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]:
+    """The geometric mean of each two compilers' ratios, over the models that both passed."""
+    groups: dict[tuple[str, ...], list[CandidatePair]] = {}
+    for pair in pairs:
+        job = pair.first.record.job
+        key = (
+            *(job.case.suite, job.case.mode.value, pair.first.device, job.dtype),
+            *(pair.first.compiler, pair.second.compiler),
+        )
+        groups.setdefault(key, []).append(pair)
+    return tuple(_ratio(key, members) for key, members in groups.items())
+
+
+def _ratio(key: tuple[str, ...], members: Sequence[CandidatePair]) -> CompilerRatio:
+    suite, mode, device, dtype, first, second = key
+    mean: Geomean = geomean([one.estimate for one in members if one.estimate is not None])
+    return CompilerRatio(
+        suite=suite, mode=mode, device=device, dtype=dtype, first=first, second=second, mean=mean
+    )
+
+
+def _of_job(members: Sequence[Comparison]) -> Iterator[tuple[Comparison, Comparison, PairedEstimate]]:
+    for first, second in itertools.combinations(members, 2):
+        estimate = _estimate(first.record, second.record)
+        if estimate is not None:
+            yield first, second, estimate
+
+
+def _estimate(first: Record, second: Record) -> PairedEstimate | None:
+    """The speedup of the first over the second: the second's time / the first's time."""
+    if first.samples is None or second.samples is None:
+        return None
+    one, other = _rounds(first.samples), _rounds(second.samples)
+    shared = [key for key in one if key in other]
+    if len(shared) < FEWEST:
+        return None
+    processes = [sum(key[0] == number for key in shared) for number in sorted({key[0] for key in shared})]
+    tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
+    return judged_or_none(
+        [other[key] for key in shared],
+        [one[key] for key in shared],
+        processes if len(processes) > 1 else (),
+        Between(assumed_sd=tau),
+    )
+
+
+def _rounds(samples: Samples) -> Mapping[Round, float]:
+    """The candidate's times. Candidates of one worker share eager's time of a round."""
+    names = samples.round_index or samples.baseline_s
+    counts = samples.rounds_by_process or (len(samples),)
+    numbers = [number for number, count in enumerate(counts) for _ in range(count)]
+    keys = zip(numbers, names, strict=False)
+    return dict(zip(keys, samples.candidate_s, strict=False))
+
+
+def _pair(
+    first: Comparison, second: Comparison, estimate: PairedEstimate, q_value: float | None
+) -> CandidatePair:
+    protocol = first.record.job.protocol
+    apart = first.record.env != second.record.env
+    decide = needs_more_processes if apart and estimate.processes < LEAST_ACROSS else verdict
+    return CandidatePair(
+        first=first,
+        second=second,
+        estimate=estimate,
+        q_value=q_value,
+        verdict=decide(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha),
+    )

@@ -1,0 +1,199 @@
+"""``--doctor``: what makes timings noisy on this machine, where each fact was read, and what to change.
+
+The checks change nothing. The noise is measured: an eager step against itself, in paired rounds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import devices
+from harness.declared import finite
+from harness.schema import Case, Job, Mode, Protocol, Record
+from harness.settings import Given, Group, flag
+from runner.cli.exit_codes import OK
+from runner.cli.formats import formats_asked
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from runner.cli.machine import Check, Machine
+
+MOST_ROUNDS = 30
+MOST_S = 8.0
+DIFFERENCE = 0.02
+SPECIMEN = "harness.probes.toy:make"
+TIMEOUT_S = 180.0
+CALLED_BY = (
+    flag("--doctor", group=Group.ACTIONS, help="check this machine: how noisy it is, and what to change"),
+)
+
+
+def add_flags(add: Callable[..., None]) -> None:
+    add(*CALLED_BY)
+
+
+def parse(given: Given) -> None:
+    formats_asked(given)
+
+
+def perform(asked: None, argv: Sequence[str]) -> int:
+    from rich.console import Console
+
+    return examine(Console())
+
+
+def examine(
+    console: Console, machine: Machine | None = None, measure: Callable[[], Record] | None = None
+) -> int:
+    """Prints the checks, then the noise. The exit code is always 0."""
+
+    def say(text: str = "") -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    machine = machine or this_machine()
+    say("Conditions for measurements on this machine")
+    advice = 0
+    for check in checked(machine):
+        say(f"  {'!' if check.advice else ' '} {check.name:22} {check.found}  [{check.read}]")
+        if check.advice:
+            advice += 1
+            say(f"      -> {check.advice}")
+    say(f"{advice} to look at." if advice else "Nothing to change.")
+    say()
+    say(f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
+    for line in noise_lines((measure or measured)()):
+        say(f"  {line}")
+    return OK
+
+
+def checked(machine: Machine) -> Iterator[Check]:
+    """The results of all checks. A check that fails reports its error, and the others continue."""
+    from runner.cli.machine import CHECKS, Check
+
+    for check in CHECKS:
+        try:
+            yield from check(machine)
+        except (OSError, ValueError, ArithmeticError) as error:
+            name = check.__name__.strip("_").replace("_", " ")
+            yield Check(name=name, found=f"could not be read ({error})", read="")
+
+
+def noise_lines(record: Record) -> Iterator[str]:
+    """The noise in the rounds of eager against itself, as sentences."""
+    from runner.analysis.derive import compare
+    from runner.analysis.noise import rounds_for
+
+    facts = record.environment
+    if facts:
+        yield f"Python {facts.get('python')}, torch {facts.get('torch')}, {facts.get('threads')} threads"
+    if facts.get("device"):
+        yield f"on {facts['device']}: {facts.get('device_name')}"
+    (comparison,) = compare([record])
+    found = comparison.noise
+    samples = record.samples
+    if found is None or samples is None:
+        why = record.failure.message if record.failure is not None else record.status.value
+        yield f"could not be measured: {why}"
+        return
+    noise = {name: finite(value) for name, value in found.items()}
+    times = sorted(samples.baseline_s)
+    step_ms = times[len(times) // 2] * 1e3
+    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(noise['baseline_cv'])}"
+    yield f"autocorrelation of the paired ratios: {_number(noise['lag_1'])} (near 0 is good)"
+    yield f"minor page faults of a step: {_number(noise['baseline_minor_faults'])} (steady is good)"
+    if noise["stolen_share"] is not None:
+        yield f"stolen by other virtual machines: {_percent(noise['stolen_share'])} of the CPU time"
+    if noise["throttled_share"] is not None:
+        yield f"stopped by a CPU quota: {_percent(noise['throttled_share'])} of the time"
+    if noise["involuntary_switches_per_s"] is not None:
+        yield f"lost the CPU to other work {_number(noise['involuntary_switches_per_s'])} times a second"
+    needed = rounds_for(samples, DIFFERENCE)
+    if needed is None:
+        yield "too few rounds to say how many a comparison needs"
+        return
+    yield (
+        f"to see a difference of {DIFFERENCE:.0%}, about {needed} rounds are needed at this noise "
+        f"(95 % interval of +-{DIFFERENCE:.0%})"
+    )
+
+
+def noise_job(device: str = "cpu") -> Job:
+    """The job that measures eager against itself on this device."""
+    from runner.analysis.comparison import CONTROL
+
+    case = Case(suite=SPECIMEN, name="make", mode=Mode.TRAINING, batch_size=None, published_batch_size=None)
+    protocol = replace(
+        Protocol(),
+        accuracy=False,
+        max_rounds=MOST_ROUNDS,
+        max_measure_s=MOST_S,
+        ci_width=1e-6,  # never reached: the number of rounds or the time ends the job
+        timeout_s=TIMEOUT_S,
+    )
+    return Job(case=case, device=device, dtype="float32", candidates=(CONTROL,), protocol=protocol)
+
+
+def default_device() -> tuple[str, str]:
+    """The device of a run without ``--devices``, and why it is not the GPU ("": it is, or there is none)."""
+    from runner.plan.probe import missing_devices
+
+    likely = devices.likely()
+    if not devices.of(likely).accelerated:
+        return likely, ""
+    why = missing_devices([likely]).get(likely, "")
+    return ("cpu" if why else likely), why
+
+
+def measured() -> Record:
+    """The record of ``noise_job``, measured by a worker as in every run."""
+    from runner.cli.commands import job_command
+    from runner.engine.launch import Quiet, measure_job
+
+    device, why = default_device()
+    if why:
+        print(f"  This machine seems to have a GPU, but {why}: the CPU is measured.")
+    job = noise_job(device)
+    with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
+        log = Path(folder) / "output.log"
+        (record,) = measure_job(
+            job,
+            job.candidates,
+            Quiet(),
+            lambda: False,
+            log=log,
+            log_name=str(log),
+            reproduce=job_command,
+        )
+    return record
+
+
+def this_machine() -> Machine:
+    """The machine that this program runs on."""
+    import psutil
+
+    from runner.cli.machine import Machine
+
+    return Machine(root=Path("/"), physical_cores=psutil.cpu_count(logical=False), run=_output)
+
+
+def _output(command: Sequence[str]) -> str | None:
+    """The output of a command. None if the command does not exist or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def _percent(share: float | None) -> str:
+    return "an unknown share" if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2g}" if abs(value) < 1 else f"{value:,.0f}"

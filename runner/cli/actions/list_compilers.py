@@ -1,0 +1,52 @@
+"""``--list-compilers``: the compilers of each device type, or the reason why a compiler is unavailable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.devices import type_of
+from harness.settings import Given, Group, flag
+from runner.cli.exit_codes import OK
+from runner.labels import plain
+from runner.plan.checks import run_config
+from runner.plan.compilers import Usable
+from runner.plan.config import RunConfig
+from runner.plan.probe import usable_compilers
+
+CALLED_BY = (
+    flag(
+        "--list-compilers",
+        group=Group.ACTIONS,
+        help="list the compilers, and why a compiler cannot be used here; with --envs for each environment",
+    ),
+)
+
+
+def add_flags(add: Callable[..., None]) -> None:
+    add(*CALLED_BY)
+
+
+def parse(given: Given) -> RunConfig:
+    return run_config(given, mode_required=False)
+
+
+def perform(config: RunConfig, argv: Sequence[str]) -> int:
+    kinds = tuple(dict.fromkeys(type_of(device) for device in config.devices))
+    if not config.environments:
+        for kind in kinds:
+            usable = usable_compilers(kind, own=config.own_compilers, suites=config.suites)
+            _print_compilers(kind, usable)
+        return OK
+    from runner.plan.environments.prepare import usable_in
+
+    for heading, kind, found in usable_in(config.environments, kinds, config.own_compilers, config.suites):
+        print(plain(heading))
+        _print_compilers(kind, found)
+    return OK
+
+
+def _print_compilers(device_type: str, compilers: Mapping[str, Usable]) -> None:
+    for name, found in compilers.items():
+        state = "no " if found.why_not else "yes"
+        modes = f" ({' and '.join(found.modes)} only)" if found.modes else ""
+        print(plain(f"{device_type:5} {name:36} {state}  {found.why_not or found.what}{modes}"))

@@ -1,0 +1,42 @@
+"""``--list``: the cases that the flags select, and the cases that run only when they are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.settings import Given, Group, flag
+from runner.cli.exit_codes import OK
+from runner.labels import batch_text, plain, suite_labels
+from runner.plan.checks import run_config
+from runner.plan.config import RunConfig
+from runner.plan.jobs import ON_REQUEST, plan, setting_for, suite_cases
+from runner.plan.partition import our_part
+
+CALLED_BY = (flag("--list", group=Group.ACTIONS, help="list the models that the other flags select"),)
+
+
+def add_flags(add: Callable[..., None]) -> None:
+    add(*CALLED_BY)
+
+
+def parse(given: Given) -> RunConfig:
+    return run_config(given, mode_required=False)
+
+
+def perform(config: RunConfig, argv: Sequence[str]) -> int:
+    jobs = our_part(config.partition, plan(config))
+    for suite in config.suites:
+        selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
+        offered = [
+            case
+            for mode in config.modes
+            for case in suite_cases(suite, setting_for(config, config.devices[0], mode))
+        ]
+        named = bool(config.selection.only or config.selection.filters or config.partition)
+        on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not named}
+        for case in (*selected.values(), *on_request.values()):
+            notes = "" if case.name in selected else "  (only when named)"
+            notes += f"  (skipped: {case.skip})" if case.skip else ""
+            label = suite_labels([suite])[suite]
+            print(plain(f"{label:12} {case.name:40} {case.scale:5}  batch {batch_text(case)}{notes}"))
+    return OK

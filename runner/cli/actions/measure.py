@@ -1,0 +1,99 @@
+"""Measures a plan or, with ``--resume``, the jobs that an interrupted run did not finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.settings import Given, Group, flag
+from runner.cli.commands import job_command
+from runner.cli.exit_codes import OK
+from runner.cli.formats import formats_asked
+from runner.plan.checks import run_config, where_asked
+from runner.plan.compilers import with_availability
+from runner.plan.config import RunConfig, Where
+from runner.plan.jobs import plan
+from runner.plan.partition import our_part, part_facts
+from runner.plan.possible import check_devices, check_jobs, check_threads
+from runner.plan.probe import asking_for
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RESUME = flag(
+    "--resume", group=Group.ACTIONS, metavar="DIR", help="measure the missing jobs of an interrupted run"
+)
+CALLED_BY = (RESUME,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A configuration, or the folder of a run that is to be continued."""
+
+    config: RunConfig | None = None
+    folder: Path | None = None
+    where: Where
+    formats: frozenset[str] | None  # None: all
+
+
+def add_flags(add: Callable[..., None]) -> None:
+    add(RESUME)
+
+
+def parse(given: Given) -> Asked:
+    formats = formats_asked(given)
+    if RESUME.key in given:
+        return Asked(folder=Path(given[RESUME.key]), where=where_asked(given, RunConfig()), formats=formats)
+    config = run_config(given)
+    return Asked(config=config, where=where_asked(given, config), formats=formats)
+
+
+def perform(asked: Asked, argv: Sequence[str]) -> int:
+    from rich.console import Console
+
+    if asked.config is not None:
+        return _run(asked.config, asked, argv, Console())
+    assert asked.folder is not None
+    return _resume(asked.folder, asked, Console())
+
+
+def _run(config: RunConfig, asked: Asked, argv: Sequence[str], console: Console) -> int:
+    from runner.cli.measuring import measure
+    from runner.engine.executors.choice import opened
+    from runner.store.run_folder import RunFolder
+
+    whole, about = plan(config), dict[str, Any]()
+    if config.environments:
+        from runner.plan.environments.prepare import prepared
+
+        whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
+    jobs = our_part(config.partition, whole)
+    if not jobs:
+        return OK
+    if asked.where.executor == "local":
+        check_threads(config.protocol.threads)
+        if not config.environments:
+            check_devices(config.devices)
+            jobs = with_availability(jobs, asking_for(jobs), skip=config.skip_unavailable)
+        check_jobs(jobs)
+    facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
+    with opened(asked.where, jobs, job_command) as executor:
+        folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
+        return measure(folder, jobs, console, executor, asked.formats)
+
+
+def _resume(path: Path, asked: Asked, console: Console) -> int:
+    from runner.cli.measuring import measure
+    from runner.engine.executors.choice import opened
+    from runner.store.run_folder import RunFolder
+
+    folder = RunFolder.reopen(RESUME.long, path)
+    jobs = folder.jobs()
+    if any(job.environments for job in jobs):
+        from runner.plan.environments.resolve import check_still_there
+
+        check_still_there(jobs)
+    with opened(asked.where, jobs, job_command) as executor:
+        return measure(folder, jobs, console, executor, asked.formats)

@@ -1,0 +1,40 @@
+"""``--print-run-commands``: prints a command for each job of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.settings import Given, Group, flag
+from runner.cli.commands import job_command
+from runner.cli.exit_codes import OK
+from runner.plan.checks import run_config
+from runner.plan.config import RunConfig
+from runner.plan.jobs import plan
+from runner.plan.partition import our_part
+
+CALLED_BY = (
+    flag(
+        *("--print-run-commands", "--print_run_commands"),
+        group=Group.ACTIONS,
+        help="print one suite-script command for each model, device and precision",
+    ),
+)
+
+
+def add_flags(add: Callable[..., None]) -> None:
+    add(*CALLED_BY)
+
+
+def parse(given: Given) -> RunConfig:
+    return run_config(given)
+
+
+def perform(config: RunConfig, argv: Sequence[str]) -> int:
+    jobs = plan(config)
+    if config.environments:
+        from runner.plan.environments.prepare import named
+
+        jobs = named(config.environments, jobs)
+    for job in our_part(config.partition, jobs):
+        print(job_command(job))
+    return OK

@@ -1,0 +1,85 @@
+"""The command that measures one job again. Users copy it; the program never runs it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.loading.own_model import is_own_model
+from harness.schema import Environment, Job
+from runner.plan.config import QUICK, Changes, RunConfig, Selection
+from runner.plan.environments.plan import EAGER, split_candidate
+from runner.plan.environments.spec import Asked
+from runner.plan.settings import words
+from runner.store.invocation import program, suite_script
+
+DEFAULTS = RunConfig()
+SHORT = RunConfig(protocol=QUICK, selection=Selection(quick=True))
+
+
+def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
+    """The suite's script with the flags that make this job with these candidates."""
+    config = config_of(job, candidates or job.candidates)
+    suite = job.case.suite
+    by_path = is_own_model(suite) or suite.endswith(".py")
+    begin = program() if by_path else suite_script(suite)
+    hidden = (
+        ("selection.quick",) if by_path else ("selection.quick", "suites")
+    )  # --quick is not needed for one model
+    return shlex.join([*begin, *words(config, ([], DEFAULTS), (["--quick"], SHORT), hidden=hidden)])
+
+
+def run_words(config: RunConfig) -> list[str]:
+    """The flags that give this configuration."""
+    quick = config.selection.quick
+    return words(config, (["--quick"], SHORT) if quick else ([], DEFAULTS))
+
+
+def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
+    """The configuration whose plan is this job with these candidates."""
+    case = job.case
+    own = is_own_model(case.suite)
+    # --only splits names at commas and strips spaces
+    exact = "," not in case.name and case.name == case.name.strip()
+    selection = Selection(only=(case.name,)) if exact else Selection(filters=(f"^{re.escape(case.name)}$",))
+    compilers, environments = _compilers(job, candidates)
+    return RunConfig(
+        suites=(case.suite,),
+        modes=(case.mode,),
+        dtypes=(job.dtype,),
+        devices=(job.device,),
+        environments=tuple(Asked(name=one.name, text=one.asked) for one in environments),
+        compilers=tuple(job.own_compilers.get(name, name) for name in compilers),
+        skip_unavailable=any(name in job.unavailable for name in candidates),
+        selection=Selection() if own else selection,
+        changes=Changes(
+            scale=None if own else case.scale,
+            batch_size=case.batch_size,
+            loss=case.loss,
+            config=case.config,
+            pretrained=case.pretrained,
+            prompt_tokens=case.prompt_tokens,
+            new_tokens=case.new_tokens,
+            torchbench=Path(case.folder) if case.folder else None,
+            no_skip=case.no_skip,
+        ),
+        baseline_dtype=job.baseline_dtype,
+        options=job.options,
+        protocol=job.protocol,
+        extras=job.extras,
+    )
+
+
+def _compilers(job: Job, candidates: Sequence[str]) -> tuple[tuple[str, ...], tuple[Environment, ...]]:
+    """The compilers of these candidates, and their environments, the reference first."""
+    if not job.environments:
+        return tuple(candidates), ()
+    chosen = [split_candidate(job, candidate) for candidate in candidates]
+    reference = job.environments[0]
+    needed = {reference.name, *(environment.name for _, environment in chosen)}
+    # eager of another environment is always measured; eager of the reference only if it is a candidate
+    asked = [compiler for compiler, where in chosen if compiler != EAGER or where == reference]
+    environments = tuple(one for one in job.environments if one.name in needed)
+    return tuple(dict.fromkeys(asked)) or (EAGER,), environments

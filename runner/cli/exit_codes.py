@@ -1,0 +1,14 @@
+"""Exit codes of the programs of this project."""
+
+from __future__ import annotations
+
+OK = 0
+FAILURES = 1
+"""A candidate did not pass. The records contain the reason."""
+
+BAD_INPUT = 2
+"""Bad input. A message on stderr says what is correct; nothing was measured."""
+
+INTERRUPTED = 130
+FAILED_PIPE = 141
+"""The reader of the output closed the pipe."""

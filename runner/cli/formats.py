@@ -1,0 +1,45 @@
+"""``--format``: which files an action writes, and whether it prints the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.settings import Given, Group, Kind, by_flag, no_such
+from runner.plan.settings import read
+
+CONSOLE = "console"
+
+
+def _format(text: str) -> str:
+    from runner.reports import formats  # slow: it imports every report
+
+    known = (*formats(), CONSOLE)
+    if text.lower() not in known:
+        raise ValueError(no_such(text, "format", known))
+    return text.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The output of an action. (): all formats."""
+
+    formats: tuple[str, ...] = by_flag(
+        (),
+        "--format=FORMAT",
+        group=Group.OUTPUT,
+        listed=True,
+        kind=Kind(_format),
+        help="html, md, csv, txt, json, png, svg: which files to write; console: print the tables; repeated "
+        "or comma-separated (default: all of these). hud: the JSON of PyTorch's and vLLM's dashboards. The "
+        "records are always kept",
+    )
+
+
+def formats_asked(given: Given) -> frozenset[str] | None:
+    """The requested formats. None: all. ``UsageError`` for an unknown format."""
+    return frozenset(read(Output(), given).formats) or None
+
+
+def printed(formats: frozenset[str] | None) -> bool:
+    """Whether the tables are printed on the console."""
+    return formats is None or CONSOLE in formats

@@ -1,0 +1,143 @@
+"""The argparse parser of the table of settings and the actions. No other module sees argparse's Namespace."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from harness.settings import Flag, Given, Group
+from runner.cli.actions import ACTIONS, flags_of
+from runner.cli.formats import Output
+from runner.errors import UsageError, unknown
+from runner.plan.compilers import COMPILE_MODE
+from runner.plan.config import RunConfig, Where
+from runner.plan.settings import rows
+from runner.store.invocation import in_clone, program
+
+EXAMPLES = """\
+examples:
+  python runner.py --suites=tiny_gpt --training --dtypes=bfloat16
+        eager against aot_eager, inductor and torchscript, in pairs
+  python runner.py --suites=tiny_gpt --inference --dtypes=float32,amp --compilers=inductor -k shakespeare
+        two precisions, one compiler, the models whose name matches
+  python runner.py --suites=tiny_gpt --training --compilers=eager
+        the A/A control: the speedup should be 1.00x
+  python runner.py --suites=huggingface,timm_models --inference --only 'vit_*' --only LlamaForCausalLM
+        models outside the suites' lists: any name that transformers or timm has
+  python runner.py --model mypackage.models:make --training --compilers=inductor
+        your own model: make() returns (module, inputs)
+  python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only MLP_addition -n30
+        one model by the suite's script, exactly 30 rounds
+  python runner.py --visualize-logs logs/RUN
+        builds every table, file and plot of a finished run again
+  python runner.py --compare logs/BEFORE logs/AFTER --fail-on=regression:5%,parity
+        what changed between two runs; exit code 1 on a regression, for a pull request
+
+exit code: 0 all passed; 1 a check failed, a candidate could not run, or --fail-on found a change; 2 bad input
+"""
+HELP = "show this help and exit"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises ``UsageError`` instead of printing the usage, as for any other bad input."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """``UsageError`` for an unknown flag, with similar flags."""
+        found, left = self.parse_known_args(args, namespace)
+        for word in left:
+            name = word.partition("=")[0]
+            if name.startswith("--"):
+                known = [known for action in self._actions for known in action.option_strings]
+                near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+                advice = f"did you mean {' or '.join(near)}?" if near else "see --help for the flags"
+                raise UsageError(f"{name}: there is no such flag; {advice}")
+        if left:
+            raise UsageError(f"{left[0]!r} belongs to no flag; see --help for the flags")
+        return found
+
+
+def given(arguments: Sequence[str]) -> Given:
+    """The typed values by flag. ``UsageError`` for an unknown flag or a missing value."""
+    _refuse_lone_dashes(arguments)
+    found: dict[str, Any] = vars(build_parser().parse_args(list(arguments)))
+    for key, known in _parts().items():
+        for text in found.get(key, ()):
+            name, equals, _ = text.partition("=")
+            if not equals:
+                raise UsageError(f"--{key}: {text!r} is not written as key=value, such as max_rounds=40")
+            if name not in known:
+                raise unknown(f"--{key}", name, "setting", known)
+    return found
+
+
+def _examples() -> str:
+    """The examples, with the commands of this installation."""
+    if in_clone():
+        return EXAMPLES
+    text = re.sub(r"python suites/(\w+)\.py", r"python runner.py --suites=\1", EXAMPLES)
+    text = text.replace("by the suite's script, exactly", "exactly")
+    return text.replace("python runner.py", " ".join(program()))
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="runner.py" if in_clone() else program()[-1],
+        description="Measures eager and compiled PyTorch models in pairs: parity, speedup and its interval.",
+        epilog=_examples(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    groups = {group: parser.add_argument_group(group.value) for group in Group}
+    groups[Group.ACTIONS].add_argument("-h", "--help", action="help", help=HELP)
+    seen = set[str]()
+    for one in flags():
+        if one.key not in seen:  # one flag may set several fields
+            seen.add(one.key)
+            add_flag(groups[one.group], one)
+    return parser
+
+
+def flags() -> Iterator[Flag]:
+    """Every flag, in the order of ``--help`` within its group."""
+    for action in ACTIONS:
+        yield from flags_of(action)
+    for kind in (RunConfig, Where, Output):
+        for _, _, row in rows(kind):
+            yield from row.flags if row is not None else ()
+    yield COMPILE_MODE
+
+
+def add_flag(group: argparse._ActionsContainer, one: Flag) -> None:
+    if one.metavar is None:
+        group.add_argument(*one.names, dest=one.key, action="store_true", help=one.help)
+    elif one.many or one.listed:
+        group.add_argument(*one.names, dest=one.key, action="append", metavar=one.metavar, help=one.help)
+    else:
+        group.add_argument(
+            *one.names, dest=one.key, nargs=one.nargs, const=one.const, metavar=one.metavar, help=one.help
+        )
+
+
+def _parts() -> dict[str, list[str]]:
+    """The possible names of each flag that is written NAME=VALUE."""
+    found: dict[str, list[str]] = {}
+    for one in flags():
+        if one.part:
+            found.setdefault(one.key, []).append(one.part)
+    return found
+
+
+def _refuse_lone_dashes(arguments: Sequence[str]) -> None:
+    """``UsageError`` for ``--flag=--``, because argparse would make an empty list of it."""
+    for word in arguments:
+        found = re.fullmatch(r"(--[\w-]+|-\w)=?--", word)
+        if found:
+            raise UsageError(f"{found[1]}: '--' is not a value; give a value, or leave the flag out")

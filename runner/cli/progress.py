@@ -1,0 +1,146 @@
+"""Progress of a run: a bar on a terminal, lines in a log or a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness.schema import Job, Record
+from runner.engine.executors import Doing, Ended, Event, Pairs, Started
+from runner.labels import plain
+
+SHOWN_TOGETHER = 3  # running jobs that fit into a line
+
+
+class View(Protocol):
+    """Receives every event of a run. Several jobs may run at once."""
+
+    def event(self, event: Event) -> None: ...
+
+
+@contextmanager
+def view(console: Console, jobs: int) -> Iterator[View]:
+    """A bar or lines, as suits the console. ``jobs``: the number of jobs of the run."""
+    if not console.is_terminal:
+        yield PlainView(console, jobs)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    # few refreshes: drawing takes CPU time from the measured worker
+    with Progress(*columns, console=console, refresh_per_second=2, transient=True) as progress:
+        yield BarView(progress, jobs)
+
+
+class BarView:
+    """A bar over the jobs, with the current job, phase, rounds, estimate and time left."""
+
+    def __init__(self, progress: Progress, jobs: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("planning", total=jobs, left="")
+        self._jobs = jobs
+        self._ended = 0
+        self._began = time.monotonic()
+        self._phases: dict[str, str] = {}  # of the running jobs
+        self._estimates: dict[str, str] = {}
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Record):
+            self._record(event)
+            return
+        key = event.job.key
+        if isinstance(event, Ended):
+            self._phases.pop(key, None)
+            self._estimates.pop(key, None)
+            self._ended += 1
+            left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
+            self._progress.update(self._task, advance=1, left=f"about {duration(left)} left")
+            return
+        if isinstance(event, Started):
+            phase = "start"
+        elif isinstance(event, Doing):
+            phase = f"{event.activity.phase} {event.activity.variant}".strip()
+            if event.activity.phase == "measure":
+                phase = f"round {event.activity.rounds}"
+        else:
+            phase = f"round {event.done}"
+            self._estimates[key] = estimates(event.pairs)
+        self._phases[key] = f"{_what(event.job)}  {phase}"
+        self._progress.update(self._task, description=escape(plain(self._text())))
+
+    def _text(self) -> str:
+        """One running job with its estimates, or the first few of several jobs without estimates."""
+        if len(self._phases) == 1:
+            return "  ".join(part for part in (*self._phases.values(), *self._estimates.values()) if part)
+        shown = list(self._phases.values())[:SHOWN_TOGETHER]
+        more = len(self._phases) - len(shown)
+        return " | ".join([*shown, f"{more} more"] if more else shown)
+
+    def _record(self, record: Record) -> None:
+        if not record.status.passed and record.status.counted:
+            line = f"{record.job.case.name}: {record.candidate} ended as {record.status.value}"
+            self._progress.console.print(escape(plain(line)), style="yellow")
+
+
+class PlainView:
+    """A line for the start of each job and a line for each record."""
+
+    def __init__(self, console: Console, jobs: int) -> None:
+        self._console = console
+        self._jobs = jobs
+        self._started = 0
+        self._under_way: set[str] = set()
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._started += 1
+            self._under_way.add(event.job.key)
+            self._print(f"[{self._started}/{self._jobs}] {_title(event.job)}")
+        elif isinstance(event, Ended):
+            self._under_way.discard(event.job.key)
+        elif isinstance(event, Record):
+            # several jobs are running: name the job
+            whose = f"{_title(event.job)}  " if len(self._under_way) > 1 else ""
+            rounds = f", {len(event.samples)} rounds" if event.samples else ""
+            self._print(f"    {whose}{event.candidate}: {event.status.value}{rounds}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def _title(job: Job) -> str:
+    return f"{_what(job)} {job.device}"
+
+
+def _what(job: Job) -> str:
+    return f"{job.case.name} {job.case.mode.value} {job.dtype}"
+
+
+def estimates(pairs: Pairs) -> str:
+    """``inductor 1.31x  torchscript 1.02x``: the current estimates, for the progress bar."""
+    from runner.analysis.statistics import paired_speedup
+
+    parts: Sequence[str] = [
+        f"{candidate} {paired_speedup(baseline, times).speedup:.2f}x"
+        for candidate, (baseline, times) in pairs.items()
+        if baseline
+    ]
+    return "  ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``3 min``, ``1 h 20 min``"""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,66 @@
+"""Export and import of the reference environment's weights, and cross-environment parity."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runner.engine.worker_session import CallFailed, CandidateState, WorkerSession
+
+FOLDER = "exchange-"
+WEIGHTS, PERTURBED = "weights.safetensors", "perturbed.safetensors"
+
+
+class Exchange:
+    """The folder into which the reference environment's session exports, for the other sessions to import."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.reference: WorkerSession | None = None
+        self.note = ""  # why the other sessions have their own weights and inputs
+
+    @property
+    def weights(self) -> Path | None:
+        """The file that the other sessions import; None if there is no export."""
+        return None if self.reference is None or self.note else self._folder / WEIGHTS
+
+    def export(self, reference: WorkerSession) -> None:
+        """Exports the reference's weights. Raises ``CallFailed`` if the worker is lost."""
+        try:
+            reference.export(self._folder / WEIGHTS)
+        except CallFailed as failed:
+            if failed.lost:
+                raise
+            self.note = f"has its own weights and inputs, because the export failed: {failed}"
+        self.reference = reference
+
+    def cross_parity(self, session: WorkerSession, notes: tuple[str, ...]) -> CandidateState:
+        """Compares the session's eager with the reference environment's. Raises ``CallFailed``."""
+        notes = (*notes, self.note) if self.note else notes
+        found = session.cross_parity(notes)
+        if found.parity is not None and found.parity.failed and (perturbed := self._perturbed()):
+            found = session.cross_parity(notes, perturbed)
+        return found
+
+    def _perturbed(self) -> Path | None:
+        """The reference's eager results with perturbed weights; None if the worker wrote no file."""
+        path = self._folder / PERTURBED
+        if self.reference is not None and not path.exists():
+            try:
+                self.reference.perturb(path)
+            except CallFailed as failed:
+                if failed.lost:
+                    raise
+        return path if path.exists() else None
+
+
+@contextmanager
+def exchange_in(folder: Path) -> Iterator[Exchange]:
+    """An exchange in a temporary folder. Deletes first what a killed run left in ``folder``."""
+    for left in folder.glob(f"{FOLDER}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=folder) as made:
+        yield Exchange(Path(made))

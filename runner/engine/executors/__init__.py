@@ -1,0 +1,89 @@
+"""Where jobs run: on this machine (``local``), or on the nodes of a Ray cluster (``ray_cluster``).
+
+An executor takes the jobs without records and yields events in the caller's thread: a job starts,
+changes its activity, has a final record, ends. Only the caller writes records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.devices import type_of
+from harness.schema import Job, Record
+from harness.worker.status_page import Activity
+
+Pairs = Mapping[str, tuple[list[float], list[float]]]
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A job, and its candidates without a record."""
+
+    job: Job
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The job's first worker is about to start."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """The current activity of the job's worker."""
+
+    job: Job
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """The number of rounds so far, and the (baseline, candidate) seconds of each candidate."""
+
+    job: Job
+    done: int
+    pairs: Pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The job has all of its records, or the run was stopped."""
+
+    job: Job
+
+
+Event = Started | Doing | Timed | Record | Ended
+Events = Generator[Event, None, None]
+
+
+class Cases(Protocol):
+    """Gives each job its log. The implementation is ``runner.store.run_folder.RunFolder``."""
+
+    def open_case(self, job: Job) -> Path: ...
+
+    def relative(self, path: Path) -> str: ...
+
+
+def by_kind(work: Sequence[Work]) -> dict[str, list[Work]]:
+    """Device type -> its work, in the given order."""
+    kinds: dict[str, list[Work]] = {}
+    for one in work:
+        kinds.setdefault(type_of(one.job.device), []).append(one)
+    return kinds
+
+
+class Executor(Protocol):
+    """Runs work and yields events.
+
+    Every candidate gets exactly one record, unless ``stop()`` becomes true: then the current rounds are
+    finished and nothing new begins. A record is yielded when it is final. Closing the generator ends all
+    workers at once.
+    """
+
+    def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events: ...

@@ -1,0 +1,164 @@
+"""``--processes``: a job measured in several fresh processes, whose samples become one record.
+
+Memory layout, an autotuner's choice of kernels and the order of hashes are constant within a process.
+More rounds in one process cannot show how much they change the times.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from harness.protocol import AUTO
+from harness.schema import Failure, Job, Protocol, Record, Samples
+from runner.analysis.verdicts.decision import Between, judged
+from runner.analysis.verdicts.family import assumed_of
+from runner.engine.stopping import more_processes
+
+Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
+"""Measures these candidates of a job in a fresh process."""
+
+
+def with_processes(
+    job: Job,
+    candidates: tuple[str, ...],
+    measure: Measure,
+    stop: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Record]:
+    """The job's records, each with the samples of ``job.protocol.processes`` processes.
+
+    Every process checks parity, with its late check; metrics are those of the first. A candidate that fails
+    in any process has failed. With ``auto``, processes are added while they can close an open verdict.
+    """
+    if job.protocol.processes == 1 or not job.protocol.performance:
+        yield from measure(job, candidates)
+        return
+    began = clock()
+    going: dict[str, list[Record]] = {}
+    for record in measure(job, candidates):
+        if record.samples is None:
+            yield record
+        else:
+            going[record.candidate] = [record]
+    took_s = clock() - began
+    number = 1
+    while going and not stop() and _another(job.protocol, going, number):
+        number += 1
+        protocol = replace(_with_rounds(job.protocol, going, took_s), process=number - 1)
+        for record in measure(replace(job, protocol=protocol), tuple(going)):
+            found = going[record.candidate]
+            why_not = _why_not(found[0], record)
+            if why_not is None:
+                found.append(record)
+            else:
+                del going[record.candidate]
+                yield _failed(found[0], record, number, why_not)
+    for found in going.values():
+        yield _joined(found, job.protocol.processes)
+
+
+def _another(protocol: Protocol, going: dict[str, list[Record]], done: int) -> bool:
+    if protocol.processes != AUTO:
+        return done < protocol.processes
+    return more_processes(protocol, [_measured(found) for found in going.values()])
+
+
+def _measured(
+    found: Sequence[Record],
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], Between]:
+    samples = joined_samples([record.samples for record in found if record.samples is not None])
+    by_process = samples.rounds_by_process if len(found) > 1 else ()
+    between = Between(assumed_sd=assumed_of(found[0]))
+    return samples.baseline_s, samples.candidate_s, by_process, between
+
+
+def _with_rounds(protocol: Protocol, going: dict[str, list[Record]], took_s: float) -> Protocol:
+    """``auto``: with the rounds of a later process that narrow the interval most for their time.
+
+    The optimum of Kalibera & Jones (2013) is the root of cost of a process / cost of a round * variance of
+    a round / tau^2. Both costs are those of the first process.
+    """
+    firsts = [found[0] for found in going.values()]
+    samples = [record.samples for record in firsts if record.samples is not None]
+    if protocol.processes != AUTO or protocol.repeat is not None or not samples:
+        return protocol
+    rounds = max(len(one) for one in samples)
+    first = samples[0]
+    seconds = sum(first.baseline_s) + sum(sum(one.candidate_s) for one in samples)
+    of_round = seconds * first.iterations_per_sample / rounds
+    of_process = max(0.0, took_s - of_round * rounds)
+    ratios = [_noise(record) / max(assumed_of(record), 1e-4) for record in firsts]
+    best = math.sqrt(of_process / max(of_round, 1e-9)) * max(ratios)
+    count = min(protocol.max_rounds, max(protocol.min_rounds, math.ceil(best)))
+    return replace(protocol, min_rounds=count, max_rounds=count)
+
+
+def _noise(record: Record) -> float:
+    """The standard deviation of a round's log ratio, from the rounds' own interval."""
+    assert record.samples is not None
+    half = judged(record.samples.baseline_s, record.samples.candidate_s).rounds_half or 0.0
+    return half / 1.96 * math.sqrt(len(record.samples))
+
+
+def _why_not(first: Record, later: Record) -> Failure | None:
+    """Why the later process's samples cannot be combined with the first's; None if they can."""
+    if later.samples is None:
+        return later.failure or Failure(kind="NoSamples", message="no samples", phase="measure")
+    batches = [None if r.model is None else r.model.batch_size for r in (first, later)]
+    if batches[0] != batches[1]:
+        message = f"batch {batches[1]}, but batch {batches[0]} in the first process: the steps differ"
+        return Failure(kind="OtherBatch", message=message, phase="measure")
+    return None
+
+
+def _failed(first: Record, later: Record, number: int, failure: Failure) -> Record:
+    status = later.status if later.samples is None else first.status
+    message = f"in process {number}{_of(first.job.protocol.processes)}: {failure.message}"
+    return replace(
+        first,
+        status=status,
+        failure=replace(failure, message=message),
+        samples=None,
+        notes=(*first.notes, *later.notes),
+        ended=later.ended,
+    )
+
+
+def _of(asked: int) -> str:
+    return "" if asked == AUTO else f" of {asked}"
+
+
+def _joined(found: Sequence[Record], asked: int) -> Record:
+    """One record. If parity failed in a later process, its status and parity are that process's."""
+    samples = [record.samples for record in found if record.samples is not None]
+    notes = dict.fromkeys(note for record in found for note in record.notes)
+    if len(found) < asked:
+        notes[f"stopped after {len(found)} of {asked} processes"] = None
+    judged_by = found[0]
+    for number, record in enumerate(found[1:], start=2):
+        if judged_by.status.passed and not record.status.passed:
+            judged_by = record
+            notes[f"{record.status.value} in process {number} of {len(found)}"] = None
+    return replace(
+        found[0],
+        status=judged_by.status,
+        parity=judged_by.parity,
+        samples=joined_samples(samples) if len(samples) > 1 or asked != AUTO else samples[0],
+        notes=tuple(notes),
+        ended=found[-1].ended,
+    )
+
+
+def joined_samples(parts: Sequence[Samples]) -> Samples:
+    """The samples of several processes, one after the other."""
+    columns: dict[str, Any] = {
+        field.name: tuple(value for part in parts for value in getattr(part, field.name))
+        for field in fields(Samples)
+        if isinstance(getattr(parts[0], field.name), tuple)
+    }
+    columns["rounds_by_process"] = tuple(len(part) for part in parts)
+    return replace(parts[0], **columns)

@@ -1,0 +1,214 @@
+"""Decides when a job has enough rounds. Pure policy: no clock, no process.
+
+Rounds are timed in batches. The parent sleeps during a batch and tests the intervals after it. A
+candidate is done when the rounds' own interval is narrow and its verdict is closed; when an open verdict has
+been pursued down to half the noise threshold, or no number of rounds of this process can close it; or when
+the interval is so far from the threshold that further rounds cannot change the verdict. With several
+processes, a process is done when its interval is narrow: the verdict is closed over processes.
+
+Stopping at the first sufficient interval would select intervals that are narrow by chance: in
+simulation, the coverage of the 95 % interval fell to 92.7 %. The interval must therefore be sufficient
+without the last few rounds, too, and a verdict must still hold with the interval widened around its
+estimate (tables in docs/METHODOLOGY.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.schema import Protocol
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.measuring_ended import (
+    CLEAR,
+    CLEAR_VERDICT,
+    FIXED_COUNT,
+    MOST_ROUNDS,
+    NEEDS_PROCESSES,
+    OUT_OF_BUDGET,
+    OUT_OF_TIME,
+    PRECISE,
+    ROUNDS_IN_BUDGET,
+)
+from runner.analysis.statistics import Column
+from runner.analysis.verdicts.decision import (
+    HALF,
+    Between,
+    judged,
+    needed,
+    rounds_can_close,
+    stands,
+    verdict,
+)
+
+Columns = tuple[Column, Column]
+"""(baseline seconds, candidate seconds), one value of each per round."""
+
+Pairs = Mapping[str, Columns]
+"""The columns of each candidate."""
+
+SMALLEST_BATCH = 5  # rounds; the interval must be sufficient without this many last rounds, too
+LARGEST_BATCH = 20
+CLOSED = 1.5  # a closed verdict's margin, because the interval is tested after every batch
+WIDEST = 5.0  # times --ci-width: the widest interval with which a clear verdict ends a job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """How many rounds to run now (0: stop), and why. No round begins after ``within_s`` seconds.
+
+    ``again``: why the rounds so far are to be discarded and measured again; "" if they are kept.
+    """
+
+    rounds: int
+    reason: str
+    within_s: float = 1e9
+    again: str = ""
+
+
+def decide(
+    protocol: Protocol,
+    pairs: Pairs,
+    elapsed_s: float,
+    allowance_s: float | None = None,
+    tau: Mapping[str, float] | None = None,
+    *,
+    again: bool = False,
+) -> Decision:
+    """What to do after the rounds in ``pairs``, which took ``elapsed_s`` seconds.
+
+    The candidate with the fewest rounds decides; a batch in which a candidate recompiled does not count
+    for that candidate. ``allowance_s`` is this job's share of a time budget. It replaces the protocol's
+    time limit, and rounds continue within it until no verdict is open that rounds can close. ``tau``: the
+    assumed variation between processes of each candidate; 0 where it is not named. ``again``: whether
+    rounds without a common speedup may be measured again, which takes as long as they did.
+    """
+    done = min((len(baseline) for baseline, _ in pairs.values()), default=0)
+    if protocol.repeat is not None:
+        left = max(0, protocol.repeat - done)
+        return Decision(rounds=min(left, LARGEST_BATCH), reason=FIXED_COUNT)
+    if done < protocol.min_rounds:
+        return Decision(rounds=protocol.min_rounds - done, reason="at least")
+    most = protocol.max_rounds * (1 if allowance_s is None else ROUNDS_IN_BUDGET)
+    if done >= most:
+        return Decision(rounds=0, reason=MOST_ROUNDS)
+    rule = _Rule(protocol=protocol, in_budget=allowance_s is not None)
+    between = {name: Between(assumed_sd=(tau or {}).get(name, 0.0)) for name in pairs}
+    now = {name: judged(*columns, between=between[name]) for name, columns in pairs.items()}
+    ended = {name: rule.ended(now[name], pairs[name], between[name]) for name in pairs}
+    wanting = [now[name] for name, reason in ended.items() if not reason]
+    time_s = protocol.max_measure_s if allowance_s is None else allowance_s
+    why = _unsteady(now.values(), protocol) if again and elapsed_s < time_s / 2 else ""
+    if why or not wanting:
+        reason = next((one for one in ORDER if one in ended.values()), "unsteady")
+        return Decision(rounds=0, reason=reason, again=why)
+    affordable = _affordable(done, elapsed_s, time_s)
+    if affordable < 1:
+        return Decision(rounds=0, reason=OUT_OF_TIME if allowance_s is None else OUT_OF_BUDGET)
+    wide = any(not rule.narrow(one) for one in wanting)
+    missing = max(_needed(one, protocol.ci_width if wide else rule.finest) for one in wanting) - done
+    batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil(missing / 2)))
+    return Decision(
+        rounds=min(batch, affordable, most - done),
+        reason="not yet precise" if wide else "verdict open",
+        within_s=time_s - elapsed_s,
+    )
+
+
+FEWEST_PROCESSES = 3  # of --processes=auto, where one does not close every verdict
+MOST_PROCESSES = 10
+CLOSED_OVER = 1.25  # as CLOSED, of the interval over processes, which is tested after every process
+
+Measured = tuple[Column, Column, Sequence[int], Between]
+"""Baseline seconds, candidate seconds, the rounds of each process, what is known of tau."""
+
+
+def more_processes(protocol: Protocol, candidates: Sequence[Measured]) -> bool:
+    """Whether ``--processes=auto`` measures in one more process, after those in ``candidates``.
+
+    One process is enough if all verdicts stand with a margin, and with twice the assumed tau. Otherwise
+    there are at least three, and more while a verdict is open that ``MOST_PROCESSES`` would close.
+    """
+    threshold, alpha = protocol.noise_threshold, protocol.alpha
+    count = max((len(rounds) for _, _, rounds, _ in candidates), default=0)
+    if count >= MOST_PROCESSES:
+        return False
+    if count < 2:
+        wary = [(*one[:3], replace(one[3], assumed_sd=2 * one[3].assumed_sd)) for one in candidates]
+        alone = [judged(*one) for one in wary]
+        return not all(stands(one, noise_threshold=threshold, alpha=alpha, stretch=CLOSED) for one in alone)
+    if count < FEWEST_PROCESSES:
+        return True
+    for one in (judged(*one) for one in candidates):
+        missing = needed(one, noise_threshold=threshold)
+        closed = stands(one, noise_threshold=threshold, alpha=alpha, stretch=CLOSED_OVER)
+        if not closed and missing and missing.processes and missing.processes <= MOST_PROCESSES:
+            return True
+    return False
+
+
+ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)
+"""If candidates are done for several reasons, the first is named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """When one candidate is done."""
+
+    protocol: Protocol
+    in_budget: bool
+
+    @property
+    def finest(self) -> float:
+        """Rounds are added to an open verdict until their interval is as narrow as this share."""
+        return min(self.protocol.ci_width, HALF * self.protocol.noise_threshold)
+
+    def ended(self, now: PairedEstimate, columns: Columns, between: Between) -> str:
+        """Why the candidate is done; "" if it is not. It is done if it was without the last few rounds."""
+        reason = self._reason(now) if now.n > SMALLEST_BATCH else ""
+        if not reason:
+            return ""
+        baseline, candidate = (column[: now.n - SMALLEST_BATCH] for column in columns)
+        return reason if self._reason(judged(baseline, candidate, between=between)) else ""
+
+    def _reason(self, found: PairedEstimate) -> str:
+        width = found.rounds_half
+        if width is None or width > math.log1p(WIDEST * self.protocol.ci_width):
+            return ""
+        if not self.narrow(found):
+            return CLEAR_VERDICT if self._stands(found, CLEAR) else ""
+        if self.protocol.processes != 1 or self._stands(found, CLOSED):
+            return PRECISE
+        if not rounds_can_close(found, noise_threshold=self.protocol.noise_threshold):
+            return NEEDS_PROCESSES
+        return PRECISE if not self.in_budget and width <= math.log1p(self.finest) else ""
+
+    def narrow(self, found: PairedEstimate) -> bool:
+        return found.rounds_half is not None and found.rounds_half <= math.log1p(self.protocol.ci_width)
+
+    def _stands(self, found: PairedEstimate, stretch: float) -> bool:
+        threshold, alpha = self.protocol.noise_threshold, self.protocol.alpha
+        return stands(found, noise_threshold=threshold, alpha=alpha, stretch=stretch)
+
+
+def _unsteady(found: Iterable[PairedEstimate], protocol: Protocol) -> str:
+    """Why the guard withholds a verdict; "" if it withholds none."""
+    for one in found:
+        judged_as = verdict(one, one.p_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha)
+        if judged_as is Verdict.UNSTEADY:
+            return one.unsteady
+    return ""
+
+
+def _needed(found: PairedEstimate, aim: float) -> float:
+    """Rounds until the rounds' interval is as narrow as ``aim``: its width is as 1 / sqrt(rounds)."""
+    if found.rounds_half is None:
+        return found.n + LARGEST_BATCH
+    return found.n * (found.rounds_half / math.log1p(aim)) ** 2
+
+
+def _affordable(done: int, elapsed_s: float, budget_s: float) -> int:
+    if elapsed_s <= 0 or done == 0:
+        return LARGEST_BATCH
+    return math.floor((budget_s - elapsed_s) / (elapsed_s / done))

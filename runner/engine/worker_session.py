@@ -1,0 +1,316 @@
+"""The parent's view of one worker's session: its part of the job, and calls with deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.codec import from_json, to_json
+from harness.schema import (
+    BASELINE,
+    Environment,
+    Failure,
+    Job,
+    ModelFacts,
+    Parity,
+    Round,
+    Samples,
+    Scalar,
+    Status,
+    TensorError,
+    of_environment,
+)
+from harness.worker.status_page import Activity
+from runner.engine.worker_process import WorkerLost
+from runner.plan.environments.plan import EAGER, split_candidate
+
+PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity", "perturb"), "build"), "prepare": "compile"}
+"""The phase of ``--phase-timeout`` that limits each call; every other call: measure."""
+
+Numbers = dict[str, dict[str, Scalar]]
+"""Metrics by variant."""
+
+
+class Worker(Protocol):
+    """What a job needs from a worker. The implementation is in ``runner.engine.worker_process``."""
+
+    def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]: ...
+
+    def activity(self) -> Activity: ...
+
+
+Launch = Callable[[Job], AbstractContextManager[Worker]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of a job that one worker measures: eager and some compilers, in one environment.
+
+    ``eager`` is eager's name in rounds. In the reference environment (or the only environment) it is the
+    baseline, elsewhere the name of a candidate. ``compilers`` maps each compiler to its candidate's name.
+    """
+
+    environment: Environment | None
+    eager: str
+    compilers: dict[str, str]
+
+    @property
+    def is_reference(self) -> bool:
+        return self.eager == BASELINE
+
+    @property
+    def name(self) -> str:
+        """The environment's name; "" for the runner's own environment."""
+        return "" if self.environment is None else self.environment.name
+
+    def of(self, job: Job) -> Job:
+        """The job as it is sent to the worker."""
+        sent = replace(job, candidates=tuple(self.compilers))
+        if self.environment is None:
+            return sent
+        return replace(sent, environments=(self.environment,), unavailable={})
+
+
+def parts_of(job: Job, candidates: Sequence[str]) -> list[Part]:
+    """The parts that these candidates need. The reference environment's part is always there, and first.
+
+    If the reference environment's eager is itself a candidate, it runs in a second process: the A/A control.
+    """
+    if not job.environments:
+        return [Part(environment=None, eager=BASELINE, compilers={name: name for name in candidates})]
+    first = job.environments[0]
+    reference = Part(environment=first, eager=BASELINE, compilers={})
+    control: list[Part] = []
+    others: dict[str, Part] = {}
+    for candidate in candidates:
+        compiler, environment = split_candidate(job, candidate)
+        if environment.name == first.name and compiler == EAGER:
+            control.append(Part(environment=environment, eager=candidate, compilers={}))
+            continue
+        part = reference
+        if environment.name != first.name:
+            eager = of_environment(EAGER, environment.name)
+            new = Part(environment=environment, eager=eager, compilers={})
+            part = others.setdefault(environment.name, new)
+        if compiler != EAGER:
+            part.compilers[compiler] = candidate
+    return [reference, *control, *others.values()]
+
+
+@dataclass(slots=True, kw_only=True)
+class CandidateState:
+    """The results of one candidate in the current session, so far."""
+
+    status: Status
+    parity: Parity | None = None
+    metrics: dict[str, Scalar] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    first_calls_s: tuple[float, ...] = ()
+    rounds: list[Round] = field(default_factory=list)
+    measured_again: bool = False  # its first rounds had no common speedup, and were discarded
+    recompiling: int = 0  # batches during which the candidate was compiled again
+    samples: Samples | None = None
+    rounds_ended: str = ""  # why timing stopped: a reason of ``runner.engine.stopping``
+    failure: Failure | None = None  # of a step after the timed rounds
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """Rounds, the number of graphs that each variant compiled during them, and the latest reason."""
+
+    rounds: list[Round] = field(default_factory=list)
+    recompiled: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, later: Batch) -> None:
+        self.rounds += later.rounds
+        self.recompiled |= later.recompiled
+        self.reasons |= later.reasons
+
+
+class CallFailed(Exception):
+    """A call failed. ``lost``: the worker ended, too, or ends. ``running`` is the variant that ran."""
+
+    def __init__(
+        self, session: WorkerSession, status: Status, failure: Failure, *, running: str, lost: bool
+    ) -> None:
+        super().__init__(failure.message)
+        self.session = session
+        self.status = status
+        self.failure = failure
+        self.running = running
+        self.lost = lost
+
+    @property
+    def of_eager(self) -> bool:
+        """Whether eager itself failed, for another reason than memory."""
+        return not self.lost and self.running not in self.session.compilers and not self.status.out_of_memory
+
+
+class WorkerSession:
+    """Calls to one worker. All calls together take ``timeout_s`` at most, each call its phase's limit.
+
+    Every call raises ``CallFailed`` if it fails or the worker is lost. ``compilers`` are the compilers
+    that are still measured, each with its candidate's name in the job.
+    """
+
+    def __init__(
+        self, part: Part, worker: Worker, job: Job, clock: Callable[[], float], timeout_s: float
+    ) -> None:
+        self.part = part
+        self.compilers = dict(part.compilers)
+        self.warmed: dict[str, Scalar] | None = None
+        self._worker = worker
+        self._limits = job.protocol.phase_timeouts_s
+        self._job: Any = to_json(job)
+        self._clock = clock
+        self._deadline = clock() + timeout_s
+
+    @property
+    def candidates(self) -> list[str]:
+        """The variants of this session that have their own records."""
+        return [*([] if self.part.is_reference else [self.part.eager]), *self.compilers.values()]
+
+    def open(self, imported: Path | None = None) -> tuple[ModelFacts, dict[str, Scalar]]:
+        """Builds the model. ``imported`` is the file that the reference's session exported."""
+        reply = self._call("open", **({"imported": str(imported)} if imported is not None else {}))
+        return from_json(ModelFacts, reply["model"]), reply["environment"]
+
+    def export(self, path: Path) -> None:
+        """Writes the weights, the inputs and eager's results."""
+        self._call("export", path=str(path))
+
+    def perturb(self, path: Path) -> None:
+        """Writes eager's results with perturbed weights. Writes no file in inference."""
+        self._call("perturb", path=str(path))
+
+    def cross_parity(self, notes: tuple[str, ...], perturbed: Path | None = None) -> CandidateState:
+        """Compares eager's results with those in the imported file."""
+        given = {"perturbed": str(perturbed)} if perturbed is not None else {}
+        return _state(self._call("cross_parity", **given), notes)
+
+    def prepare(self, compiler: str, notes: tuple[str, ...]) -> CandidateState:
+        """Compiles and checks. Drops the compiler from ``compilers`` if the call fails."""
+        try:
+            return _state(self._call("prepare", candidate=compiler), notes)
+        except CallFailed:
+            del self.compilers[compiler]
+            raise
+
+    def warm_up(self, states: Mapping[str, CandidateState]) -> None:
+        """Runs the warm-up. Sets ``warmed``, and the first calls and compilation latency of ``states``."""
+        reply = self._call("warm_up", candidates=list(self.compilers))
+        for compiler, candidate in self.compilers.items():
+            state = states[candidate]
+            state.first_calls_s = tuple(reply.get("first_calls_s", {}).get(compiler, state.first_calls_s))
+            if compiler in reply.get("compilation_latency_s", {}):
+                state.metrics["compilation_latency_s"] = reply["compilation_latency_s"][compiler]
+        self.warmed = reply["metrics"]
+
+    def measure(self, rounds: int, within_s: float) -> Batch:
+        """Times up to ``rounds`` rounds. No round begins after ``within_s`` seconds."""
+        return self._batch(rounds=rounds, within_s=within_s)
+
+    def take_turn(self, iterations: int) -> Batch:
+        """Times one round with ``iterations`` steps per sample, between the rounds of other sessions."""
+        return self._batch(iterations=iterations)
+
+    def _batch(self, **how: Any) -> Batch:
+        reply = self._call("measure", candidates=list(self.compilers), **how)
+        names = {**self.part.compilers, BASELINE: self.part.eager}
+        # a turn starts with an untimed sample: compilations that it reports for eager were not timed
+        compiled = [name for name in self.compilers if name in reply["recompiled"]]
+        reasons = reply.get("reasons", {})
+        return Batch(
+            rounds=[_renamed(from_json(Round, one), names) for one in reply["rounds"]],
+            recompiled={names[one]: reply["recompiled"][one] for one in compiled},
+            reasons={names[one]: reasons[one] for one in compiled if one in reasons},
+        )
+
+    def finish(self, states: Mapping[str, CandidateState]) -> Numbers:
+        """Metrics by variant, after the drift check.
+
+        A candidate that fails here, or that ran when the worker was lost, has failed; its samples are kept.
+        """
+        found: Numbers = {}
+        try:
+            for call in ("finish", "conclude"):
+                reply = self._call(call)
+                changed = {name: from_json(TensorError, e) for name, e in reply.get("changed", {}).items()}
+                judge_drift(states, changed)
+                for name, failure in reply.get("late_failures", {}).items():
+                    fail_late(states, name, Status.FAIL_TO_RUN, from_json(Failure, failure))
+                for name, numbers in reply["metrics"].items():
+                    found.setdefault(name, {}).update(numbers)
+        except CallFailed as failed:
+            what = "some metrics are missing" if found else "no step metrics"
+            for state in states.values():
+                state.notes += (f"{what}: {failed}",)
+            fail_late(states, self.compilers.get(failed.running, ""), failed.status, failed.failure)
+        return found
+
+    def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        limit = self._limits.get(PHASE_OF.get(name, "measure"))
+        deadline = self._deadline if limit is None else min(self._deadline, self._clock() + limit)
+        try:
+            reply = self._worker.call({"call": name, "job": self._job, **arguments}, deadline)
+        except WorkerLost as lost:
+            running = lost.activity.variant
+            raise CallFailed(self, lost.status, lost.failure, running=running, lost=True) from lost
+        self._job = None  # the worker keeps it: later calls do not send it
+        if "failed" in reply:
+            status = Status(reply["failed"]["status"])
+            failure = from_json(Failure, reply["failed"]["failure"])
+            running = self._worker.activity().variant
+            broken = bool(reply["failed"].get("broken"))  # the device: the worker ends
+            raise CallFailed(self, status, failure, running=running, lost=broken)
+        return dict(reply["ok"] or {})
+
+
+def _state(reply: Mapping[str, Any], notes: tuple[str, ...]) -> CandidateState:
+    parity = reply["parity"]
+    return CandidateState(
+        status=Status(reply["status"]),
+        parity=from_json(Parity, parity) if parity is not None else None,
+        metrics=dict(reply.get("metrics", {})),
+        notes=(*notes, *reply["notes"]),
+        first_calls_s=tuple(reply.get("first_calls_s", ())),
+    )
+
+
+def _renamed(one: Round, names: Mapping[str, str]) -> Round:
+    columns = (one.seconds, one.minor_faults, one.prefill_s)
+    seconds, faults, prefill = ({names[v]: value for v, value in column.items()} for column in columns)
+    order = tuple(names[variant] for variant in one.order)
+    return replace(one, order=order, seconds=seconds, minor_faults=faults, prefill_s=prefill)
+
+
+def fail_late(states: Mapping[str, CandidateState], candidate: str, status: Status, failure: Failure) -> None:
+    """A candidate that passed, but fails in a step after the timed rounds, has not passed."""
+    state = states.get(candidate)
+    if state is not None and (state.status.passed or state.status is Status.APPROXIMATE):
+        state.status, state.failure = status, failure
+    elif candidate == BASELINE:
+        for other in states.values():
+            other.notes += (f"eager fails after the timed rounds: {failure.message}",)
+
+
+def judge_drift(states: Mapping[str, CandidateState], changed: Mapping[str, TensorError]) -> None:
+    """Applies the drift check: a candidate whose results changed no longer passes.
+
+    If eager's results changed, no candidate passes, because there is no stable reference.
+    ``changed`` maps each variant whose results changed to its worst tensor.
+    """
+    for candidate, state in states.items():
+        error = changed.get(BASELINE) or changed.get(candidate)
+        if error is None or not state.status.passed or state.parity is None:
+            continue
+        drifts = BASELINE in changed
+        state.status = Status.EAGER_TWO_RUNS_DIFFER if drifts else Status.FAIL_ACCURACY
+        changed_one = "eager" if drifts else candidate
+        state.notes += (f"{changed_one}: results changed during the run: {error.name}: {error.failure}",)
+        if not drifts:
+            state.parity = replace(state.parity, failed=1, worst=error)

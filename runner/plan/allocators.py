@@ -1,0 +1,54 @@
+"""``--allocator``: libraries that replace the system's malloc in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from runner.errors import UsageError
+
+DEFAULT = "default"
+# allocator: its library's names without "lib" and ".so", and the packages that contain it
+LIBRARIES = {
+    "jemalloc": (("jemalloc",), "libjemalloc2 on Debian and Ubuntu, jemalloc elsewhere"),
+    "tcmalloc": (
+        ("tcmalloc_minimal", "tcmalloc"),
+        "libtcmalloc-minimal4 on Debian and Ubuntu, gperftools elsewhere",
+    ),
+}
+FOLDERS = tuple(
+    Path(folder)
+    for folder in (
+        *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"),
+        *("/usr/local/lib", "/opt/homebrew/lib"),
+    )
+)
+
+Find = Callable[[str], str | None]
+
+
+def library_of(
+    word: str, find: Find | None = None, folders: Sequence[Path] = FOLDERS, asked: str = "--allocator"
+) -> str | None:
+    """The library to preload for this allocator; None for the default.
+
+    Raises ``UsageError``, which begins with ``asked``, if the library is not installed.
+    """
+    if word == DEFAULT:
+        return None
+    names, packages = LIBRARIES[word]
+    for name in names:
+        for folder in folders:
+            found = sorted(folder.glob(f"lib{name}.so*"))
+            if found:
+                return str(found[0])
+    for name in names:
+        if (found_name := (find or _find)(name)) is not None:
+            return found_name
+    raise UsageError(f"{asked}: {word} is not installed here; install it ({packages}), or leave this out")
+
+
+def _find(name: str) -> str | None:
+    from ctypes.util import find_library  # runs the C compiler and ldconfig: slow, and rarely needed
+
+    return find_library(name)

@@ -1,0 +1,47 @@
+"""``--batch-size-file``: one model per line, ``name,batch`` or ``name batch``, as in PyTorch's harness."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from harness.settings import Given, Group, flag
+from runner.errors import UsageError
+
+BATCH_SIZE_FILE = flag(
+    "--batch-size-file",
+    group=Group.MODELS,
+    metavar="FILE",
+    help="batch sizes for some models: a file with one 'model,batch size' per line",
+)
+FLAG = BATCH_SIZE_FILE.long
+
+
+def batch_sizes_asked(given: Given, default: Any) -> Any:
+    path = given.get(BATCH_SIZE_FILE.key)
+    if path and "batch_size" in given:
+        raise UsageError(f"--batch-size and {BATCH_SIZE_FILE.long} exclude each other; choose one")
+    return batch_sizes(Path(path)) if path else default
+
+
+def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
+    """(model, batch size) of each line. Empty lines and ``# comments`` are ignored.
+
+    Raises ``UsageError``, which names the file and the line, for any other text.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"{FLAG}: {path} cannot be read ({reason})") from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        words = [word for word in re.split(r"[,\s]+", line.split("#")[0].strip()) if word]
+        if not words:
+            continue
+        if len(words) != 2 or not words[1].isdecimal() or int(words[1]) < 1:
+            shown = line.strip()[:80]
+            raise UsageError(f"{FLAG}: line {number} of {path} is not 'model,batch size': {shown!r}")
+        found[words[0]] = int(words[1])
+    return tuple(found.items())

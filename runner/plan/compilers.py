@@ -1,0 +1,170 @@
+"""The flags that name compilers, and whether these compilers can be used on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from harness.backends import backend_names
+from harness.devices import type_of
+from harness.loading.own_compiler import is_own_compiler, labels_of, parts_of
+from harness.schema import Job
+from harness.settings import Group, Kind, Spelled, choice, flag, no_such
+from runner.errors import UsageError
+from runner.plan.settings import value_of
+
+DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
+ALWAYS_HERE = (*DEFAULT_COMPILERS, "eager")  # in every version of torch, for every mode and device
+COMPILE_MODES = {
+    "default": "inductor",
+    "reduce-overhead": "inductor_reduce_overhead",
+    "max-autotune": "inductor_max_autotune",
+    "max-autotune-no-cudagraphs": "inductor_max_autotune_no_cudagraphs",
+}
+
+
+def _placed(source: str) -> str:
+    """``file.py:function`` with the file's absolute path. Other names are returned unchanged."""
+    if not is_own_compiler(source):
+        return source
+    module, function = parts_of(source)
+    if not module.endswith(".py"):
+        return source
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise ValueError(f"there is no file {module!r}")
+    if "," in str(path):
+        raise ValueError(f"the path {str(path)!r} has a comma, which separates names; move the file")
+    return f"{path}:{function}"
+
+
+def _known(text: str) -> str:
+    if text not in backend_names() and not is_own_compiler(text):
+        raise ValueError(_unknown(text))
+    return _placed(text)
+
+
+def _unknown(name: str) -> str:
+    sentence = no_such(name, "compiler", backend_names())
+    if "did you mean" in sentence:
+        return sentence
+    return (
+        f"there is no compiler called {name!r}; see --list-compilers, write a function of your own "
+        "as file.py:function, or use --backend for a name that is registered with torch.compile"
+    )
+
+
+def spelled_compilers(names: Sequence[str]) -> Spelled:
+    """``--compilers``; ``--backend`` if a name is neither a file in ``harness/backends`` nor a function."""
+    registered = any(name not in backend_names() and not is_own_compiler(name) for name in names)
+    return [(COMPILERS[1 if registered else 0], ",".join(names))]
+
+
+COMPILE_MODE = flag(
+    "--inductor-compile-mode",
+    group=Group.OPTIONS,
+    metavar="MODE",
+    kind=choice("mode", COMPILE_MODES),
+    help="the mode of inductor: default, reduce-overhead, max-autotune or max-autotune-no-cudagraphs",
+)
+_compiler = partial(flag, group=Group.COMPILERS)
+COMPILERS = (
+    _compiler(
+        "--compilers",
+        metavar="NAME",
+        listed=True,
+        kind=Kind(_known),
+        help="repeated or comma-separated (default: aot_eager,inductor,torchscript); eager: A/A control; "
+        "file.py:function or package.module:function: a compiler of your own",
+    ),
+    _compiler(
+        "--backend", metavar="NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"
+    ),
+    *(
+        _compiler(name, means=compiler, help=f"the same as --compilers={compiler}")
+        for name, compiler in (
+            ("--inductor", "inductor"),
+            ("--speedup-ts", "torchscript"),
+            ("--nothing", "eager"),
+            ("--speedup-dynamo-ts", "dynamo_ts"),
+            ("--export-aot-inductor", "aot_inductor"),
+        )
+    ),
+    _compiler(
+        "--accuracy-aot-ts-mincut",
+        means="aot_ts_mincut",
+        help="the same as --compilers=aot_ts_mincut --accuracy",
+    ),
+)
+"""``--backend`` takes any name, because more compilers can be registered with torch. Both take functions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usable:
+    """What a worker's interpreter reports about one compiler."""
+
+    what: str
+    why_not: str | None
+    modes: tuple[str, ...]  # () for all
+
+    def refusal(self, name: str, mode: str) -> str | None:
+        """A sentence why this compiler cannot compile a step of this mode; None if it can."""
+        if self.why_not is not None:
+            return f"{name} cannot be used here: {self.why_not}"
+        if self.modes and mode not in self.modes:
+            return f"{name} compiles {' and '.join(self.modes)} only"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilers:
+    """The candidates in the given order. ``own`` maps the user's own compilers to their functions."""
+
+    names: tuple[str, ...]
+    own: Mapping[str, str] = field(default_factory=dict)
+
+
+Ask = Callable[[str, Sequence[str]], Mapping[str, Usable]]
+"""``ask(device type, names)``: a worker's interpreter reports about these compilers (no names: all)."""
+
+
+def named_compilers(given: Sequence[str], name_of_flag: str) -> Compilers:
+    """The candidates; a function is named by its label. Raises ``UsageError`` if its file does not exist."""
+    places = {name: value_of(name_of_flag, Kind(_placed), name) for name in given if is_own_compiler(name)}
+    others = (*backend_names(), *(name for name in given if name not in places))
+    labels = labels_of(tuple(places.values()), taken=others)
+    names = tuple(dict.fromkeys(labels[places[name]] if name in places else name for name in given))
+    return Compilers(names=names, own={label: source for source, label in labels.items()})
+
+
+def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[Job, ...]:
+    """The jobs, with the reason for each candidate that cannot be used here in ``unavailable``.
+
+    Raises ``UsageError`` for the first such candidate, unless ``skip``. Starts an interpreter only if a
+    chosen compiler may be missing.
+    """
+    asked: dict[str, Mapping[str, Usable]] = {}
+    known = []
+    for job in jobs:
+        device_type = type_of(job.device)
+        doubtful = tuple(name for name in job.candidates if name not in ALWAYS_HERE)
+        if doubtful and device_type not in asked:
+            asked[device_type] = ask(device_type, doubtful)
+        refused = {}
+        for name in doubtful:
+            if name not in asked[device_type]:
+                raise UsageError(f"--backend: {_unknown(name)}")
+            found = asked[device_type][name]
+            if name not in backend_names() and found.why_not is not None and not skip:
+                which = "compilers" if name in job.own_compilers else "backend"
+                raise UsageError(f"--{which}: {found.why_not}")
+            why = found.refusal(name, job.case.mode.value)
+            if why is not None and not skip:
+                raise UsageError(f"--compilers: {why}; leave it out, or add --skip-unavailable")
+            if why is not None:
+                refused[name] = why
+        known.append(dataclasses.replace(job, unavailable=refused) if refused else job)
+    return tuple(known)

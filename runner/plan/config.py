@@ -1,0 +1,342 @@
+"""The configuration of a run: frozen dataclasses whose fields are rows of the table of settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness import devices
+from harness.loading.own_model import is_own_model
+from harness.loading.suite_files import suite_names
+from harness.schema import (
+    DTYPES,
+    LOSSES,
+    NEW_TOKENS,
+    PROMPT_TOKENS,
+    SCALES,
+    CompilerOptions,
+    Extras,
+    Mode,
+    Protocol,
+)
+from harness.settings import (
+    COUNT,
+    DURATION,
+    KEY_VALUE,
+    PATTERN,
+    Given,
+    Group,
+    Kind,
+    Spelled,
+    by_flag,
+    choice,
+    flag,
+    no_such,
+    setting,
+)
+from runner.plan.batch_sizes import BATCH_SIZE_FILE, batch_sizes_asked
+from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, spelled_compilers
+from runner.plan.environments.spec import ENVS, REFERENCE_ENV, Asked, environments_given, spelled_environments
+from runner.plan.partition import PART, PARTS, TIMINGS, Partition, partition_given, spelled_partition
+from runner.plan.settings import listed, value_of
+
+LONGEST_TAG = 80
+
+# -- kinds of values of a plan ---------------------------------------------------------
+
+
+def _device(text: str) -> str:
+    try:
+        devices.named(text)
+    except ValueError:
+        raise ValueError(no_such(text, "device", (*devices.EXAMPLES, *devices.UNTRIED))) from None
+    return text
+
+
+def _suite(text: str) -> str:
+    if text.endswith(".py"):
+        path = Path(text).resolve()
+        if not path.is_file():
+            raise ValueError(f"there is no file {text!r}")
+        return str(path)
+    return str(choice("suite", suite_names).read(text))
+
+
+def _own_model(text: str) -> str:
+    if not is_own_model(text):
+        raise ValueError(f"{text!r} is not written as package.module:function or file.py:function")
+    module, _, function = text.rpartition(":")
+    if not module.endswith(".py"):
+        return text
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise ValueError(f"there is no file {module!r}")
+    return f"{path}:{function}"
+
+
+def _torchbench(text: str) -> Path:
+    path = Path(text).resolve()
+    if not (path / "torchbenchmark" / "models").is_dir():
+        raise ValueError(f"{text!r} is no checkout of pytorch/benchmark: it has no torchbenchmark/models")
+    return path
+
+
+def _tag(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > LONGEST_TAG:
+        raise ValueError(f"{text!r} is no name; give up to {LONGEST_TAG} printable characters")
+    return text.strip()
+
+
+DTYPE = choice("precision", DTYPES)
+FOLDER = Kind(lambda text: Path(text) if text else None)
+TAG = Kind(_tag)
+
+_select = partial(by_flag, group=Group.SELECTION)
+_model = partial(by_flag, group=Group.MODELS)
+_condition = partial(by_flag, group=Group.CONDITIONS)
+_protocol = partial(by_flag, group=Group.PROTOCOL)
+
+
+def _default_devices() -> tuple[str, ...]:
+    return (devices.likely(),)
+
+
+# -- settings with several flags --------------------------------------------------------------------
+
+SUITES = flag(
+    "--suites=NAME",
+    group=Group.SELECTION,
+    listed=True,
+    kind=Kind(_suite),
+    help="suites, repeated or comma-separated; a path to a .py file is a suite too (default: tiny_gpt)",
+)
+MODEL = flag(
+    "--model=MODULE:FUNCTION",
+    group=Group.SELECTION,
+    many=True,
+    kind=Kind(_own_model),
+    help="a model of your own: the function returns (module, inputs) or (module, inputs, loss)",
+)
+MODES = tuple(
+    flag(f"--{mode.value}", group=Group.SELECTION, means=mode, help=text)
+    for mode, text in (
+        (Mode.TRAINING, "forward, loss and backward; modes may be combined"),
+        (Mode.INFERENCE, "forward without gradients"),
+        (Mode.GENERATE, "greedy text generation with a static cache: prefill and decode"),
+    )
+)
+DTYPE_FLAGS = (
+    flag(
+        "--dtypes=DTYPE",
+        group=Group.CONDITIONS,
+        listed=True,
+        kind=DTYPE,
+        help="float32, tf32, bfloat16, float16, amp (autocast to the device's usual type), amp_bfloat16, "
+        "amp_float16, amp_bfloat16+tf32; repeated or comma-separated (default: float32)",
+    ),
+    *(
+        flag(f"--{name}", group=Group.CONDITIONS, means=name, help=f"the same as --dtypes={name}")
+        for name in ("float32", "bfloat16", "float16", "amp")
+    ),
+)
+
+
+def _suites(given: Given, default: Any) -> Any:
+    """Own models first, then suites. The default suite counts only if neither was given."""
+    models = [value_of(MODEL.shown, MODEL.kind, text) for text in given.get(MODEL.key, ())]
+    suites = [
+        value_of(SUITES.shown, SUITES.kind, text) for text in listed(SUITES.shown, given.get(SUITES.key, ()))
+    ]
+    return tuple(dict.fromkeys([*models, *suites])) or default
+
+
+def _spelled_suites(suites: tuple[str, ...]) -> Spelled:
+    own: Spelled = [(MODEL, suite) for suite in suites if is_own_model(suite)]
+    others = [suite for suite in suites if not is_own_model(suite)]
+    return [*own, (SUITES, ",".join(others))] if others else own
+
+
+def _defaults(tokens: dict[str, int]) -> str:
+    return ", ".join(f"{count} at {scale}" for scale, count in tokens.items())
+
+
+# -- the dataclasses --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which cases of the suites are measured."""
+
+    only: tuple[str, ...] = _select(
+        (),
+        "--only=NAME",
+        listed=True,
+        help="this model only (may be repeated): any name that the suite's library has; 'vit_*' works",
+    )
+    filters: tuple[str, ...] = _select(
+        (), "-k", "--filter=RE", many=True, kind=PATTERN, help="models whose name matches any given RE"
+    )
+    excludes: tuple[str, ...] = _select(
+        (), "-x", "--exclude=RE", many=True, kind=PATTERN, help="leave out the models whose name matches"
+    )
+    quick: bool = _select(False, "--quick", help="a few models, few rounds: under a minute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Sizes, loss, configuration and weights that replace the suite's own."""
+
+    # None: the scale that suits the device
+    scale: str | None = _model(
+        None,
+        "--scale=SCALE",
+        kind=choice("scale", SCALES),
+        help="full: as published (default on CUDA); small: same widths, less depth, vocabulary and length "
+        "(default on a CPU); tiny: for tests",
+    )
+    batch_size: int | None = _model(
+        None, "--batch-size=N", kind=COUNT, help="batch size of every model (default: each model's own)"
+    )
+    # (model, batch size), from a file
+    batch_sizes: tuple[tuple[str, int], ...] = setting((), BATCH_SIZE_FILE, read=batch_sizes_asked)
+    loss: str = _model(
+        "own",
+        "--loss=LOSS",
+        kind=choice("loss", LOSSES),
+        help="own: the suite's (default); mean, sum: of the output",
+    )
+    config: tuple[str, ...] = _model(
+        (),
+        "--model-config=KEY=VALUE",
+        many=True,
+        kind=KEY_VALUE,
+        help="changes the model's configuration (may be repeated)",
+    )
+    pretrained: bool = _model(
+        False, "--pretrained", help="published weights instead of random weights; downloads them"
+    )
+    prompt_tokens: int | None = _model(
+        None,
+        "--prompt-tokens=N",
+        kind=COUNT,
+        help=f"prompt length of --generate (default: {_defaults(PROMPT_TOKENS)})",
+    )
+    new_tokens: int | None = _model(
+        None,
+        "--new-tokens=N",
+        kind=COUNT,
+        help=f"tokens that --generate adds (default: {_defaults(NEW_TOKENS)})",
+    )
+    torchbench: Path | None = by_flag(
+        None,
+        "--torchbench=DIR",
+        group=Group.MODELS,
+        kind=Kind(_torchbench),
+        help="the checkout of pytorch/benchmark that suite torchbench measures (default: the installed one)",
+    )
+    no_skip: bool = _select(False, "--no-skip", help="also the models that their suite skips with a reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """The models, compilers, conditions and method of a run, and the folder of its results."""
+
+    suites: tuple[str, ...] = setting(
+        ("tiny_gpt",), SUITES, MODEL, read=_suites, spell=_spelled_suites, always=True
+    )
+    modes: tuple[Mode, ...] = setting((), *MODES, many=True, always=True)
+    dtypes: tuple[str, ...] = setting(("float32",), *DTYPE_FLAGS, many=True, always=True)
+    devices: tuple[str, ...] = _condition(
+        _default_devices,
+        *("-d", "--devices", "--device=DEVICE"),
+        listed=True,
+        kind=Kind(_device),
+        help=f"{', '.join(devices.EXAMPLES)}; repeated or comma-separated (default: the GPU if there is one, "
+        f"else the CPU). Untried: {', '.join(devices.UNTRIED)}. Several devices of one kind share the "
+        "plan: each model runs on one of them, side by side; expected times divide the models",
+        always=True,
+    )
+    # the reference environment first; (): only the environment that runs this program
+    environments: tuple[Asked, ...] = setting(
+        (), ENVS, REFERENCE_ENV, read=environments_given, spell=spelled_environments
+    )
+    compilers: tuple[str, ...] = setting(
+        DEFAULT_COMPILERS, *COMPILERS, many=True, always=True, spell=spelled_compilers
+    )
+    own_compilers: Mapping[str, str] = field(default_factory=dict)  # candidate -> "file.py:function"
+    skip_unavailable: bool = by_flag(
+        False,
+        "--skip-unavailable",
+        group=Group.COMPILERS,
+        help="skip a compiler that cannot be used here; a record gives the reason (default: an error)",
+    )
+    selection: Selection = field(default_factory=Selection)
+    changes: Changes = field(default_factory=Changes)
+    # None: the precision of each candidate
+    baseline_dtype: str | None = _condition(
+        None,
+        "--baseline-dtype=DTYPE",
+        kind=DTYPE,
+        help="precision of the eager baseline (default: the precision of each candidate)",
+    )
+    options: CompilerOptions = field(default_factory=CompilerOptions)
+    protocol: Protocol = field(default_factory=Protocol)
+    extras: Extras = field(default_factory=Extras)
+    # None: the whole plan
+    partition: Partition | None = setting(
+        None, PARTS, PART, TIMINGS, read=partition_given, spell=spelled_partition
+    )
+    output_dir: Path | None = by_flag(
+        None,
+        "--output-dir=DIR",
+        group=Group.OUTPUT,
+        kind=FOLDER,
+        help="a new or empty folder for this run (default: logs/<UTC time>-<what>)",
+    )
+    tags: tuple[str, ...] = by_flag(
+        (),
+        "--tag=NAME",
+        group=Group.OUTPUT,
+        many=True,
+        kind=TAG,
+        help="a name for this run; run.json keeps it and --history shows it (may be repeated)",
+    )
+
+
+QUICK = dataclasses.replace(Protocol(), min_rounds=10, max_rounds=20, max_measure_s=3.0, ci_width=0.05)
+"""``--quick``: enough rounds for a first look at the speed, too few for numbers to publish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """What runs the jobs: this machine or a Ray cluster."""
+
+    executor: str = _condition(
+        "local",
+        "--executor=WHERE",
+        kind=choice("executor", ("local", "ray")),
+        help="local: this machine (default); ray: the nodes of a Ray cluster, one job at a time for each GPU "
+        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node",
+    )
+    # None: RAY_ADDRESS, or a cluster started on this machine
+    ray_address: str | None = _condition(
+        None,
+        "--ray-address=ADDRESS",
+        help="the cluster, such as 10.0.0.1:6379 or auto (default: RAY_ADDRESS, else a cluster started here)",
+    )
+    fork_server: bool = _protocol(
+        True,
+        "--no-fork-server",
+        means=False,
+        help="start a new interpreter for every worker (default: fork a process that has imported torch)",
+    )
+    time_budget_s: float | None = _protocol(
+        None,
+        "--time-budget=TIME",
+        kind=DURATION,
+        help="for the whole run, such as 30m or 2h; spare time goes to jobs without a clear verdict",
+    )

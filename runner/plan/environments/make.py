@@ -1,0 +1,163 @@
+"""Virtual environments for requirements, made once and kept in ``~/.cache/torchduet/envs``.
+
+An environment is made in a folder with a temporary name, which is renamed when the environment is
+complete. An incomplete environment is therefore never used. A lock prevents two runs from making the
+same environment at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from runner.errors import UsageError
+from runner.labels import plain, reason
+from runner.plan.environments.code_folder import cache_root
+from runner.plan.environments.probe import base_environment, probe
+
+Say = Callable[[str], None]
+"""Prints one line of progress."""
+
+Install = Callable[[Path, Sequence[str], Say], None]
+"""Makes an environment with these requirements in a new folder. Raises ``UsageError``."""
+
+Check = Callable[[Path, str], object]
+"""Raises ``UsageError`` if this interpreter cannot be used."""
+
+PROGRESS = re.compile(r"^\s*(Collecting|Downloading|Installing collected packages|Successfully installed)\b")
+NO_VERSION = re.compile(r"satisfies the requirement (?P<what>\S+).*\(from versions: (?P<versions>.*?)\)")
+SHOWN_VERSIONS = 4
+LONGEST_LINE = 110
+
+
+def cache_folder(current: Mapping[str, str] = os.environ) -> Path:
+    """The folder of all environments: in ``XDG_CACHE_HOME``, or in ``~/.cache``."""
+    return cache_root(current) / "envs"
+
+
+def key_of(requirements: Sequence[str], python: str = sys.version) -> str:
+    """The environment's folder name, from its requirements, the version of Python and the machine type."""
+    words = "_".join(requirements)
+    slug = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")[:60]
+    whole = "\0".join((*sorted(requirements), python, platform.machine()))
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{slug}-py{sys.version_info[0]}.{sys.version_info[1]}-{digest}"
+
+
+def made(
+    name: str,
+    requirements: Sequence[str],
+    say: Say,
+    install: Install | None = None,
+    check: Check = probe,
+) -> Path:
+    """The interpreter of the environment with these requirements. Makes the environment if needed.
+
+    Raises ``UsageError`` if it cannot be made, and leaves no files then.
+    """
+    folder = cache_folder() / key_of(requirements)
+    python = folder / "bin" / "python"
+    if python.exists():
+        say(f"{name}: uses the environment in {folder}")
+        return python
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder, lambda: say(f"{name}: another run is making this environment; waiting")):
+            if not python.exists():
+                _make(name, folder, requirements, say, install or install_with_pip, check)
+    except OSError as error:
+        raise UsageError(
+            f"--envs: {name} cannot be made in {plain(str(folder.parent))} ({error.strerror}); "
+            "XDG_CACHE_HOME may name another folder"
+        ) from None
+    return python
+
+
+def _make(
+    name: str, folder: Path, requirements: Sequence[str], say: Say, install: Install, check: Check
+) -> None:
+    for left in folder.parent.glob(f".{folder.name}.*.partial"):
+        shutil.rmtree(left, ignore_errors=True)  # from a killed run: this process holds the lock
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    say(f"{name}: making an environment with {' '.join(requirements)}, once, in {folder}")
+    try:
+        install(partial, requirements, lambda line: say(f"{name}: {line}"))
+        check(partial / "bin" / "python", name)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Holds the lock of this environment."""
+    with folder.with_name(f".{folder.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system without locks: the rename alone still prevents incomplete environments
+        yield
+
+
+def install_with_pip(folder: Path, requirements: Sequence[str], say: Say) -> None:
+    """``python -m venv`` and ``pip install`` with this program's Python and the user's pip settings."""
+    environment = base_environment()
+    environment.pop("PYTHONPATH", None)
+    created = subprocess.run(
+        [sys.executable, "-m", "venv", str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if created.returncode:
+        why = reason(" ".join((created.stderr or created.stdout).split()))
+        raise UsageError(f"--envs: python -m venv failed ({why}); is Python's venv installed?")
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+    with subprocess.Popen(
+        [*pip, "--no-input", "--progress-bar=off", *requirements],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as running:
+        assert running.stdout is not None
+        lines = []
+        for line in running.stdout:
+            lines.append(line.rstrip())
+            if PROGRESS.match(line):
+                text = plain(line.strip())
+                say(text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}...")
+    if running.returncode:
+        raise UsageError(f"--envs: {why_pip_failed(lines, requirements)}")
+
+
+def why_pip_failed(lines: Sequence[str], requirements: Sequence[str]) -> str:
+    """The reason in pip's output, as one sentence."""
+    asked = " ".join(requirements)
+    for line in lines:
+        found = NO_VERSION.search(line)
+        if found:
+            versions = [v.strip() for v in found["versions"].split(",") if v.strip() not in ("", "none")]
+            there = ", ".join(versions[-SHOWN_VERSIONS:])
+            hint = f"the latest versions are {there}" if there else "it has no version"
+            python = platform.python_version()
+            return f"pip finds no {plain(found['what'])} for Python {python} on {platform.machine()}; {hint}"
+    errors = [line for line in lines if line.startswith("ERROR:")] or [line for line in lines if line][-1:]
+    why = " ".join(errors[0].removeprefix("ERROR:").split()) if errors else "without a message"
+    return f"pip could not install {asked} ({reason(why)})"

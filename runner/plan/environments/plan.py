@@ -1,0 +1,84 @@
+"""Jobs for several environments: each compiler in each environment is a candidate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.devices import type_of
+from harness.schema import Environment, Job, of_environment
+from runner.errors import UsageError
+from runner.plan.compilers import ALWAYS_HERE, Usable
+
+EAGER = "eager"
+
+Ask = Callable[[Environment, str, Sequence[str]], Mapping[str, Usable]]
+"""``ask(environment, device type, names)``: its interpreter reports about these compilers."""
+
+
+def candidates_in(compilers: Sequence[str], environments: Sequence[Environment]) -> tuple[str, ...]:
+    """The candidates, with eager first in each environment.
+
+    The eager of every other environment is a candidate, whose baseline is the reference's eager. If eager
+    is among ``compilers``, the reference environment runs eager in a second process: the A/A control.
+    """
+    found = []
+    for place, environment in enumerate(environments):
+        words = [EAGER] if place or EAGER in compilers else []
+        words += [name for name in compilers if name != EAGER]
+        found += [of_environment(word, environment.name) for word in words]
+    return tuple(found)
+
+
+def split_candidate(job: Job, candidate: str) -> tuple[str, Environment]:
+    """``inductor@new``: the compiler, and the environment of the job. ``LookupError`` if there is none."""
+    for environment in job.environments:
+        ending = of_environment("", environment.name)
+        if candidate.endswith(ending):
+            return candidate.removesuffix(ending), environment
+    raise LookupError(f"{candidate!r} does not belong to an environment of the job")
+
+
+def in_environments(
+    jobs: Sequence[Job], environments: Sequence[Environment], ask: Ask, *, skip: bool
+) -> tuple[Job, ...]:
+    """The jobs for all environments, with the compilers that an environment lacks in ``unavailable``.
+
+    Raises ``UsageError`` for a compiler that no environment has, unless ``skip``.
+    """
+    answers: dict[tuple[str, str], Mapping[str, Usable]] = {}
+    return tuple(_in_environments(job, environments, ask, answers, skip=skip) for job in jobs)
+
+
+def _in_environments(
+    job: Job,
+    environments: Sequence[Environment],
+    ask: Ask,
+    answers: dict[tuple[str, str], Mapping[str, Usable]],
+    *,
+    skip: bool,
+) -> Job:
+    device_type = type_of(job.device)
+    doubtful = tuple(name for name in job.candidates if name not in ALWAYS_HERE)
+    refused: dict[str, str] = {}
+    for name in doubtful:
+        reasons = {}
+        for environment in environments:
+            asked = (environment.name, device_type)
+            if asked not in answers:
+                answers[asked] = ask(environment, device_type, doubtful)
+            why = answers[asked][name].refusal(name, job.case.mode.value)
+            if why is not None:
+                reasons[of_environment(name, environment.name)] = why
+        if len(reasons) == len(environments) and not skip:
+            why = next(iter(reasons.values()))
+            raise UsageError(
+                f"--compilers: in every environment {why}; leave it out, or add --skip-unavailable"
+            )
+        refused.update(reasons)
+    return dataclasses.replace(
+        job,
+        candidates=candidates_in(job.candidates, environments),
+        environments=tuple(environments),
+        unavailable=refused,
+    )

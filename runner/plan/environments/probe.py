@@ -1,0 +1,119 @@
+"""Asks an interpreter for its versions and devices, and says why it cannot be a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.devices import PLATFORMS
+from runner.errors import UsageError
+from runner.labels import plain, reason
+from runner.plan.interpreter import exit_name, worker_environment
+
+TIMEOUT_S = 180.0  # importing torch from a cold disk
+OLDEST_PYTHON = (3, 10)
+OLDEST_TORCH = (2, 0)
+NOT_COMPARED = ("devices", "prefix")
+"""Facts that ``same`` ignores."""
+
+NOT_OURS = ("PYTHONHOME", "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV")
+"""Variables with which a worker would use the packages of the parent's interpreter."""
+
+Facts = Mapping[str, Any]
+
+
+def base_environment(current: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables for a worker in another environment."""
+    return {name: value for name, value in current.items() if name not in NOT_OURS}
+
+
+def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
+    """The facts that the interpreter reports. Raises ``UsageError`` if it cannot be a worker."""
+    if not python.exists():
+        raise UsageError(f"{flag}: {name}: there is no {plain(str(python))}; give the path of a Python")
+    lines, code, errors = _run(python, name, flag)
+    facts: dict[str, Any] = {}
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            facts.update(found if isinstance(found, dict) else {})
+    if "python" not in facts:
+        raise UsageError(f"{flag}: {name}: {plain(str(python))} is not a working Python ({_last(errors)})")
+    why_not = _why_not(facts, code, errors)
+    if why_not is not None:
+        raise UsageError(f"{flag}: {name}: {why_not}")
+    return facts
+
+
+def _run(python: Path, name: str, flag: str) -> tuple[list[str], int, str]:
+    shown = plain(str(python))
+    try:
+        done = subprocess.run(
+            [str(python), "-m", "harness.probes.environment"],
+            env=worker_environment(None, base_environment()),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"{flag}: {name}: {shown} did not answer in {TIMEOUT_S:g} s; check that it can import torch"
+        ) from None
+    except OSError as error:
+        why = f"cannot be run ({error.strerror})"
+        if error.errno == errno.ENOEXEC:
+            why = f"is not a program for this machine ({platform.machine()})"
+        raise UsageError(f"{flag}: {name}: {shown} {why}; give the path of a Python") from None
+    return done.stdout.splitlines(), done.returncode, done.stderr
+
+
+def _why_not(facts: Facts, code: int, errors: str) -> str | None:  # noqa: PLR0911 - one per fault
+    """The fault and its cure as a sentence; None if there is no fault."""
+    python = facts["python"]
+    if tuple(facts["version"]) < OLDEST_PYTHON:
+        return f"its Python is {python}; a worker needs {'.'.join(map(str, OLDEST_PYTHON))} or later"
+    if facts["machine"] != platform.machine():
+        return f"its Python is for {facts['machine']}, this machine is {platform.machine()}"
+    if "torch_error" not in facts and "torch_file" not in facts:
+        return f"importing its torch ends the process ({exit_name(code)}: {_last(errors)}); reinstall torch"
+    if facts.get("torch_error"):
+        why = reason(" ".join(str(facts["torch_error"]).split()))
+        return f"its torch cannot be used ({why}); reinstall torch for Python {python}"
+    if "torch_error" in facts:
+        return "it has no torch; install torch there, or write torch==2.2.2 to have an environment made"
+    if _numbers(facts.get("torch")) < OLDEST_TORCH:
+        return f"its torch is {facts.get('torch')}; a worker needs 2.0 or later"
+    return None
+
+
+def same(one: Facts, other: Facts) -> bool:
+    """Whether two interpreters are the same environment: equal versions and settings."""
+    names = (one.keys() | other.keys()) - set(NOT_COMPARED)
+    return all(one.get(name) == other.get(name) for name in names)
+
+
+def versions_text(facts: Facts) -> str:
+    """``torch 2.2.2+cu121, Python 3.11.7, CUDA 12.1, triton 2.2.0``"""
+    named = {"torch": "torch", "python": "Python", **PLATFORMS}
+    named.update({name: name for name in ("triton", "transformers", "timm", "numpy")})
+    return ", ".join(f"{label} {facts[name]}" for name, label in named.items() if facts.get(name))
+
+
+def _numbers(version: object) -> tuple[int, ...]:
+    parts = str(version).split("+", maxsplit=1)[0].split(".")[:2]
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts)
+
+
+def _last(errors: str) -> str:
+    lines = [line for line in errors.splitlines() if line.strip()]
+    return reason(lines[-1].strip()) if lines else "it printed no message"

@@ -1,0 +1,113 @@
+"""``--envs``: each value is an interpreter's path or requirements, with or without a name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.settings import Given, Group, Spelled, flag
+from runner.errors import UsageError, unknown
+from runner.labels import plain
+
+FLAG = "--envs"
+NAMED = re.compile(r"^(?P<name>[^=<>!~/]+)=(?!=)(?P<value>.*)$", re.DOTALL)
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}$")
+REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([=<>!~]=?[^\s;]*)?$")
+TORCH = re.compile(r"^torch(\[[^\]]*\])?==(?P<version>[0-9][A-Za-z0-9.+!-]*)$")
+EXAMPLE = "write old=/path/to/python, torch==2.2.2 or old=torch==2.2.2"
+
+
+ENVS = flag(
+    "--envs",
+    group=Group.ENVIRONMENTS,
+    metavar="NAME=PYTHON",
+    many=True,
+    help="measure in this interpreter (old=/path/to/python), or in an environment that is made once for "
+    "these requirements (torch==2.2.2, old='torch==2.2.2 numpy<2'); if repeated, their rounds alternate",
+)
+REFERENCE_ENV = flag(
+    "--reference-env",
+    group=Group.ENVIRONMENTS,
+    metavar="NAME",
+    help="the environment of --envs that the others are compared with (default: the first)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One value of ``--envs``: an interpreter's path, or the requirements of an environment to make."""
+
+    name: str
+    text: str
+    python: Path | None = None
+    requirements: tuple[str, ...] = ()
+
+
+def environments_given(given: Given, default: Any) -> Any:
+    return environments_asked(given.get(ENVS.key), given.get(REFERENCE_ENV.key)) or default
+
+
+def spelled_environments(found: Sequence[Asked]) -> Spelled:
+    return [(ENVS, f"{one.name}={one.text}") for one in found]
+
+
+def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[Asked, ...]:
+    """The environments, the reference first. Raises ``UsageError`` for a value that is neither form."""
+    if not given:
+        if reference is not None:
+            raise UsageError("--reference-env names one of --envs; add --envs, or leave it out")
+        return ()
+    found = [_asked(text.strip()) for text in given]
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"{FLAG}: two environments are called {name}; write other=... before one of them"
+            )
+    if reference is not None and reference not in names:
+        raise unknown("--reference-env", reference, "environment", names)
+    return tuple(sorted(found, key=lambda one: one.name != (reference or names[0])))
+
+
+def _asked(text: str) -> Asked:
+    named = NAMED.match(text)
+    name, value = (named["name"].strip(), named["value"].strip()) if named else ("", text)
+    if named and not NAME.match(name):
+        raise UsageError(
+            f"{FLAG}: {name!r} cannot be the name of an environment; use up to 32 letters, digits and -_.+"
+        )
+    words = tuple(value.split())
+    if not words:
+        raise UsageError(f"{FLAG}: {text!r} names no environment; {EXAMPLE}")
+    python = _python(value)
+    if python is not None:
+        if not name:
+            raise UsageError(f"{FLAG}: give {plain(value)} a name; write old={plain(value)}")
+        return Asked(name=name, text=value, python=python)
+    wrong = [word for word in words if not REQUIREMENT.match(word)]
+    pins = [pin for word in words if (pin := TORCH.match(word))]
+    if wrong or len(pins) != 1:
+        if not wrong and any(re.match(r"^torch\b(?!-)", word) for word in words):
+            raise UsageError(f"{FLAG}: {value!r} does not say which version of torch; write torch==2.2.2")
+        raise UsageError(f"{FLAG}: {value!r} is neither a Python nor a requirement of torch; {EXAMPLE}")
+    if not name:
+        name = f"torch-{pins[0]['version']}"[:32]
+        if not NAME.match(name):
+            raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
+    return Asked(name=name, text=value, requirements=words)
+
+
+def _python(value: str) -> Path | None:
+    """The interpreter at this path, in this environment's folder, or with this command; else None."""
+    if "/" in value or value.startswith(("~", ".")):
+        path = Path(os.path.expanduser(value))  # noqa: PTH111 - Path.expanduser raises for an unknown user
+        if (path / "bin" / "python").exists():
+            path = path / "bin" / "python"
+        return path.absolute()  # not resolved: a virtual environment's python is a link to the base Python
+    found = shutil.which(value) if REQUIREMENT.match(value) and not TORCH.match(value) else None
+    return Path(found) if found else None

@@ -1,0 +1,64 @@
+"""The command and the environment variables with which a worker is started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.worker.limits import GLIBC_SETTINGS, thread_variables
+from runner.plan.environments.code_folder import code_folder
+
+HUB_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+HUB_ONLINE = {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "10"}
+
+
+def worker_command(python: str = sys.executable) -> list[str]:
+    return [python, "-u", "-m", "harness.worker"]
+
+
+def worker_environment(
+    threads: int | None,
+    base: Mapping[str, str] = os.environ,
+    *,
+    online: bool = False,
+    preload: str | None = None,
+    caches: Path | None = None,
+) -> dict[str, str]:
+    """The worker's environment variables: ``base``, this program's path, fixed settings of malloc, threads.
+
+    Unless ``online``, model libraries do not use the network. ``preload`` is a library to load before all
+    others (an allocator). ``caches`` is the folder of the compile caches.
+    """
+    environment = {**GLIBC_SETTINGS, **base}
+    environment["PYTHONPATH"] = os.pathsep.join(
+        part for part in (str(code_folder()), str(Path.cwd()), base.get("PYTHONPATH", "")) if part
+    )
+    environment.update(HUB_ONLINE if online else HUB_OFFLINE)
+    environment.update(thread_variables(threads))
+    environment.update(cache_settings(caches))
+    if preload is not None:
+        environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
+    return environment
+
+
+def cache_settings(caches: Path | None) -> dict[str, str]:
+    """Environment variables that keep torch's compile caches in this folder."""
+    if caches is None:
+        return {}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+    }
+
+
+def exit_name(code: int) -> str:
+    """``SIGSEGV`` for -11, ``exit 3`` for 3."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

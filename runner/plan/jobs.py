@@ -1,0 +1,321 @@
+"""From a configuration to the list of jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+
+from harness.codec import from_json, to_json
+from harness.devices import of, type_of
+from harness.loading.suite_files import Suite, load_suite
+from harness.schema import LOSSES, NEW_TOKENS, PROMPT_TOKENS, SCALES, Case, Job, Mode, Setting
+from runner.errors import UsageError, unknown, words_of
+from runner.plan.config import Changes, RunConfig, Selection
+from runner.plan.partition import balanced
+from runner.plan.probe import ask_suite
+
+ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
+QUICK = "quick"
+GLOB = re.compile(r"[*?\[]")
+
+Answers = Mapping[str, "tuple[str, ...] | str"]
+"""Name or glob -> the matching names in a suite's library, or a sentence why there are none."""
+
+
+def scale_for(config: RunConfig, device_type: str) -> str:
+    """The requested scale. Default: ``full`` on a GPU or with published weights, else ``small``."""
+    if config.changes.pretrained:
+        return "full"
+    return config.changes.scale or ("full" if of(device_type).accelerated else "small")
+
+
+def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
+    device_type = type_of(device)
+    folder = config.changes.torchbench
+    return Setting(
+        mode=mode,
+        device_type=device_type,
+        scale=scale_for(config, device_type),
+        folder="" if folder is None else str(folder),
+    )
+
+
+def suite_cases(name: str, setting: Setting) -> tuple[Case, ...]:
+    """All cases of a suite. Raises ``UsageError`` if the suite's file cannot be used."""
+    with _code_of(name):
+        return _checked(_suite(name).cases(setting), setting)
+
+
+def _find(name: str, patterns: Sequence[str]) -> Answers:
+    """The names in the suite's library that match these patterns; {} if the suite has no ``find``."""
+    with _code_of(name):
+        finds = hasattr(_suite(name), "find")
+    return ask_suite(name, patterns) if finds else {}
+
+
+def _case_for(name: str, model: str, setting: Setting) -> Case:
+    with _code_of(name):
+        one = _suite(name).case_for(model, setting)  # type: ignore[attr-defined]  # it goes with find
+        return _checked((one,), setting)[0]
+
+
+@contextmanager
+def _code_of(suite: str) -> Iterator[None]:
+    """Turns every exception of a suite's code, also ``SystemExit``, into ``UsageError``, except Ctrl-C."""
+    pressed: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException as error:
+        if pressed:
+            raise
+        raise UsageError(
+            f"--suites: {suite} cannot be listed: {words_of(error)}; "
+            "a suite needs cases(setting) and build(case)"
+        ) from None
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _checked(offered: Iterable[object], setting: Setting) -> tuple[Case, ...]:
+    """The cases, with lists as tuples. ``TypeError`` or ``ValueError`` if one cannot be sent to a worker."""
+    cases = []
+    for one in offered:
+        if not isinstance(one, Case):
+            raise TypeError(f"cases() gave a {type(one).__name__} where a harness.schema.Case belongs")
+        try:
+            case = from_json(Case, to_json(one))
+        except ValueError as error:
+            raise ValueError(f"of the case {one.name!r}, {error}") from None
+        for what, value, known in (
+            ("mode", case.mode, (setting.mode,)),
+            ("scale", case.scale, SCALES),
+            ("loss", case.loss, LOSSES),
+        ):
+            if value not in known:
+                words = " or ".join(to_json(known))
+                raise ValueError(f"the {what} of the case {case.name!r} is {to_json(value)}, not {words}")
+        cases.append(case)
+    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
+    if twice:
+        raise ValueError(f"cases() gave {twice[0]!r} more than once")
+    return tuple(cases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """How a plan gets its cases. Tests replace these functions."""
+
+    cases: Callable[[str, Setting], tuple[Case, ...]] = suite_cases
+    find: Callable[[str, Sequence[str]], Answers] = _find
+    case_for: Callable[[str, str, Setting], Case] = _case_for
+
+
+def _suite(name: str) -> Suite:
+    try:
+        return load_suite(name)
+    except LookupError as error:
+        raise UsageError(f"--suites: {error}") from None
+
+
+def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
+    """One job for each mode, selected case, device type and precision, in a stable order.
+
+    Raises ``UsageError`` if the selection matches nothing in a mode, or a name is unknown.
+    """
+    catalog = catalog or Catalog()
+    jobs = [job for mode in config.modes for job in _of_mode(mode, config, catalog)]
+    return spread(jobs, config.devices)
+
+
+def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
+    named = _named(config, mode, catalog)
+    jobs = []
+    for suite in config.suites:
+        if not named[suite] and not catalog.cases(suite, setting_for(config, config.devices[0], mode)):
+            raise UsageError(f"--{mode.value}: {suite} has no model for it")
+        for device in _kinds(config.devices):
+            setting = setting_for(config, device, mode)
+            for case in _selected(suite, config, setting, named[suite], catalog):
+                changed = changed_case(case, config.changes)
+                jobs += [
+                    Job(
+                        case=changed,
+                        device=device,
+                        dtype=dtype,
+                        candidates=config.compilers,
+                        protocol=config.protocol,
+                        options=config.options,
+                        baseline_dtype=config.baseline_dtype,
+                        extras=config.extras,
+                        own_compilers=dict(config.own_compilers),
+                    )
+                    for dtype in config.dtypes
+                ]
+    if not jobs:
+        raise UsageError(_nothing_selected(config, mode, catalog))
+    return jobs
+
+
+def spread(jobs: Sequence[Job], devices: Sequence[str]) -> tuple[Job, ...]:
+    """Distributes the jobs of each device type ("cuda") over its devices ("cuda:0", "cuda:1").
+
+    Each device gets about the same expected time. The plan fixes the device, so that a resumed run has
+    the same jobs.
+    """
+    device_of = {}
+    for first, indices in _kinds(devices).items():
+        parts = balanced([job for job in jobs if job.device == first], len(indices))
+        for device, part in zip(indices, parts, strict=True):
+            device_of.update({job.key: device for job in part})
+    return tuple(dataclasses.replace(job, device=device_of[job.key]) for job in jobs)
+
+
+def _kinds(devices: Sequence[str]) -> dict[str, list[str]]:
+    """First device of each type -> all devices of this type."""
+    kinds: dict[str, list[str]] = {}
+    for device in devices:
+        kinds.setdefault(type_of(device), []).append(device)
+    return {indices[0]: indices for indices in kinds.values()}
+
+
+def changed_case(case: Case, changes: Changes) -> Case:
+    """The case with the settings that the user changed."""
+    generates, scale = case.mode is Mode.GENERATE, case.scale
+    return dataclasses.replace(
+        case,
+        batch_size=dict(changes.batch_sizes).get(case.name) or changes.batch_size or case.batch_size,
+        loss=changes.loss,
+        config=changes.config,
+        pretrained=changes.pretrained,
+        prompt_tokens=changes.prompt_tokens
+        or case.prompt_tokens
+        or (PROMPT_TOKENS[scale] if generates else None),
+        new_tokens=changes.new_tokens or case.new_tokens or (NEW_TOKENS[scale] if generates else None),
+        skip="" if changes.no_skip else case.skip,
+        no_skip=changes.no_skip and bool(case.skip),
+    )
+
+
+# -- names --------------------------------------------------------------------
+
+
+def _named(config: RunConfig, mode: Mode, catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Suite -> the names that ``--only`` selects in it, in the given order."""
+    setting = setting_for(config, config.devices[0], mode)
+    listed = {suite: [case.name for case in catalog.cases(suite, setting)] for suite in config.suites}
+    named: dict[str, dict[str, None]] = {suite: {} for suite in config.suites}
+    unmatched = []
+    for pattern in config.selection.only:
+        matched = False
+        for suite, names in listed.items():
+            fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+            named[suite].update(dict.fromkeys(fitting))
+            matched = matched or bool(fitting)
+        if not matched or GLOB.search(pattern):
+            unmatched.append((pattern, matched))
+    if unmatched:
+        _find_beyond(unmatched, listed, named, catalog, partial(_other_modes, config, mode, catalog))
+    return {suite: tuple(names) for suite, names in named.items()}
+
+
+def _find_beyond(
+    patterns: Sequence[tuple[str, bool]],
+    listed: Mapping[str, list[str]],
+    named: Mapping[str, dict[str, None]],
+    catalog: Catalog,
+    other_modes: Callable[[str], str],
+) -> None:
+    """Adds to ``named`` the names in the suites' libraries that match these patterns."""
+    answers = {suite: catalog.find(suite, [pattern for pattern, _ in patterns]) for suite in listed}
+    for pattern, matched in patterns:
+        sentences = []
+        for suite, answer in answers.items():
+            found = answer.get(pattern, ())
+            if isinstance(found, str):
+                sentences.append(found)
+            else:
+                named[suite].update(dict.fromkeys(found))
+                matched = matched or bool(found)  # noqa: PLW2901 - continues the search
+        if matched:
+            continue
+        if sentences:
+            raise UsageError(f"--only: {'; '.join(sentences)}")
+        if modes := other_modes(pattern):
+            raise UsageError(f"--only: {pattern} cannot be run with {modes}")
+        everything = dict.fromkeys(name for names in listed.values() for name in names)
+        raise unknown("--only", pattern, "model", everything)
+
+
+def _other_modes(config: RunConfig, mode: Mode, catalog: Catalog, pattern: str) -> str:
+    """The end of a sentence on a model that only other modes have; "" if no mode has it."""
+
+    def has(other: Mode) -> bool:
+        setting = setting_for(config, config.devices[0], other)
+        cases = (case for suite in config.suites for case in catalog.cases(suite, setting))
+        return any(fnmatchcase(case.name, pattern) for case in cases)
+
+    others = [f"--{other.value}" for other in Mode if other is not mode and has(other)]
+    return f"--{mode.value}; use {' or '.join(others)}" if others else ""
+
+
+def _selected(
+    suite: str, config: RunConfig, setting: Setting, named: tuple[str, ...], catalog: Catalog
+) -> tuple[Case, ...]:
+    offered = catalog.cases(suite, setting)
+    listed = {case.name for case in offered}
+    selection = dataclasses.replace(config.selection, only=named)
+    cases = select(offered, selection, narrowed=bool(config.selection.only))
+    beyond = [name for name in named if name not in listed]
+    kept = [name for name in beyond if not any(re.search(pattern, name) for pattern in selection.excludes)]
+    return (*cases, *(catalog.case_for(suite, name, setting) for name in kept))
+
+
+def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -> tuple[Case, ...]:
+    """The cases that the selection names, in the suite's order.
+
+    ``selection.only`` are full names in this suite. ``narrowed``: ``--only`` was given, for any suite.
+    """
+
+    def wanted(case: Case) -> bool:
+        if any(re.search(pattern, case.name) for pattern in selection.excludes):
+            return False
+        if narrowed or selection.filters:
+            found = any(re.search(pattern, case.name) for pattern in selection.filters)
+            return case.name in selection.only or found
+        return ON_REQUEST not in case.tags
+
+    chosen = tuple(case for case in offered if wanted(case))
+    if selection.quick and not narrowed:
+        return tuple(case for case in chosen if QUICK in case.tags) or chosen[:2]
+    return chosen
+
+
+def _nothing_selected(config: RunConfig, mode: Mode, catalog: Catalog) -> str:
+    selection = config.selection
+    setting = setting_for(config, config.devices[0], mode)
+    known = [case.name for suite in config.suites for case in catalog.cases(suite, setting)]
+    if not known:
+        return f"--{mode.value}: {', '.join(config.suites)} has no model for it"
+    if selection.filters:
+        pattern = selection.filters[0]
+        word = re.sub(r"\W+", "", pattern)
+        error = unknown("-k/--filter", word or pattern, "model matching", known)
+        return str(error).replace("model matching called", "model matching")
+    if selection.excludes:
+        return "-x/--exclude: every model is left out; loosen the pattern"
+    return f"--suites: {', '.join(config.suites)} has no model to run"

@@ -1,0 +1,57 @@
+"""Checks, before anything is measured, whether this machine can run the given settings.
+
+The parent does not import torch. A worker's interpreter answers where torch is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from harness.devices import EXAMPLES, UNTRIED, named, of
+from harness.loading.own_model import is_own_model
+from harness.schema import Job
+from runner.errors import UsageError, unknown
+from runner.labels import counted
+from runner.plan.probe import missing_devices, what_is_wrong
+
+
+def check_threads(threads: int | None, flag: str = "--threads") -> None:
+    """Raises ``UsageError`` for more threads than CPUs: their waiting times would be measured."""
+    cpus = os.cpu_count()
+    if threads is not None and cpus is not None and threads > cpus:
+        raise UsageError(f"{flag}: {threads} is more than the {counted(cpus, 'CPU')} of this machine")
+
+
+def check_name(device: str, flag: str) -> None:
+    """Raises ``UsageError`` if ``device`` is not a device's name."""
+    try:
+        named(device)
+    except ValueError:
+        raise unknown(flag, device, "device", (*EXAMPLES, *UNTRIED)) from None
+
+
+def check_devices(devices: Sequence[str], flag: str = "--devices") -> None:
+    """Raises ``UsageError`` for a device that is not there. Asks a worker's torch, except for the CPU."""
+    for device in devices:
+        check_name(device, flag)
+    wanted = [device for device in devices if of(device).accelerated]
+    if wanted:
+        for device, why in missing_devices(wanted).items():
+            raise UsageError(f"{flag}: {device} is not there ({why}); use {flag}=cpu")
+
+
+def check_jobs(jobs: Sequence[Job]) -> None:
+    """Raises ``UsageError`` for a model of the user's own, or an inductor setting, that no worker can use.
+
+    Starts an interpreter only if there is such a model or setting.
+    """
+    own = {job.case.suite: job.case for job in jobs if is_own_model(job.case.suite)}
+    modes = {(job.case.suite, job.case.mode): job.case for job in jobs if job.case.suite in own}
+    settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
+    if not modes and not settings:
+        return
+    environments = jobs[0].environments
+    why = what_is_wrong(tuple(modes.values()), settings, environments[0].python if environments else None)
+    if why is not None:
+        raise UsageError(why)

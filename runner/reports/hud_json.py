@@ -1,0 +1,90 @@
+"""benchmark.hud.json: the run as records of PyTorch's benchmark database, one metric each.
+
+The dashboards of PyTorch (HUD) and vLLM read this form: ``benchmark``, ``model``, ``metric`` with
+``benchmark_values``. Times have every sample, in the order in which they were taken; a derived number has one
+value, and its interval is in ``extra_info``. Written only if ``--format=hud`` asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.codec import to_json
+from runner.analysis.comparison import Comparison, Summary
+from runner.labels import ran_batch, suite_labels
+
+FORMATS = ("hud",)
+ON_REQUEST = True
+FILE = "benchmark.hud.json"
+PARITY = "accuracy"  # 1 passed, 0 not; the field's word for the check
+
+
+def render(summary: Summary) -> Mapping[str, bytes]:
+    labels = suite_labels(comparison.record.job.case.suite for comparison in summary.comparisons)
+    records = [record for comparison in summary.comparisons for record in _records(comparison, labels)]
+    lines = (json.dumps(to_json(record), allow_nan=False, ensure_ascii=False) for record in records)
+    return {FILE: ("[\n" + ",\n".join(lines) + "\n]\n").encode(errors="backslashreplace")}
+
+
+def _records(comparison: Comparison, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    job, case = comparison.record.job, comparison.record.job.case
+    facts = comparison.record.environment
+    about = {
+        "benchmark": {
+            "name": "torchduet",
+            "mode": case.mode,
+            "dtype": job.dtype,
+            "extra_info": {
+                "device": job.device,
+                "arch": facts.get("device_name"),
+                "batch_size": ran_batch(comparison.record),
+                "scale": case.scale,
+                "changes": case.changes,
+                "protocol": "performance" if job.protocol.performance else "accuracy",
+            },
+        },
+        "model": {
+            "name": case.name,
+            "type": "OSS model",
+            "backend": comparison.compiler,
+            "origins": [labels[case.suite]],
+        },
+        "dependencies": {
+            name: {"version": facts[name]} for name in ("torch", "python", "triton") if facts.get(name)
+        },
+    }
+    for metric in _metrics(comparison):
+        yield {**about, "metric": metric}
+
+
+def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    record, samples = comparison.record, comparison.record.samples
+    yield _metric(PARITY, [float(record.status.passed)], status=record.status)
+    if samples is not None and comparison.n:
+        yield _metric(
+            "eager_latency", [1e3 * s for s in samples.baseline_s], "ms", median=comparison.baseline_ms
+        )
+        yield _metric(
+            "abs_latency", [1e3 * s for s in samples.candidate_s], "ms", median=comparison.candidate_ms
+        )
+    if comparison.speedup is not None:
+        names = ("ci_low", "ci_high", "p_value", "q_value", "verdict", "n")
+        yield _metric(
+            "speedup", [comparison.speedup], "x", **{name: getattr(comparison, name) for name in names}
+        )
+    for name, value, unit in (
+        ("compilation_latency", comparison.compilation_latency_s, "s"),
+        ("compression_ratio", comparison.memory_ratio, "x"),
+        ("eager_peak_mem", comparison.baseline_peak_gb, "GB"),
+        ("dynamo_peak_mem", comparison.candidate_peak_gb, "GB"),
+        ("calls_captured", comparison.number("calls_captured"), ""),
+        ("graph_breaks", comparison.number("graph_breaks"), ""),
+    ):
+        if value is not None:
+            yield _metric(name, [value], unit)
+
+
+def _metric(name: str, values: list[float], unit: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": name, "unit": unit, "benchmark_values": values, "extra_info": more}

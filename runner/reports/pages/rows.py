@@ -1,0 +1,184 @@
+"""The rows of report.html's table, with the values for sorting, filters and charts."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from runner.analysis.comparison import Comparison, GroupSummary, Summary
+from runner.analysis.digits import MISSING, speedup_text
+from runner.labels import plain, suite_labels
+from runner.reports.parts.sections import compiler_name, environment_line
+from runner.reports.parts.table import Number
+from runner.reports.parts.table import columns as all_columns
+
+NOT_COUNTED = "not counted"  # no verdict, or parity failed
+ENDLESS = sys.float_info.max  # stands for infinity, which JSON lacks; sorts after all numbers
+
+HEADERS = MappingProxyType({"candidate": "compiler", "parity": "status"})
+LEFT_OUT = ("parameters", "input", "p", "worst")  # shown in the panel of the case
+ON_A_PHONE = ("model", "candidate", "speedup", "verdict")
+FACET_COLUMNS = ("suite", "precision", "mode", "device")  # shown if the run has several values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facet:
+    """A filter. ``key``: its name in the page's address and on the page.
+
+    ``texts``: the value of each comparison.
+    """
+
+    key: str
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A column. ``values``: sort keys; without them, texts are the keys. ``wide``: omitted on a phone."""
+
+    key: str
+    header: str
+    texts: Sequence[str]
+    values: Sequence[Number] | None = None
+    wide: bool = True
+
+
+def kind(comparison: Comparison) -> str:
+    """The verdict if it counts, otherwise ``NOT_COUNTED``."""
+    if comparison.verdict is None or not comparison.record.status.passed:
+        return NOT_COUNTED
+    return comparison.verdict.value
+
+
+def identities(summary: Summary) -> tuple[str, ...]:
+    """A name for each comparison that stays the same when the report is built again."""
+    seen: Counter[str] = Counter()
+    names = []
+    for comparison in summary.comparisons:
+        name = plain(f"{comparison.record.job.key}/{comparison.record.candidate}")
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}~{seen[name]}")
+    return tuple(names)
+
+
+def facets(summary: Summary) -> tuple[Facet, ...]:
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    environments = {id(c.record.environment): c.record.environment for c in summary.comparisons}
+    lines = {place: environment_line(facts) for place, facts in environments.items()}
+    values: Mapping[str, Callable[[Comparison], str]] = {
+        "suite": lambda c: labels[c.record.job.case.suite],
+        "compiler": lambda c: compiler_name(c.compiler),
+        "precision": lambda c: plain(c.record.job.dtype),
+        "mode": lambda c: c.record.job.case.mode.value,
+        "device": lambda c: plain(c.device),
+        "scale": lambda c: plain(c.record.job.case.scale),
+        "environment": lambda c: lines[id(c.record.environment)],
+        "verdict": kind,
+        "status": lambda c: c.record.status.value,
+    }
+    return tuple(
+        Facet(key=key, texts=[value(c) for c in summary.comparisons]) for key, value in values.items()
+    )
+
+
+def columns(summary: Summary, used: Sequence[Facet]) -> tuple[Shown, ...]:
+    """The table's columns, without empty columns and without conditions that have a single value."""
+    conditions = [
+        Shown(key=facet.key, header=facet.key, texts=facet.texts)
+        for facet in used
+        if facet.key in FACET_COLUMNS and len(set(facet.texts)) > 1
+    ]
+    own = []
+    for column in all_columns():
+        if column.key in LEFT_OUT:
+            continue
+        texts = [column.cell(c) for c in summary.comparisons]
+        if not (column.key in ON_A_PHONE or _says_something(column.key, set(texts))):
+            continue
+        value = column.value
+        own.append(
+            Shown(
+                key=column.key,
+                header=HEADERS.get(column.key, column.header.replace("\n", " ")),
+                texts=texts,
+                values=[_short(value(c)) for c in summary.comparisons] if value else None,
+                wide=column.key not in ON_A_PHONE,
+            )
+        )
+    return (own[0], *conditions, *own[1:])
+
+
+def _says_something(key: str, texts: set[str]) -> bool:
+    """Whether the column is shown: it is not empty, and it is not a status that all rows share."""
+    return len(texts) > 1 or (texts != {MISSING} and key != "parity")
+
+
+def table_data(summary: Summary) -> dict[str, Any]:
+    """The data that the page reads when it opens: columns, facets with their values, rows, averages."""
+    used = facets(summary)
+    shown = columns(summary, used)
+    values = {facet.key: list(dict.fromkeys(facet.texts)) for facet in used}
+    places = {key: {value: place for place, value in enumerate(found)} for key, found in values.items()}
+    thresholds = {c.record.job.protocol.noise_threshold for c in summary.comparisons}
+    return {
+        "columns": [
+            {"key": c.key, "header": c.header, "number": c.values is not None, "wide": c.wide} for c in shown
+        ],
+        "facets": [{"key": f.key, "values": values[f.key]} for f in used],
+        "threshold": thresholds.pop() if len(thresholds) == 1 else None,
+        "rows": [
+            {
+                "id": name,
+                "facets": [places[f.key][f.texts[row]] for f in used],
+                "texts": [column.texts[row] for column in shown],
+                "values": [column.values[row] if column.values else None for column in shown],
+                "plot": [_short(x) for x in (c.speedup, c.ci_low, c.ci_high, _compile_in_steps(c))],
+            }
+            for row, (name, c) in enumerate(zip(identities(summary), summary.comparisons, strict=True))
+        ],
+        "means": list(_means(summary)),
+    }
+
+
+def _means(summary: Summary) -> Iterator[dict[str, Any]]:
+    """The geometric means of the forest plot, with the facets that select them."""
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    for group in summary.groups:
+        if group.geomean_speedup is not None:
+            yield {
+                "facets": {
+                    "suite": labels[group.suite],
+                    "compiler": compiler_name(group.compiler),
+                    "precision": plain(group.dtype),
+                    "mode": group.mode,
+                    "device": plain(group.device),
+                },
+                "models": group.averaged,
+                "text": mean_text(group),
+                "plot": [_short(x) for x in (group.geomean_speedup, group.geomean_low, group.geomean_high)],
+            }
+
+
+def mean_text(group: GroupSummary) -> str:
+    if group.geomean_speedup is None:
+        return MISSING
+    return speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
+
+
+def _compile_in_steps(comparison: Comparison) -> float | None:
+    """The x of the break-even chart: compilation latency / time of an eager step."""
+    if not comparison.compilation_latency_s or not comparison.baseline_ms:
+        return None
+    return comparison.compilation_latency_s / (comparison.baseline_ms / 1e3)
+
+
+def _short(value: Number) -> Number:
+    """Six significant digits, which suffice for charts and sorting."""
+    if value is None or isinstance(value, int):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else math.copysign(ENDLESS, value)

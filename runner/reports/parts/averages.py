@@ -1,0 +1,126 @@
+"""The tables of the executive summary: one row for each compiler, one column for each section."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.declared import Metric
+from harness.metrics import declared
+from runner.analysis.comparison import GroupSummary, Summary
+from runner.analysis.digits import metric_text, ratio_text, speedup_text
+from runner.reports.parts.sections import column_titles, compilers, sections
+
+Cell = Callable[[GroupSummary], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AverageTable:
+    """One table as text. A cell without a number is empty. ``rows``: (compiler, cells)."""
+
+    file: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def empty(self) -> bool:
+        return not any(cell for _, cells in self.rows for cell in cells)
+
+
+def field_tables(summary: Summary) -> tuple[AverageTable, ...]:
+    """Captions and cells as in PyTorch's runner: ``97%, 58/60``, ``1.23x``, ``12.34``, ``0.95x``."""
+    return (
+        _table(summary, "passrate", "Passrate", _passrate),
+        _table(summary, "geomean", "Geometric mean speedup ", _geomean),
+        *(_means(summary, one, in_full=False) for one in declared().averages()),
+    )
+
+
+def detailed_tables(summary: Summary) -> tuple[AverageTable, ...]:
+    """``field_tables`` with intervals over the models, and the number of models of each average."""
+    return (
+        _table(summary, "passrate", "Passrate [95 % interval, Wilson]", _passrate_in_full),
+        _table(
+            summary,
+            "geomean",
+            "Geometric mean speedup [95 % interval for models like these], models",
+            _geomean_in_full,
+        ),
+        _table(
+            summary, "geomean", "Geometric mean speedup [95 % interval for these models]", _geomean_of_these
+        ),
+        *_common(summary),
+        *(_means(summary, one, in_full=True) for one in declared().averages()),
+    )
+
+
+def _table(summary: Summary, file: str, caption: str, cell: Cell) -> AverageTable:
+    parts = sections(summary)
+    found = [{group.compiler: cell(group) for group in part.groups} for part in parts]
+    rows = tuple(
+        (compiler, tuple(cells.get(compiler, "") for cells in found))
+        for compiler in compilers(summary)
+        if any(compiler in cells for cells in found)
+    )
+    return AverageTable(file=file, caption=caption, columns=column_titles(parts), rows=rows)
+
+
+def _passrate(group: GroupSummary) -> str:
+    return f"{group.pass_share:.0%}, {group.passed}/{group.total}"
+
+
+def _passrate_in_full(group: GroupSummary) -> str:
+    if group.pass_low is None or group.pass_high is None:
+        return _passrate(group)
+    interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
+    return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}"
+
+
+def _geomean_of_these(group: GroupSummary) -> str:
+    if group.geomean_speedup is None:
+        return ""
+    return speedup_text(group.geomean_speedup, group.these_low, group.these_high)
+
+
+def _common(summary: Summary) -> tuple[AverageTable, ...]:
+    """Over the models that every compiler passed; () where these are the models of every average."""
+    shown = [group for group in summary.groups if group.averaged]
+    if all(group.common_models == group.averaged for group in shown):
+        return ()
+    caption = "Geometric mean speedup over the models that every compiler passed, models"
+    return (_table(summary, "geomean", caption, _geomean_in_common),)
+
+
+def _geomean_in_common(group: GroupSummary) -> str:
+    if group.common_geomean is None:
+        return ""
+    text = speedup_text(group.common_geomean, group.common_low, group.common_high)
+    return f"{text}, {group.common_models}/{group.total}"
+
+
+def _geomean(group: GroupSummary) -> str:
+    return ratio_text(group.geomean_speedup) if group.geomean_speedup is not None else ""
+
+
+def _geomean_in_full(group: GroupSummary) -> str:
+    if group.geomean_speedup is None:
+        return ""
+    text = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
+    return f"{text}, {group.averaged}/{group.total}"
+
+
+def _means(summary: Summary, metric: Metric, *, in_full: bool) -> AverageTable:
+    """A metric's mean over the models; ``in_full``: with its digits and the number of models."""
+    average = metric.average
+    assert average is not None
+
+    def cell(group: GroupSummary) -> str:
+        mean = group.means[metric.name]
+        if mean.value is None:
+            return ""
+        if in_full:
+            return f"{metric_text(mean.value, metric)}, {mean.n}/{group.total}"
+        return f"{mean.value:.{average.decimals}f}{'x' if metric.unit == 'ratio' else ''}"
+
+    return _table(summary, average.file, average.caption + (", models" if in_full else ""), cell)

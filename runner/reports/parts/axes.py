@@ -1,0 +1,79 @@
+"""What the figures share: colors, shapes, ticks of ratios, grids and small notes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colors, which color-blind readers can distinguish; shapes work without color.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
+SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")
+LINES = ("-", "--", ":", "-.")
+GREY = "#666666"
+TICKS = (
+    tuple(0.5 + 0.05 * i for i in range(30)),
+    (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0),
+    (0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
+    (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    tuple(10.0**i for i in range(-6, 7)),
+)
+MOST_RATIO = 20.0  # between the ends of the axis; beyond it, ticks are decades
+
+
+def new_figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def ticks_between(low: float, high: float, most: int) -> Sequence[float]:
+    """At most ``most`` round speedups as ticks of a logarithmic axis with these ends; otherwise decades."""
+    choices = [[tick for tick in ticks if low <= tick <= high] for ticks in TICKS]
+    fine = (found for found in choices if len(found) <= most and high / low < MOST_RATIO)
+    return next(fine, choices[-1])
+
+
+def ratio_ticks(axis: Axis, ends: tuple[float, float], most: int) -> None:
+    """Ticks such as ``1.5x`` on a logarithmic axis with these ends."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(ticks_between(*ends, most)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axis.set_minor_locator(NullLocator())
+
+
+def light_grid(ax: Axes, axis: Any = "both", hidden: Collection[str] = ("top", "right")) -> None:
+    """Thin lines behind the data, and no frame at the ``hidden`` sides."""
+    ax.grid(axis=axis, which="major", color="#DDDDDD", linewidth=0.5, zorder=0)
+    ax.set_axisbelow(True)
+    for side in hidden:
+        ax.spines[side].set_visible(False)
+
+
+def note(
+    ax: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float],
+    coordinates: Any = "axes fraction",
+    **style: Any,
+) -> None:
+    """Small print, ``offset`` points beside the place ``at``. The text is never a formula."""
+    ax.annotate(
+        text,
+        xy=at,
+        xycoords=coordinates,
+        xytext=offset,
+        textcoords="offset points",
+        fontsize=7,
+        parse_math=False,
+        **style,
+    )

@@ -1,0 +1,107 @@
+"""Markdown within a limit: if a document of blocks is too long, its longest tables and lists are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+EVERYTHING = "report.html and summary.json have all of them"
+SMALLEST = 400  # bytes of rows that each shown block keeps at least
+REST = "({count} more parts were omitted, to stay within {limit:,} characters: {where}.)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkdownBlock:
+    """A paragraph, table, list or code block. Only ``rows`` can be cut, from the end.
+
+    ``more`` counts rows that were not rendered, because no document has room for them.
+    """
+
+    head: tuple[str, ...] = ()
+    rows: Sequence[str] = ()
+    more: int = 0
+    foot: tuple[str, ...] = ()
+    fold: str | None = None  # title of the fold around the block; None: not folded
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows."""
+        return sum(map(_bytes, self.rows))
+
+    def within(self, room: int, everything: str = EVERYTHING) -> str:
+        """The block with the first rows that fit into ``room`` bytes, and the number of omitted rows.
+
+        ``everything`` names the files that have all rows.
+        """
+        kept = 0
+        for row in self.rows:
+            room -= _bytes(row)
+            if room < 0:
+                break
+            kept += 1
+        left = len(self.rows) + self.more - kept
+        body = "\n".join((*self.head, *self.rows[:kept], *self.foot)) if kept or not left else ""
+        what = "row" if left == 1 else "rows"
+        note = f"({left:,} {what} omitted, to keep this short: {everything}.)" if left else ""
+        parts = [part for part in (body, note) if part]
+        if self.fold is not None:
+            parts = [f"<details>\n<summary>{self.fold}</summary>", *parts, "</details>"]
+        return "\n\n".join(parts)
+
+
+def text(line: str) -> MarkdownBlock:
+    return MarkdownBlock(head=(line,))
+
+
+def folded(title: str, block: MarkdownBlock) -> MarkdownBlock:
+    """``title`` is Markdown."""
+    return replace(block, fold=title)
+
+
+def fitted(blocks: Sequence[MarkdownBlock], limit: int, everything: str = EVERYTHING) -> str:
+    """The document, of at most ``limit`` bytes. ``everything`` names the files that have all rows.
+
+    If the document is too long, all blocks get the same room for rows, as large as possible:
+    the longest blocks are cut, and short blocks stay whole. If it is still too long, blocks at
+    the end are omitted.
+    """
+    longest = max((block.size for block in blocks), default=0)
+    if _length(whole := _document(blocks, longest, everything)) <= limit:
+        return whole
+    if _length(_document(blocks, SMALLEST, everything)) > limit:
+        return _first(blocks, limit, everything)
+    enough, too_much = SMALLEST, longest
+    while too_much - enough > 1:
+        middle = (enough + too_much) // 2
+        if _length(_document(blocks, middle, everything)) <= limit:
+            enough = middle
+        else:
+            too_much = middle
+    return _document(blocks, enough, everything)
+
+
+def _first(blocks: Sequence[MarkdownBlock], limit: int, everything: str) -> str:
+    """The first blocks that fit, each with the fewest rows, and a sentence on the omitted blocks."""
+    note = REST.format(count=len(blocks), limit=limit, where=everything)
+    room = limit - _bytes(note) - 1
+    kept: list[str] = []
+    for block in blocks:
+        short = block.within(SMALLEST, everything)
+        room -= _bytes(short) + 2
+        if room < 0:
+            break
+        kept.append(short)
+    kept.append(REST.format(count=len(blocks) - len(kept), limit=limit, where=everything))
+    return "\n\n".join(kept) + "\n"
+
+
+def _document(blocks: Sequence[MarkdownBlock], room: int, everything: str) -> str:
+    return "\n\n".join(block.within(room, everything) for block in blocks) + "\n"
+
+
+def _length(document: str) -> int:
+    return len(document.encode())
+
+
+def _bytes(row: str) -> int:
+    return len(row.encode()) + 1

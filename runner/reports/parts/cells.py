@@ -1,0 +1,38 @@
+"""CSV files that all programs read alike: UTF-8, Unix line ends, no text that is a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from runner.labels import plain
+
+Cell = float | int | str | bool | None
+FORMULA_STARTS = ("=", "+", "-", "@")
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
+    """One file. Floats have six significant digits; None is an empty cell."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([safe_text(name) for name in header])
+    writer.writerows(["" if cell is None else cell_text(cell) for cell in row] for row in rows)
+    return file.getvalue().encode()
+
+
+def cell_text(cell: float | str) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    if isinstance(cell, str):
+        return safe_text(cell)
+    return str(cell).lower()  # numbers have no letters
+
+
+def safe_text(text: str) -> str:
+    """One printable line. Text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    line = plain(text)
+    # some spreadsheets also accept the full-width characters of East Asian keyboards
+    start = unicodedata.normalize("NFKC", line.lstrip()[:1])
+    return f"'{line}" if start.startswith(FORMULA_STARTS) else line

@@ -1,0 +1,132 @@
+"""The sections of a report: one for each (suite, mode, dtype, device) of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from harness.devices import PLATFORMS
+from harness.schema import Protocol, Scalar
+from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
+from runner.analysis.digits import rounds_text, share_text
+from runner.labels import file_part, merged_facts, plain, suite_labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The comparisons of one suite in one mode, dtype and device, in plan order, with their averages."""
+
+    suite: str  # the label
+    mode: str
+    dtype: str
+    device: str
+    comparisons: tuple[Comparison, ...]
+    groups: tuple[GroupSummary, ...]
+
+    @property
+    def title(self) -> str:
+        return plain(f"{self.suite}, {self.mode}, {self.dtype}, {self.device}")
+
+    @property
+    def compilers(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(c.compiler for c in self.comparisons))
+
+    @property
+    def environment(self) -> dict[str, Scalar]:
+        return merged_facts(c.record for c in self.comparisons)
+
+    @property
+    def rounds(self) -> str:
+        """``n = 10 to 100``; empty if nothing was timed."""
+        counts = [c.n for c in self.comparisons if c.n]
+        return rounds_text(min(counts), max(counts)) if counts else ""
+
+
+SectionKey = tuple[str, str, str, str]
+
+
+def sections(summary: Summary) -> tuple[Section, ...]:
+    """The sections, in the order of the run."""
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    comparisons: dict[SectionKey, list[Comparison]] = {}
+    for comparison in summary.comparisons:
+        job = comparison.record.job
+        key = (job.case.suite, job.case.mode.value, job.dtype, comparison.device)
+        comparisons.setdefault(key, []).append(comparison)
+    groups: dict[SectionKey, list[GroupSummary]] = {}
+    for group in summary.groups:
+        groups.setdefault((group.suite, group.mode, group.dtype, group.device), []).append(group)
+    return tuple(
+        Section(
+            suite=labels[key[0]],
+            mode=key[1],
+            dtype=key[2],
+            device=key[3],
+            comparisons=tuple(members),
+            groups=tuple(groups.get(key, ())),
+        )
+        for key, members in comparisons.items()
+    )
+
+
+def column_titles(parts: tuple[Section, ...]) -> tuple[str, ...]:
+    """A title for each section: the suite, and the conditions if they differ between sections."""
+    conditions = {(part.mode, part.dtype, part.device) for part in parts}
+    if len(conditions) <= 1:
+        return tuple(part.suite for part in parts)
+    return tuple(f"{part.suite} {part.mode} {part.dtype} {part.device}" for part in parts)
+
+
+def compilers(summary: Summary) -> tuple[str, ...]:
+    """Every candidate of the run, in plan order, including skipped candidates."""
+    return tuple(dict.fromkeys(comparison.compiler for comparison in summary.comparisons))
+
+
+def compiler_name(compiler: str) -> str:
+    """The compiler's name for display; the A/A control is marked."""
+    return f"{compiler} (A/A)" if compiler == CONTROL else plain(compiler)
+
+
+OF_ENVIRONMENT = ("torch", *PLATFORMS, "python", "device", "device_name", "cpu", "threads", "cpu_count")
+
+
+def environment_line(environment: Mapping[str, Scalar]) -> str:
+    """``torch 2.13.0, Python 3.11.7, cpu: <name>, 2 threads, 2 CPUs``, without unknown facts."""
+    known = ((name, environment.get(name)) for name in OF_ENVIRONMENT)
+    facts = {name: plain(str(value)) for name, value in known if value not in (None, "")}
+    device = ": ".join(facts[name] for name in ("device", "device_name") if name in facts)
+    host = f"host {facts['cpu']}" if facts.get("cpu") not in (None, facts.get("device_name")) else ""
+    parts = (
+        f"torch {facts['torch']}" if "torch" in facts else "",
+        *(f"{label} {facts[name]}" for name, label in PLATFORMS.items() if name in facts),
+        f"Python {facts['python']}" if "python" in facts else "",
+        device,
+        host,
+        f"{facts['threads']} threads" if "threads" in facts else "",
+        f"{facts['cpu_count']} CPUs" if "cpu_count" in facts else "",
+    )
+    return ", ".join(part for part in parts if part) or "environment unknown"
+
+
+def protocol_line(comparisons: Iterable[Comparison]) -> str:
+    """The settings behind intervals, verdicts and p-values."""
+    protocols = [c.record.job.protocol for c in comparisons]
+    if not protocols:
+        return "no records"
+    thresholds = " | ".join(dict.fromkeys(share_text(p.noise_threshold) for p in protocols))
+    alphas = " | ".join(dict.fromkeys(f"{p.alpha:g}" for p in protocols))
+    ends = " | ".join(dict.fromkeys(_ending(p) for p in protocols))
+    return f"noise threshold +-{thresholds}, q < {alphas}, 95 % intervals, {ends}"
+
+
+def _ending(protocol: Protocol) -> str:
+    if not protocol.performance:
+        return "nothing timed"
+    if protocol.repeat is not None:
+        return f"{protocol.repeat} rounds"
+    return f"rounds until +-{share_text(protocol.ci_width)}"
+
+
+def plot_name(suite: str, dtype: str, kind: str = "") -> str:
+    """File name of the plot of a suite (its label) in one dtype. Modes and devices are its panels."""
+    return f"{file_part(suite)}_{file_part(dtype)}{kind}.png"

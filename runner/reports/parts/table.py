@@ -1,0 +1,298 @@
+"""The columns of a section's table, for the console and report.md: one line for each (model, candidate)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+
+from harness import declared as declared_column
+from harness.declared import EAGER, Metric, finite
+from harness.metrics import declared
+from harness.schema import ModelFacts, Scalar, Status
+from runner.analysis.comparison import OPERATION, Comparison, Part
+from runner.analysis.digits import (
+    MISSING,
+    metric_text,
+    ms_text,
+    p_text,
+    share_text,
+    significant,
+    speedup_text,
+    steps_text,
+)
+from runner.labels import batch_text, case_name, ran_batch, ran_case
+from runner.reports.parts.sections import Section, compiler_name
+
+Number = float | int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """``header`` may have two lines. ``of_model`` cells are the same for all candidates of a model.
+
+    ``place``: order from the left. ``drop``: a narrow console omits the lowest first; None: never omitted.
+    ``value``: the sort key in report.html; without it, the text is the key.
+    """
+
+    key: str
+    header: str
+    cell: Callable[[Comparison], str]
+    place: int
+    drop: int | None = None
+    value: Callable[[Comparison], Number] | None = None
+    number: bool = False
+    of_model: bool = False
+
+
+def number_cell(
+    value: Callable[[Comparison], float | None], text: Callable[[float], str]
+) -> Callable[[Comparison], str]:
+    """A cell for a number that may be missing."""
+
+    def cell(comparison: Comparison) -> str:
+        found = value(comparison)
+        return MISSING if found is None else text(found)
+
+    return cell
+
+
+def input_text(model: ModelFacts | None) -> str:
+    """The shape of the largest input: ``8x128``."""
+    if model is None or not model.input_shapes:
+        return MISSING
+    shapes = [re.findall(r"\d+", text.rsplit("[", 1)[-1]) for text in model.input_shapes]
+    return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)))) or MISSING
+
+
+def _millions(comparison: Comparison) -> float | None:
+    model = comparison.record.model
+    return None if model is None else model.parameters / 1e6
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """The verdict; in brackets if parity failed, because the speedup then does not count."""
+    if comparison.verdict is None:
+        return MISSING
+    word = comparison.verdict.value
+    return word if comparison.record.status.passed else f"({word})"
+
+
+def verdict_or_status(comparison: Comparison) -> str:
+    """The verdict, or the status if the record did not pass: for tables without a column for parity."""
+    status = comparison.record.status
+    return verdict_text(comparison) if status.passed else status.value
+
+
+def speedup_cell(comparison: Comparison) -> str:
+    return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+
+
+def _part_cell(part: Part | None) -> str:
+    return MISSING if part is None else speedup_text(part.speedup, part.ci_low, part.ci_high)
+
+
+def processes_cell(comparison: Comparison) -> str:
+    """Standard deviation of the speedup between processes, and the number of processes."""
+    if comparison.between_sd is None:
+        assumed = comparison.assumed_sd
+        return MISSING if assumed is None else f"{share_text(assumed)} assumed"
+    return f"{comparison.between_sd:.1%} ({comparison.processes})"
+
+
+def parity_cell(comparison: Comparison) -> str:
+    """The status; of a pass, the largest error that would pass; of an approximate candidate, its error.
+
+    Both are RMS errors relative to the size of their tensor.
+    """
+    status, parity = comparison.record.status, comparison.record.parity
+    if parity is None:
+        return status.value
+    if status is Status.PASS and parity.resolution_largest is not None:
+        return f"{status.value}, to {significant(parity.resolution_largest * 100, 2)} %"
+    worst = parity.worst
+    if status is Status.APPROXIMATE and worst is not None and worst.scale > 0.0:
+        return f"{status.value}, off by {significant(worst.candidate_rmse / worst.scale * 100, 2)} %"
+    return status.value
+
+
+def worst_cell(comparison: Comparison) -> str:
+    """RMS error of the tensor that is nearest to its limit, and the limit."""
+    worst = comparison.record.parity.worst if comparison.record.parity is not None else None
+    return MISSING if worst is None else f"{worst.candidate_rmse:.2g} / {worst.allowed:.2g}"
+
+
+def _number(
+    key: str,
+    header: str,
+    value: Callable[[Comparison], Number],
+    text: Callable[[float], str],
+    *,
+    place: int,
+    drop: int,
+    of_model: bool = False,
+) -> Column:
+    """A column of numbers. A missing number has no text."""
+    return Column(
+        key=key,
+        header=header,
+        cell=number_cell(value, text),
+        place=place,
+        drop=drop,
+        value=value,
+        number=True,
+        of_model=of_model,
+    )
+
+
+def _three_digits(value: float) -> str:
+    return significant(value, 3)
+
+
+FIXED = (
+    Column(key="model", place=10, header="model", cell=lambda c: case_name(c.record.job.case), of_model=True),
+    _number("parameters", "params\nM", _millions, _three_digits, place=20, drop=30, of_model=True),
+    Column(
+        key="input",
+        place=30,
+        drop=20,
+        header="input",
+        cell=lambda c: input_text(c.record.model),
+        of_model=True,
+    ),
+    Column(
+        key="batch",
+        place=40,
+        drop=160,
+        value=lambda c: ran_batch(c.record),
+        header="batch",
+        cell=lambda c: batch_text(ran_case(c.record)),
+        number=True,
+        of_model=True,
+    ),
+    _number("eager_ms", "eager\nms", lambda c: c.baseline_ms, ms_text, place=50, drop=210, of_model=True),
+    Column(key="candidate", place=60, header="candidate", cell=lambda c: compiler_name(c.compiler)),
+    _number("ms", "ms", lambda c: c.candidate_ms, ms_text, place=70, drop=200),
+    Column(
+        key="speedup",
+        place=80,
+        value=lambda c: c.speedup,
+        header="speedup\n[95 % interval]",
+        cell=speedup_cell,
+    ),
+    _number(
+        "prefill",
+        "prefill\nms",
+        lambda c: c.generation.prefill.candidate_ms if c.generation else None,
+        ms_text,
+        place=150,
+        drop=140,
+    ),
+    Column(
+        key="prefill_speedup",
+        place=160,
+        drop=230,
+        header="prefill speedup\n[95 % interval]",
+        cell=lambda c: _part_cell(c.generation.prefill if c.generation else None),
+    ),
+    _number(
+        "decode",
+        "decode\ntokens/s",
+        lambda c: c.generation.candidate_tokens_per_s if c.generation else None,
+        _three_digits,
+        place=170,
+        drop=220,
+    ),
+    Column(
+        key="decode_speedup",
+        place=180,
+        drop=240,
+        header="decode speedup\n[95 % interval]",
+        cell=lambda c: _part_cell(c.generation.decode if c.generation else None),
+    ),
+    _number("p", "p", lambda c: c.p_value, p_text, place=190, drop=40),
+    _number("q", "q", lambda c: c.q_value, p_text, place=200, drop=70),
+    Column(key="verdict", place=210, header="verdict", cell=verdict_text),
+    Column(key="parity", place=220, drop=150, header="parity", cell=parity_cell),
+    Column(key="worst", place=230, drop=10, header="worst error\n/ its limit", cell=worst_cell),
+    _number("break_even", "break-even\nsteps", lambda c: c.break_even_steps, steps_text, place=260, drop=50),
+    _number("n", "n", lambda c: c.n or None, lambda n: f"{n:,}", place=270, drop=90),
+    Column(
+        key="processes",
+        place=280,
+        drop=80,
+        header="sd between\nprocesses (n)",
+        cell=processes_cell,
+        number=True,
+    ),
+)
+
+
+@cache
+def columns() -> tuple[Column, ...]:
+    """All columns: the fixed columns and the columns that metrics declare."""
+    declared_ones = (_declared(column, metric) for column, metric in declared().columns())
+    return tuple(sorted((*FIXED, *declared_ones), key=lambda column: column.place))
+
+
+def _declared(column: declared_column.Column, metric: Metric) -> Column:
+    def value(comparison: Comparison) -> Scalar:
+        if column.operations_only and OPERATION not in comparison.record.job.case.tags:
+            return None
+        found = comparison.value(column.side + metric.name)
+        return comparison.value(column.or_else) if column.or_else and not found else found
+
+    def cell(comparison: Comparison) -> str:
+        found = value(comparison)
+        text = found if isinstance(found, str) else finite(found)
+        return MISSING if text is None else metric_text(text, metric)
+
+    is_text = metric.unit == "text"
+    return Column(
+        key=column.key,
+        header=column.header,
+        cell=cell,
+        place=column.place,
+        drop=column.drop,
+        value=None if is_text else lambda c: finite(value(c)),
+        number=not is_text,
+        of_model=column.side == EAGER,
+    )
+
+
+def filled_columns(section: Section) -> tuple[Column, ...]:
+    """The columns that are not empty in this section."""
+    return tuple(
+        column for column in columns() if any(column.cell(c) != MISSING for c in section.comparisons)
+    )
+
+
+def lines(section: Section, columns: tuple[Column, ...]) -> Iterator[tuple[str, ...]]:
+    """The cells of each comparison.
+
+    Cells of the model appear once. They appear again if a candidate had another baseline: after a crash,
+    or with --isolate, candidates are measured in workers of their own.
+    """
+    for _, group in groupby(section.comparisons, key=lambda c: c.record.job.key):
+        members = tuple(group)
+        shown: dict[str, str] = {}
+        for place, comparison in enumerate(members):
+            cells = []
+            for column in columns:
+                text = column.cell(comparison)
+                if column.of_model:
+                    if place == 0 and text == MISSING:  # the candidate failed before eager was timed
+                        text = _first_present(column, members)
+                    repeated = shown.get(column.key) == text or (place > 0 and text == MISSING)
+                    shown[column.key] = shown[column.key] if repeated else text
+                    text = "" if repeated else text
+                cells.append(text)
+            yield tuple(cells)
+
+
+def _first_present(column: Column, members: tuple[Comparison, ...]) -> str:
+    texts = (column.cell(comparison) for comparison in members)
+    return next((text for text in texts if text != MISSING), MISSING)

@@ -1,0 +1,321 @@
+"""Computes the changes between two runs. The values are for the outputs and are never stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from runner.analysis.estimate import Verdict
+from runner.analysis.statistics import false_discovery, geometric_mean
+from runner.analysis.verdicts.decision import relation
+from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
+from runner.runs.compare.run import NO_RECORD, Result, Run
+from runner.runs.compare.statistics import (
+    Drift,
+    Estimate,
+    ProcessNoise,
+    Uncertain,
+    difference,
+    drift,
+    estimate,
+    less_drift,
+    mean_change,
+    process_noise,
+    with_noise,
+)
+
+ALPHA = 0.05
+THRESHOLD = 0.02  # smaller changes of a speedup are ignored
+COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
+MEMORY_FACTOR = 1.05
+
+
+class ChangeVerdict(str, Enum):
+    """The verdict on the change of a speedup."""
+
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One model with one compiler, in both runs. All factors are B / A. None: unknown.
+
+    ``speedup``: the factor of the speedup over eager, above 1 is better. ``eager`` and ``compiled``: the
+    factor of the time of a step beyond the drift that all models share, above 1 is slower. ``q_value`` and
+    ``compiled_q``: p after Benjamini and Hochberg's correction over all changes.
+    """
+
+    first: Result
+    second: Result
+    speedup: Estimate | None = None
+    q_value: float | None = None
+    verdict: ChangeVerdict | None = None
+    eager: Estimate | None = None
+    compiled: Estimate | None = None
+    compiled_q: float | None = None
+    compile_factor: float | None = None
+    memory_factor: float | None = None  # of the memory ratio: above 1, B needs less memory relative to eager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """All shared results of one compiler in one (suite, mode, precision, device).
+
+    The geometric means are of the ``timed`` models, which passed with a time in both runs.
+    """
+
+    compiler: str
+    where: str
+    shared: int
+    passed_first: int
+    passed_second: int
+    timed: int
+    geomean_first: float | None
+    geomean_second: float | None
+    speedup: Estimate | None  # its interval is over models
+    compile: Estimate | None
+    memory: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChanges:
+    """Everything that the outputs show. ``incomparable``: why no time is compared for so many pairs."""
+
+    first: Run
+    second: Run
+    changes: tuple[Change, ...]
+    groups: tuple[GroupChange, ...]
+    drift: Drift | None
+    noise: ProcessNoise | None
+    controls: tuple[Change, ...]
+    mismatches: tuple[Mismatch, ...]
+    incomparable: tuple[tuple[Difference, int], ...]
+    only_first: tuple[Result, ...]
+    only_second: tuple[Result, ...]
+
+    @property
+    def new_failures(self) -> tuple[Change, ...]:
+        return self._ended(lambda a, b: a.passed and not b.passed and not b.skipped)
+
+    @property
+    def fixed(self) -> tuple[Change, ...]:
+        return self._ended(lambda a, b: not a.passed and not a.skipped and b.passed)
+
+    @property
+    def other_endings(self) -> tuple[Change, ...]:
+        """Status changes except new and fixed failures: another failure, or newly skipped or run."""
+        named = {id(change) for change in (*self.new_failures, *self.fixed)}
+        return tuple(
+            change
+            for change in self._ended(lambda a, b: None not in (a.status, b.status) and a.status != b.status)
+            if id(change) not in named
+        )
+
+    @property
+    def breaks(self) -> tuple[Change, ...]:
+        """Results whose number of graph breaks changed."""
+        return self._ended(
+            lambda a, b: None not in (a.graph_breaks, b.graph_breaks) and a.graph_breaks != b.graph_breaks
+        )
+
+    @property
+    def timed(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.speedup is not None)
+
+    def with_verdict(self, verdict: ChangeVerdict) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.verdict is verdict)
+
+    def _ended(self, differs: Callable[[Result, Result], bool]) -> tuple[Change, ...]:
+        """The changes for which ``differs`` holds, of the controls too, because a control can fail."""
+        both = (*self.changes, *self.controls)
+        return tuple(change for change in both if differs(change.first, change.second))
+
+
+def changes_between(first: Run, second: Run) -> RunChanges:
+    """Raises ``UsageError`` if the runs have no common result."""
+    # a result that A never measured is ignored; a result that B never measured is a loss
+    first = replace(first, results=tuple(r for r in first.results if r.status != NO_RECORD))
+    matching = match(first, second)
+    apart: dict[Difference, int] = {}
+    alike = []
+    for pair in matching.pairs:
+        differing = machine_differences(*pair)
+        for fact in differing:
+            apart[fact] = apart.get(fact, 0) + 1
+        alike.append(not differing)
+    comparable = [pair for pair, like in zip(matching.pairs, alike, strict=True) if like]
+    moved = _drift(comparable)
+    noise = _noise(comparable)
+    groups = _noise_by_group(comparable)
+    all_changes = [
+        _change(pair, like=like, noise=groups.get(_noise_group(pair[0]), noise), moved=moved)
+        for pair, like in zip(matching.pairs, alike, strict=True)
+    ]
+    judged = _judged([change for change in all_changes if not change.first.is_control])
+    return RunChanges(
+        first=first,
+        second=second,
+        changes=judged,
+        groups=_groups(judged),
+        drift=moved,
+        noise=noise,
+        controls=tuple(change for change in all_changes if change.first.is_control),
+        mismatches=matching.mismatches,
+        incomparable=tuple(apart.items()),
+        only_first=matching.only_first,
+        only_second=matching.only_second,
+    )
+
+
+Pairs = Sequence[tuple[Result, Result]]
+
+
+def _drift(pairs: Pairs) -> Drift | None:
+    """Each model once: the candidates of one worker share their eager times."""
+    logs_of: dict[tuple[str, ...], list[float]] = {}
+    for first, second in pairs:
+        if first.eager_s and second.eager_s:
+            conditions = (f"{name}={value}" for name, value in first.conditions.items() if name != "compiler")
+            logs_of.setdefault((first.name, *conditions), []).append(math.log(second.eager_s / first.eager_s))
+    return drift([sum(logs) / len(logs) for logs in logs_of.values()])
+
+
+def _within(first: Result, second: Result) -> Uncertain | None:
+    """The change of ln(speedup), with the error within the runs."""
+    if first.speedup is None or second.speedup is None or not (first.passed and second.passed):
+        return None
+    return difference(first.speedup, second.speedup)
+
+
+def _noise(pairs: Pairs) -> ProcessNoise | None:
+    """None if nothing is timed."""
+    controls = [
+        result.speedup
+        for pair in pairs
+        for result in pair
+        if result.is_control and result.speedup is not None and result.processes == 1
+    ]
+    changes = [_within(*pair) for pair in pairs if not pair[0].is_control]
+    known = [change for change in changes if change is not None]
+    return process_noise(controls, known) if known or controls else None
+
+
+def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise]:
+    """The noise of each device, precision and mode that has enough values of its own."""
+    members: dict[tuple[str, ...], list[tuple[Result, Result]]] = {}
+    for pair in pairs:
+        members.setdefault(_noise_group(pair[0]), []).append(pair)
+    found = {group: _noise(alike) for group, alike in members.items()}
+    return {group: one for group, one in found.items() if one is not None and one.source != "assumed"}
+
+
+def _noise_group(result: Result) -> tuple[str, ...]:
+    return tuple(result.conditions.get(name, "") for name in ("device", "precision", "mode"))
+
+
+def _change(
+    pair: tuple[Result, Result], *, like: bool, noise: ProcessNoise | None, moved: Drift | None
+) -> Change:
+    first, second = pair
+    if not like:
+        return Change(first=first, second=second)
+    change = _within(first, second)
+    # an interval over several processes already includes the noise between processes
+    single = sum(result.processes < 2 for result in pair)
+    both = first.passed and second.passed
+    return Change(
+        first=first,
+        second=second,
+        speedup=estimate(with_noise(change, noise, single)) if change and noise else None,
+        eager=_time((first.eager_s, first.eager_se), (second.eager_s, second.eager_se), moved),
+        compiled=_time((first.compiled_s, first.compiled_se), (second.compiled_s, second.compiled_se), moved)
+        if both
+        else None,
+        compile_factor=_compile_factor(pair, moved) if both and alike_caches(pair) else None,
+        memory_factor=_factor(first.memory_ratio, second.memory_ratio) if both else None,
+    )
+
+
+def alike_caches(pair: tuple[Result, Result]) -> bool:
+    """Whether compile caches were in the same state; CSV files do not state it."""
+    return "" in (pair[0].caches, pair[1].caches) or pair[0].caches == pair[1].caches
+
+
+def _time(
+    before: tuple[float | None, float | None], after: tuple[float | None, float | None], moved: Drift | None
+) -> Estimate | None:
+    """The change of a time beyond the drift. The spread over models covers unknown errors."""
+    if not before[0] or not after[0] or moved is None:
+        return None
+    se = math.hypot(before[1] or 0.0, after[1] or 0.0)
+    change = less_drift(math.log(after[0] / before[0]), se, moved)
+    return estimate(change) if change is not None else None
+
+
+def _compile_factor(pair: tuple[Result, Result], moved: Drift | None) -> float | None:
+    """The change of compile time. On a CPU, where eager shows the machine's speed, beyond its drift."""
+    before, after = pair
+    factor = _factor(before.compile_s, after.compile_s)
+    if factor is None or moved is None or before.conditions.get("device") != "cpu":
+        return factor
+    return factor / moved.factor
+
+
+def _factor(before: float | None, after: float | None) -> float | None:
+    return after / before if before and after else None
+
+
+def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
+    q_values = false_discovery([c.speedup.p_value if c.speedup else None for c in changes])
+    time_q = false_discovery([c.compiled.p_value if c.compiled else None for c in changes])
+    return tuple(
+        replace(change, q_value=q, compiled_q=of_time, verdict=_verdict(change.speedup, q))
+        for change, q, of_time in zip(changes, q_values, time_q, strict=True)
+    )
+
+
+def _verdict(change: Estimate | None, q_value: float | None) -> ChangeVerdict | None:
+    if change is None or q_value is None:
+        return None
+    place = relation((change.low, change.high), (change.low_90, change.high_90), THRESHOLD)
+    if place is Verdict.SAME:
+        return ChangeVerdict.SAME
+    if place is Verdict.INCONCLUSIVE or q_value >= ALPHA:
+        return ChangeVerdict.INCONCLUSIVE
+    return ChangeVerdict.IMPROVED if place is Verdict.FASTER else ChangeVerdict.REGRESSED
+
+
+def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
+    members: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        if NO_RECORD not in (change.first.status, change.second.status):
+            conditions = {**change.second.conditions, **change.first.conditions}
+            where = ", ".join(
+                conditions[name] for name in ("suite", "mode", "precision", "device") if name in conditions
+            )
+            members.setdefault((change.first.compiler, where), []).append(change)
+    return tuple(_group(compiler, where, group) for (compiler, where), group in members.items())
+
+
+def _group(compiler: str, where: str, members: Sequence[Change]) -> GroupChange:
+    timed = [(c.first.speedup, c.second.speedup) for c in members if c.speedup is not None]
+    before = [math.exp(first.value) for first, _ in timed if first is not None]
+    after = [math.exp(second.value) for _, second in timed if second is not None]
+    return GroupChange(
+        compiler=compiler,
+        where=where,
+        shared=len(members),
+        passed_first=sum(change.first.passed for change in members),
+        passed_second=sum(change.second.passed for change in members),
+        timed=len(timed),
+        geomean_first=geometric_mean(before)[0] if before else None,
+        geomean_second=geometric_mean(after)[0] if after else None,
+        speedup=mean_change([math.log(y / x) for x, y in zip(before, after, strict=True)]),
+        compile=mean_change([math.log(c.compile_factor) for c in members if c.compile_factor]),
+        memory=mean_change([math.log(c.memory_factor) for c in members if c.memory_factor]),
+    )

@@ -1,0 +1,110 @@
+"""The actions: compare two runs, update an expected file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FORMATS = ("console", "json", "md")
+OK, FAILED = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Two runs (or files) to compare, or an expected file to update from a run.
+
+    ``fail_on``: the words of ``--fail-on``. ``output_dir``: where files go; None: nowhere.
+    """
+
+    first: Path
+    second: Path
+    fail_on: tuple[str, ...] = ()
+    output_dir: Path | None = None
+
+
+def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console) -> int:
+    """Prints the changes, or writes them (``--format``, ``--output-dir``). Returns 1 if a gate fails.
+
+    ``UsageError`` for a gate for which the runs lack the data, after everything was printed or written.
+    """
+    from runner.reports.parts.grid import say
+    from runner.runs.compare.changes import changes_between
+    from runner.runs.compare.gates import FOR_EXPECTED, answered, gates_asked
+    from runner.runs.compare.load import load
+    from runner.runs.compare.output.as_json import render_json
+    from runner.runs.compare.output.console import print_changes, print_outcome
+    from runner.runs.compare.output.markdown import render_markdown
+    from runner.store.run_folder import write_asked
+
+    wanted = _formats(asked, formats)
+    gates = gates_asked(asked.fail_on)
+    if asked.first.resolve() == asked.second.resolve():
+        raise UsageError(f"--compare: {asked.first} is named twice; name two runs")
+    first, second = load("--compare", asked.first), load("--compare", asked.second)
+    changes = changes_between(first, second)
+    if first.expected and not gates:
+        gates = FOR_EXPECTED
+    found, refusal = answered(changes, gates)
+    texts = {
+        "md": lambda: render_markdown(changes, found),
+        "json": lambda: render_json(changes, found),
+    }
+    if "console" in wanted:
+        print_changes(changes, found, console)
+    for name in sorted(texts.keys() & wanted):
+        if asked.output_dir is None:
+            sys.stdout.write(texts[name]())
+        else:
+            path = asked.output_dir / f"changes.{name}"
+            content = texts[name]().encode(errors="backslashreplace")
+            write_asked("--output-dir", path, content, make_folder=True)
+            say(console, str(path))
+    failed = [outcome for outcome in found if outcome.cases]
+    if failed and "console" not in wanted:  # always print the cause of exit code 1
+        from rich.console import Console
+
+        for outcome in failed:
+            print_outcome(outcome, Console(stderr=True))
+    if refusal is not None:  # after the outcomes; a gate without data does not pass
+        sys.stdout.flush()
+        raise refusal
+    return FAILED if failed else OK
+
+
+def _formats(asked: Asked, given: frozenset[str] | None) -> frozenset[str]:
+    """The formats to make: the tables; with an output folder, all formats."""
+    if given is None:
+        return frozenset(FORMATS if asked.output_dir is not None else ("console",))
+    for word in sorted(given):
+        if word not in FORMATS:
+            raise UsageError(
+                f"--format: a comparison of runs has no {word}; choose from {', '.join(FORMATS)}"
+            )
+    if len(given) > 1 and asked.output_dir is None:
+        raise UsageError(
+            "--format: one format at a time is printed; name a folder for more with --output-dir"
+        )
+    return given
+
+
+def update(asked: Asked, console: Console) -> int:
+    """Writes the expected file, and prints which rows changed."""
+    from runner.reports.parts.grid import say
+    from runner.runs.compare.expected import update_expected
+
+    found = update_expected(asked.first, asked.second)
+    lines = [f"{found.path}: {found.rows} rows, {len(found.added)} new, {len(found.changed)} changed"]
+    lines += [f"    changed: {words}" for words in found.changed]
+    if found.kept:
+        lines.append(f"    kept: {found.kept} rows of results that this run has not measured")
+    lines += [f"note: {sentence}" for sentence in found.notes]
+    for line in lines:
+        say(console, line)
+    return OK

@@ -1,0 +1,201 @@
+"""``--fail-on``: the gates that make the exit code 1, and the sentences on the cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.settings import SHARE
+from runner.analysis.digits import p_text, share_text, speedup_text
+from runner.errors import UsageError, unknown
+from runner.plan.settings import value_of
+from runner.runs.compare.changes import ALPHA, THRESHOLD, Change, RunChanges
+from runner.runs.compare.run import NO_RECORD, Result
+
+WITH_SHARE = ("regression", "time")
+KINDS = (*WITH_SHARE, "parity", "graph-breaks", "calls-captured", "eager-fallbacks", "difference")
+FLAG = "--fail-on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A condition for failure. ``threshold``: a share, only for ``regression`` and ``time``."""
+
+    kind: str
+    threshold: float = THRESHOLD
+
+    @property
+    def words(self) -> str:
+        return f"{self.kind}:{share_text(self.threshold)}" if self.kind in WITH_SHARE else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of a gate, which fails if there are ``cases``."""
+
+    gate: Gate
+    title: str
+    cases: tuple[str, ...]
+
+
+FOR_EXPECTED = (Gate(kind="difference"),)
+"""The default gates for a comparison with an expected file."""
+
+
+def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
+    """``regression:5%`` -> a gate. Raises ``UsageError`` for unknown words."""
+    gates = []
+    for word in words:
+        kind, colon, limit = word.partition(":")
+        if kind not in KINDS:
+            raise unknown(FLAG, kind, "kind of change", KINDS)
+        if colon and kind not in WITH_SHARE:
+            raise UsageError(f"{FLAG}: {kind} has no threshold; write just {kind}")
+        gates.append(Gate(kind=kind, threshold=value_of(FLAG, SHARE, limit)) if colon else Gate(kind=kind))
+    return tuple(gates)
+
+
+def outcomes(changes: RunChanges, gates: Sequence[Gate]) -> tuple[Outcome, ...]:
+    """One outcome for each gate. Raises ``UsageError`` if the runs lack the data for a gate."""
+    return tuple(JUDGES[gate.kind](changes, gate) for gate in gates)
+
+
+def answered(changes: RunChanges, gates: Sequence[Gate]) -> tuple[tuple[Outcome, ...], UsageError | None]:
+    """The outcomes of the gates for which the runs have data, and the error for the first other gate."""
+    found: list[Outcome] = []
+    refusals: list[UsageError] = []
+    for gate in gates:
+        try:
+            found += outcomes(changes, (gate,))
+        except UsageError as error:
+            refusals.append(error)
+    return tuple(found), refusals[0] if refusals else None
+
+
+def _regression(changes: RunChanges, gate: Gate) -> Outcome:
+    if not changes.timed:
+        raise _cannot(changes, gate, "no shared result has a speedup in both runs")
+    limit = 1 - gate.threshold
+    lost = [
+        f"{c.first.title}: {_factor(c)}, q = {p_text(c.q_value)}"
+        for c in changes.timed
+        if c.speedup and c.q_value is not None and c.q_value < ALPHA and c.speedup.high < limit
+    ]
+    title = f"speedups that fell by more than {share_text(gate.threshold)}, of {len(changes.timed)}"
+    return Outcome(gate=gate, title=title, cases=tuple(lost))
+
+
+def _time(changes: RunChanges, gate: Gate) -> Outcome:
+    timed = [change for change in changes.changes if change.compiled is not None]
+    if not timed:
+        raise _cannot(changes, gate, "the gate needs at least 3 shared models with times in both runs")
+    slower = [
+        f"{c.first.title}: {speedup_text(c.compiled.factor, c.compiled.low, c.compiled.high)} of the time"
+        for c in timed
+        if c.compiled
+        and c.compiled_q is not None
+        and c.compiled_q < ALPHA
+        and c.compiled.low > 1 + gate.threshold
+    ]
+    limit = share_text(gate.threshold)
+    title = f"compiled steps that became slower beyond the drift by more than {limit}, of {len(timed)}"
+    return Outcome(gate=gate, title=title, cases=tuple(slower))
+
+
+def _parity(changes: RunChanges, gate: Gate) -> Outcome:
+    cases = tuple(ending(change) for change in changes.new_failures)
+    return Outcome(gate=gate, title="results that passed before and fail now", cases=cases)
+
+
+def _graph_breaks(changes: RunChanges, gate: Gate) -> Outcome:
+    more = [c for c in changes.breaks if (c.second.graph_breaks or 0) > (c.first.graph_breaks or 0)]
+    return Outcome(
+        gate=gate, title="results with more graph breaks than before", cases=tuple(map(broken, more))
+    )
+
+
+def _calls_captured(changes: RunChanges, gate: Gate) -> Outcome:
+    """Fewer calls with as many breaks: a part of the model runs eager, and the breaks do not tell."""
+    return _counted(changes, gate, lambda result: result.calls_captured, "captured calls", fewer=True)
+
+
+def _eager_fallbacks(changes: RunChanges, gate: Gate) -> Outcome:
+    return _counted(changes, gate, lambda result: result.eager_fallbacks, "eager fallbacks", fewer=False)
+
+
+def _counted(
+    changes: RunChanges, gate: Gate, count: Callable[[Result], int | None], noun: str, *, fewer: bool
+) -> Outcome:
+    """The results whose count became worse. ``UsageError`` if no shared result has it in both runs."""
+    found = [
+        (change, one, other)
+        for change in changes.changes
+        if (one := count(change.first)) is not None and (other := count(change.second)) is not None
+    ]
+    if not found:
+        raise _cannot(changes, gate, f"no shared result has the number of {noun} in both", machine=False)
+    worse = [
+        f"{change.first.title}: {one} -> {other} {noun}"
+        for change, one, other in found
+        if (other < one if fewer else other > one)
+    ]
+    return Outcome(gate=gate, title=f"{'fewer' if fewer else 'more'} {noun} than before", cases=tuple(worse))
+
+
+def _difference(changes: RunChanges, gate: Gate) -> Outcome:
+    ended = (*changes.new_failures, *changes.fixed, *changes.other_endings)
+    cases = (
+        *map(ending, ended),
+        *(broken(change) for change in changes.breaks if change not in ended),
+        *(
+            f"{m.first.title}: measured under other conditions ({differences_text(m.differences)})"
+            for m in changes.mismatches
+        ),
+        *(f"{r.title}: {r.status}, only in the second run" for r in changes.only_second if _counts(r)),
+    )
+    return Outcome(gate=gate, title="results with another status or number of graph breaks", cases=cases)
+
+
+def _counts(result: Result) -> bool:
+    return result.status is not None and result.status != NO_RECORD
+
+
+JUDGES: Mapping[str, Callable[[RunChanges, Gate], Outcome]] = {
+    "regression": _regression,
+    "time": _time,
+    "parity": _parity,
+    "graph-breaks": _graph_breaks,
+    "calls-captured": _calls_captured,
+    "eager-fallbacks": _eager_fallbacks,
+    "difference": _difference,
+}
+
+
+def ending(change: Change) -> str:
+    """``suite model (...), inductor: pass -> crash (SIGSEGV)``"""
+    why = change.second.failure
+    words = re.sub(r"\s+", " ", why)
+    note = f" ({words[:120]}{'...' if len(words) > 120 else ''})" if words else ""
+    return f"{change.first.title}: {change.first.status or 'pass'} -> {change.second.status or 'pass'}{note}"
+
+
+def broken(change: Change) -> str:
+    return f"{change.first.title}: {change.first.graph_breaks} -> {change.second.graph_breaks} graph breaks"
+
+
+def differences_text(differences: Sequence[tuple[str, str, str]]) -> str:
+    """``batch size 8 -> 4, scale full -> small``"""
+    return ", ".join(f"{name} {one} -> {other}" for name, one, other in differences)
+
+
+def _factor(change: Change) -> str:
+    found = change.speedup
+    return speedup_text(found.factor, found.low, found.high) if found else ""
+
+
+def _cannot(changes: RunChanges, gate: Gate, why: str, *, machine: bool = True) -> UsageError:
+    if changes.incomparable and machine:
+        (name, one, other), _ = changes.incomparable[0]
+        why = f"times are not compared, because {name} is {one} in the first run and {other} in the second"
+    return UsageError(f"{FLAG} {gate.words}: these runs do not have the data for this gate ({why})")

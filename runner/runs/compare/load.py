@@ -1,0 +1,222 @@
+"""Reads one side of a comparison: a run's folder or records, or CSV files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.codec import from_json
+from harness.devices import PLATFORMS, type_of
+from harness.schema import Job, Record, Scalar, Status, of_environment
+from runner.analysis.comparison import CONTROL, Comparison
+from runner.analysis.derive import compare
+from runner.analysis.verdicts.between import PRIOR_DF
+from runner.errors import UsageError
+from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
+from runner.runs.compare.csv_file import is_result_file, read_csv_files
+from runner.runs.compare.run import NO_RECORD, Result, Run
+from runner.runs.compare.statistics import Uncertain, se_of_interval, se_of_mean, se_of_median
+from runner.store.record_file import read_records
+from runner.store.run_folder import RECORDS, RUN
+
+WHAT = "give the folder of a run, its records.jsonl, or a CSV file of results"
+AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs
+TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
+SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMING_FACTS)
+
+
+def load(flag: str, path: Path) -> Run:
+    """The run or file at ``path``. Raises ``UsageError`` if it is missing or has no result."""
+    try:
+        found = _load(flag, path)
+    except OSError as error:
+        raise UsageError(f"{flag}: {path} cannot be read ({error.strerror}); {WHAT}") from None
+    if not found.results:
+        raise UsageError(f"{flag}: {path} holds no result; {WHAT}")
+    return found
+
+
+def _load(flag: str, path: Path) -> Run:
+    if path.is_dir():
+        if (path / RECORDS).is_file():
+            return load_records(path / RECORDS)
+        files = [file for file in sorted(path.glob("*.csv")) if is_result_file(file)]
+        if not files:
+            raise UsageError(f"{flag}: {path} has no {RECORDS} and no CSV file of results; {WHAT}")
+        return replace(read_csv_files(flag, files), path=path)
+    if not path.exists() and AT in path.name:
+        return _of_environment(flag, path)
+    if not path.exists():
+        raise UsageError(f"{flag}: there is no {path}; {WHAT}")
+    return read_csv_files(flag, [path]) if path.suffix.lower() == ".csv" else load_records(path)
+
+
+def load_records(path: Path) -> Run:
+    """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
+    found = read_records(path)
+    plan = _plan(path.parent / RUN) if path.name == RECORDS else ()
+    labels = suite_labels(job.case.suite for job in (*(record.job for record in found.records), *plan))
+    results = results_of(found.records, labels)
+    measured = {(record.job.key, record.candidate) for record in found.records}
+    missing = [(job, c) for job in plan for c in job.candidates if (job.key, c) not in measured]
+    notes = [*found.damage]
+    if missing and found.records:
+        notes.append(f"{plain(str(path.parent))} is not finished: {len(missing)} results have no record")
+    # a record needs a status; it is replaced in the next line
+    planned = [Record(job=job, candidate=c, status=Status.INFRA_ERROR) for job, c in missing]
+    absent = [replace(_bare(record, labels), status=NO_RECORD) for record in planned]
+    facts = merged_facts(found.records)
+    return Run(
+        path=path.parent if path.name == RECORDS else path,
+        results=(*results, *absent) if results else (),
+        facts=_shown(facts),
+        notes=tuple(notes),
+        damaged_lines=len(found.damage),
+    )
+
+
+def _of_environment(flag: str, path: Path) -> Run:
+    """One environment of a run, as a run of its own: ``inductor@new`` is its inductor.
+
+    Eager of the environment is left out: it was compared with eager of another environment.
+    """
+    folder, _, name = str(path).rpartition(AT)
+    whole = load(flag, Path(folder))
+    if not (Path(folder) / RECORDS).is_file():
+        raise UsageError(f"{flag}: {folder} has no {RECORDS}, so it has no environments; {WHAT}")
+    records = read_records(Path(folder) / RECORDS).records
+    names = tuple(dict.fromkeys(one.name for record in records for one in record.job.environments))
+    if name not in names:
+        known = f"its environments are {', '.join(names)}" if names else "it was measured without --envs"
+        raise UsageError(f"{flag}: {folder} has no environment {name!r}; {known}")
+    ending = of_environment("", name)
+    results = tuple(
+        replace(result, conditions=_without_environment(result, ending))
+        for result in whole.results
+        if result.compiler.endswith(ending) and result.compiler != of_environment(CONTROL, name)
+    )
+    facts = merged_facts(record for record in records if record.env == name)
+    return replace(whole, path=path, results=results, facts=_shown(facts))
+
+
+def _without_environment(result: Result, ending: str) -> dict[str, str]:
+    options = " ".join(word for word in result.conditions["options"].split() if not word.startswith("envs_"))
+    return {**result.conditions, "compiler": result.compiler.removesuffix(ending), "options": options}
+
+
+def _shown(facts: Mapping[str, Scalar]) -> dict[str, str]:
+    shown = {name: str(facts[name]) for name in SHOWN_FACTS if facts.get(name) not in (None, "")}
+    if shown.get("cpu") == shown.get("device_name"):
+        shown.pop("cpu", None)
+    return shown
+
+
+def results_of(records: Sequence[Record], labels: dict[str, str]) -> tuple[Result, ...]:
+    """The results of the records, with the estimates of the run's reports."""
+    return tuple(_result(comparison, labels) for comparison in compare(records))
+
+
+def _plan(path: Path) -> tuple[Job, ...]:
+    """The jobs of the run; empty if they cannot be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        return tuple(from_json(Job, job) for job in json.loads(path.read_text(encoding="utf-8"))["jobs"])
+    return ()
+
+
+def _bare(record: Record, labels: dict[str, str]) -> Result:
+    return Result(
+        name=plain(record.job.case.name),
+        conditions=dict(_conditions(record, labels)),
+        machine=dict(_machine(record)),
+        is_control=_is_control(record),
+        status=record.status.value,
+        failure=plain(f"{record.failure.kind}: {record.failure.message}") if record.failure else "",
+    )
+
+
+def _is_control(record: Record) -> bool:
+    """False for eager of another environment, whose baseline is eager of the reference."""
+    if record.job.environments:
+        return record.candidate == of_environment(CONTROL, record.job.environments[0].name)
+    return compiler_label(record) == CONTROL
+
+
+def _conditions(record: Record, labels: dict[str, str]) -> Iterator[tuple[str, str]]:
+    job, case = record.job, record.job.case
+    batch = ran_batch(record)
+    yield "suite", labels[case.suite]
+    yield "mode", case.mode.value
+    yield "device", type_of(job.device)
+    yield "precision", job.dtype
+    yield "compiler", compiler_label(record)
+    yield "scale", case.scale
+    yield "batch size", "own" if case.batch_size is None else str(batch)
+    yield "changes", " ".join(case.changes)
+    yield "options", " ".join(job.option_words)
+    yield "dropout", "kept" if job.protocol.keep_dropout else ""
+    yield "eval mode", "yes" if job.protocol.use_eval_mode else ""
+
+
+def _machine(record: Record) -> Iterator[tuple[str, str]]:
+    for name in TIMING_FACTS:
+        value = record.environment.get(name)
+        repeated = name == "cpu" and value == record.environment.get("device_name")
+        if value not in (None, "") and not repeated:
+            yield name, str(value)
+    yield "allocator", record.job.extras.allocator
+
+
+def _result(comparison: Comparison, labels: dict[str, str]) -> Result:
+    record = comparison.record
+    samples = record.samples if comparison.n else None
+    extras = record.job.extras
+    return replace(
+        _bare(record, labels),
+        graph_breaks=_count(record, "graph_breaks"),
+        calls_captured=_count(record, "calls_captured"),
+        eager_fallbacks=_count(record, "eager_fallbacks"),
+        speedup=_speedup(comparison) if record.status.passed else None,
+        processes=comparison.processes or 1,
+        eager_s=_seconds(comparison.baseline_ms),
+        eager_se=se_of_median(samples.baseline_s) if samples else None,
+        compiled_s=_seconds(comparison.candidate_ms),
+        compiled_se=se_of_median(samples.candidate_s) if samples else None,
+        compile_s=comparison.compilation_latency_s,
+        caches="empty" if extras.cold_start else "filled" if extras.warm_start else "as found",
+        memory_ratio=comparison.memory_ratio,
+    )
+
+
+def _count(record: Record, name: str) -> int | None:
+    found = record.metrics.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3
+
+
+def _speedup(comparison: Comparison) -> Uncertain | None:
+    """None without samples, and for a single round, whose error is unknown."""
+    samples = comparison.record.samples
+    if comparison.speedup is None or samples is None or comparison.n < 2:
+        return None
+    value, estimate = math.log(comparison.speedup), comparison.estimate
+    if estimate is not None and estimate.processes > 1 and comparison.ci_low and comparison.ci_high:
+        # the moderated variance has its own degrees of freedom
+        df = estimate.processes - 1 + PRIOR_DF
+        se = se_of_interval(comparison.ci_low, comparison.ci_high, df + 1)
+        return Uncertain(value=value, se=se, df=df)
+    count = comparison.n
+    if estimate is not None and estimate.rounds_half is not None:
+        # of the rounds alone: the variation between processes comes from both runs (process_noise)
+        half = math.exp(estimate.rounds_half)
+        se = se_of_interval(1 / half, half, count)
+    else:
+        pairs = zip(samples.baseline_s, samples.candidate_s, strict=True)
+        se = se_of_mean([math.log(eager / compiled) for eager, compiled in pairs])
+    return Uncertain(value=value, se=se, df=count - 1)

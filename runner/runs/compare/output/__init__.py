@@ -1,0 +1,1 @@
+"""A comparison for people and programs: on the console, as Markdown, as JSON."""

@@ -1,0 +1,89 @@
+"""The data of a run that a comparison needs. Unknown values are absent or None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.schema import Status
+from runner.labels import plain
+from runner.runs.compare.statistics import Uncertain
+
+NO_RECORD = "no record"
+"""The status of a planned result without a record: the run ended before it."""
+
+NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
+UNCOUNTED = tuple(status.value for status in Status if not status.counted)
+
+"""Conditions that every table names, in this order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One model with one compiler in one run.
+
+    ``conditions``: name -> value. Two results with equal conditions are the same measurement. Unknown
+    conditions are missing. ``machine``: facts that must also be equal for a comparison of times. ``speedup``:
+    ln(eager / compiled) with its error within the run, only for results that passed. ``processes``: the
+    number of processes that measured the result. Times are medians of a step in seconds; ``*_se`` is the
+    standard error of their logarithms.
+    """
+
+    name: str
+    conditions: dict[str, str]
+    machine: dict[str, str] = field(default_factory=dict)
+    is_control: bool = False  # eager against itself
+    status: str | None = None
+    failure: str = ""
+    graph_breaks: int | None = None
+    calls_captured: int | None = None  # operations that Dynamo captured
+    eager_fallbacks: int | None = None  # functions that Dynamo left to eager
+    speedup: Uncertain | None = None
+    processes: int = 1
+    eager_s: float | None = None
+    eager_se: float | None = None
+    compiled_s: float | None = None
+    compiled_se: float | None = None
+    compile_s: float | None = None
+    caches: str = ""  # of the compilers, before they began: "empty", "filled", or as they were found
+    memory_ratio: float | None = None  # eager's peak / the compiler's
+
+    @property
+    def compiler(self) -> str:
+        return self.conditions.get("compiler", "compiler")
+
+    @property
+    def passed(self) -> bool:
+        """A result with a time and no status counts as passed: performance files have no status."""
+        return self.status is None or self.status in (Status.PASS.value, Status.PASS_DUE_TO_SKIP.value)
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it is in no pass rate."""
+        return self.status is not None and self.status in UNCOUNTED
+
+    @property
+    def title(self) -> str:
+        """``tiny_gpt NanoGPT (training, float32, cpu, scale small), inductor``"""
+        known = self.conditions
+        parts = [known[name] for name in ("mode", "precision", "device") if name in known]
+        parts += [f"{name} {value}" for name, value in known.items() if name not in NAMED_FIRST and value]
+        inside = f" ({', '.join(parts)})" if parts else ""
+        suite = f"{known['suite']} " if "suite" in known else ""
+        return plain(f"{suite}{self.name}{inside}, {self.compiler}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One side of the comparison. ``facts``: of the machine and the programs. ``notes``: sentences.
+
+    ``expected``: whether this side is a file of expected statuses and graph breaks, without times.
+    """
+
+    path: Path
+    results: tuple[Result, ...]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    damaged_lines: int = 0
+    expected: bool = False

@@ -1,0 +1,35 @@
+"""The words that start the program in the current folder, for printed commands."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "runner.py"
+INSTALLED = ("torchduet",)
+
+
+def in_clone(script: Path = SCRIPT) -> bool:
+    """Whether the current folder is the clone that this program runs from."""
+    here = Path.cwd() / "runner.py"
+    return script.is_file() and here.is_file() and here.samefile(script)
+
+
+def program(script: Path = SCRIPT) -> tuple[str, ...]:
+    """``python runner.py`` in the clone; elsewhere ``torchduet`` or, where it is not installed, by path."""
+    if in_clone(script):
+        return ("python", "runner.py")
+    if script.is_file() and not _installed():
+        return ("python", str(script))
+    return INSTALLED
+
+
+def suite_script(suite: str) -> tuple[str, ...]:
+    """The first words of a command for a suite; in the clone, the suite's script."""
+    return ("python", f"suites/{suite}.py") if in_clone() else (*program(), f"--suites={suite}")
+
+
+def _installed() -> bool:
+    name = INSTALLED[0]
+    return Path(sys.executable).with_name(name).is_file() or shutil.which(name) is not None

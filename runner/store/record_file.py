@@ -1,0 +1,195 @@
+"""``records.jsonl``: one record on each line, appended and synced, never rewritten."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.codec import from_json, to_json
+from harness.schema import SCHEMA_VERSION, Record, Samples, Scalar
+from runner.labels import plain, reason
+
+CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
+"""Appended to an incomplete line of a killed run. It is not JSON, so no record can end with it."""
+
+MOST_DIGITS = 20
+DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
+MANY_DIGITS = b"0" * (MOST_DIGITS + 1)
+SMALLEST_SHARE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """The readable records of a file, in its order, and a sentence for each other line."""
+
+    records: tuple[Record, ...]
+    damage: tuple[str, ...]
+
+
+def append_record(path: Path, record: Record) -> None:
+    """Appends one line and syncs it to the disk.
+
+    ``OSError`` if this fails. The file is then as before.
+    """
+    text = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False) + "\n"
+    # a lone surrogate, as in a file name that is not UTF-8, becomes a JSON escape
+    line = text.encode(errors="backslashreplace")
+    # a killed run may have left an incomplete line; the new record needs its own line
+    _append(path, line if _ends_in_newline(path) else b"\n" + line)
+
+
+def end_last_line(path: Path) -> str | None:
+    """Ends a last line without a line end. Returns a sentence if the line is no complete record.
+
+    No byte of the file changes: an incomplete line gets the mark ``CUT_SHORT``, and readers ignore it.
+    ``OSError`` if the file cannot be written.
+    """
+    if _ends_in_newline(path):
+        return None
+    lines = path.read_bytes().split(b"\n")
+    try:
+        _parse(lines[-1])
+    except ValueError:
+        _append(path, CUT_SHORT + b"\n")
+        where = f"{plain(str(path))}: line {len(lines)}"
+        return f"{where} was cut short when the run was killed; its record is measured again"
+    _append(path, b"\n")
+    return None
+
+
+def read_records(path: Path) -> Records:
+    """Every readable record. If a (job, candidate) has two, the first counts."""
+    found: dict[tuple[str, str], Record] = {}
+    damage = []
+    shown = plain(str(path))
+    alike = _Alike()
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip() or line.endswith(CUT_SHORT):
+            continue
+        try:
+            record = alike.of(_parse(line))
+        except ValueError as error:
+            damage.append(f"{shown}: line {number} is damaged ({reason(error)}); the other records are used")
+            continue
+        if found.setdefault((record.job.key, record.candidate), record) is not record:
+            candidate = reason(record.candidate)
+            damage.append(f"{shown}: line {number} repeats {candidate} of {record.job.key}; the first counts")
+    return Records(records=tuple(found.values()), damage=tuple(damage))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines without line ends, one by one, because a large run may not fit into memory twice."""
+    with path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
+
+
+class _Alike:
+    """Lets successive records share equal objects: the job, the environment, eager's times.
+
+    This saves memory. Values that are derived from a shared object can be cached by its identity.
+    """
+
+    def __init__(self) -> None:
+        self._last: Record | None = None
+
+    def of(self, record: Record) -> Record:
+        last, self._last = self._last, record
+        if last is None:
+            return record
+        shared: dict[str, Any] = {}
+        if record.job == last.job:
+            shared["job"] = last.job
+        elif record.job.protocol == last.job.protocol:
+            shared["job"] = replace(record.job, protocol=last.job.protocol)
+        if _same_facts(record.environment, last.environment):
+            shared["environment"] = last.environment
+        if record.samples is not None and last.samples is not None:
+            shared["samples"] = _sharing_columns(record.samples, last.samples)
+        self._last = replace(record, **shared)
+        return self._last
+
+
+def _same_facts(facts: Mapping[str, Scalar], others: Mapping[str, Scalar]) -> bool:
+    """Equal, and of the same types, because 1, 1.0 and True are equal in Python."""
+    return facts == others and [type(v) for v in facts.values()] == [type(v) for v in others.values()]
+
+
+def _sharing_columns(samples: Samples, last: Samples) -> Samples:
+    columns = ("baseline_s", "baseline_position", "baseline_minor_faults", "candidate_minor_faults")
+    return replace(
+        samples, **{c: getattr(last, c) for c in columns if getattr(samples, c) == getattr(last, c)}
+    )
+
+
+def _parse(line: bytes) -> Record:
+    try:
+        # checking every integer would double the time of reading
+        many = MANY_DIGITS in line.translate(DIGITS_ALIKE)
+        value = json.loads(line.decode(), parse_int=_whole if many else None)
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("it is not JSON, or was cut short") from None
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise ValueError("it is not a record")
+    if version > SCHEMA_VERSION:
+        raise ValueError(f"it has format version {version}, newer than this program's {SCHEMA_VERSION}")
+    record = from_json(Record, value)
+    _check_protocol(record)
+    return record
+
+
+def _whole(digits: str) -> int:
+    """Rejects integers with more digits than any count or size can have."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _check_protocol(record: Record) -> None:
+    """Rejects invalid shares, which would break every number derived from them."""
+    protocol = record.job.protocol
+    for name, least in (("ci_width", SMALLEST_SHARE), ("noise_threshold", 0.0), ("alpha", 0.0)):
+        share = getattr(protocol, name)
+        if not least <= share < 1:
+            raise ValueError(f"{name} {share} is not a share between 0 and 1")
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Appends and syncs all of ``data``; on ``OSError`` the file is as before."""
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            write_all(file, data)
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(end)
+            raise
+
+
+def write_all(file: io.FileIO, data: bytes) -> None:
+    """Writes all data. A single write may be partial, for example on a full disk."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) or 0 :]
+
+
+def _ends_in_newline(path: Path) -> bool:
+    """True also for an empty or missing file."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return True
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except FileNotFoundError:
+        return True

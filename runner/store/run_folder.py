@@ -1,0 +1,310 @@
+"""The folder of one run: its files, and the rule that no two runs share a folder.
+
+run.json          configuration and plan
+records.jsonl     the truth
+cases/<job key>/  job.json and output.log of each job
+everything else   derived; --visualize-logs builds it again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from harness.codec import from_json, to_json
+from harness.schema import Job, Record
+from harness.worker.limits import GLIBC_SETTINGS, thread_variables
+from runner.errors import UsageError
+from runner.labels import plain, reason
+from runner.store.invocation import program
+from runner.store.record_file import Records, append_record, end_last_line, read_records, write_all
+
+RECORDS = "records.jsonl"
+RUN = "run.json"
+OTHER_RUN = "--output-dir: {path} holds another run; name a new folder, or use --resume"
+PARTIAL_PLAN = re.compile(r"\.run\.json\.\d+\.partial")
+
+
+class RunFolder:
+    """Paths and files of one run. Made by ``create`` or ``reopen``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def records_path(self) -> Path:
+        return self.path / RECORDS
+
+    @classmethod
+    def create(
+        cls,
+        wanted: Path | None,
+        jobs: Sequence[Job],
+        command: Sequence[str],
+        facts: Mapping[str, Any] | None = None,
+    ) -> RunFolder:
+        """A new folder, or an empty folder. ``facts`` are added to its ``run.json``.
+
+        ``UsageError`` for a folder that is not empty or cannot be written.
+        """
+        path = wanted or Path("logs") / _default_name(jobs)
+        run = {"command": list(command), "created": _now(), "jobs": to_json(tuple(jobs)), **(facts or {})}
+        try:
+            path, made = _exactly(path) if wanted is not None else (_new_beside(path), True)
+            folder = cls(path.resolve())
+            try:
+                _write_new(folder.path / RUN, json.dumps(run, indent=1).encode())
+                folder.records_path.touch()
+            except FileExistsError:
+                raise UsageError(OTHER_RUN.format(path=path)) from None
+            except OSError:
+                folder._undo(remove_folder=made)
+                raise
+        except OSError as error:
+            raise UsageError(f"--output-dir: {path} cannot be written ({error.strerror})") from None
+        return folder
+
+    def _undo(self, *, remove_folder: bool) -> None:
+        """Removes the new files after the disk was too full for the plan."""
+        with contextlib.suppress(OSError):
+            (self.path / RUN).unlink(missing_ok=True)
+            if remove_folder:
+                self.path.rmdir()
+
+    @classmethod
+    def reopen(cls, flag: str, path: Path) -> RunFolder:
+        """An existing run. Raises ``UsageError`` if there is none."""
+        planned = flag == "--resume" and (path / RUN).is_file()  # the run was killed before its first record
+        if not (path / RECORDS).is_file() and not planned:
+            what = "there is no folder" if not path.is_dir() else f"there is no {RECORDS} in"
+            raise UsageError(f"{flag}: {what} {path}; give the folder of a run")
+        return cls(path.resolve())
+
+    def jobs(self) -> tuple[Job, ...]:
+        """The plan of the run. ``UsageError`` when ``run.json`` cannot be read."""
+        try:
+            run = json.loads((self.path / RUN).read_text(encoding="utf-8"))
+            return tuple(from_json(Job, job) for job in run["jobs"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UsageError(
+                f"--resume: {self.path / RUN} cannot be read ({reason(error)}); start a new run"
+            ) from None
+
+    @contextmanager
+    def claimed(self) -> Iterator[str | None]:
+        """Locks the folder against other processes, and ends an incomplete last line of the records.
+
+        Yields the sentence of ``end_last_line``. ``UsageError`` if another process measures into the
+        folder; ``OSError`` if the folder cannot be written.
+        """
+        with self.records_path.open("ab") as file:
+            if not _locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                raise UsageError(f"--resume: another process measures into {self.path}; wait until it ends")
+            for left in self.path.glob(f".{RUN}.*.partial"):
+                left.unlink()  # of a run that was killed before it had a plan
+            yield end_last_line(self.records_path)
+
+    def how_to_go_on(self) -> str:
+        return f"go on with: {shlex.join(program())} --resume {plain(shlex.quote(str(self.path)))}"
+
+    def unwritable(self, error: OSError) -> UsageError:
+        """The sentence for a disk that is full, read-only or gone."""
+        what = f"{error.filename} cannot be used" if error.filename else "the run cannot go on"
+        return UsageError(
+            f"{plain(what)} ({error.strerror or error}); the records so far are safe: correct this, "
+            f"then {self.how_to_go_on()}"
+        )
+
+    def read(self) -> Records:
+        return read_records(self.records_path)
+
+    def append(self, record: Record) -> None:
+        """Appends a record and syncs it to the disk. ``OSError`` if it cannot be written."""
+        try:
+            append_record(self.records_path, record)
+        except OSError as error:
+            error.filename = error.filename or str(self.records_path)
+            raise
+
+    def open_case(self, job: Job) -> Path:
+        """Makes the job's folder with its job file. Returns the log.
+
+        The first line of the log is the command that runs the job by hand.
+        """
+        folder = self.path / "cases" / job.key
+        folder.mkdir(parents=True, exist_ok=True)
+        job_file = folder / "job.json"
+        job_file.write_text(json.dumps(to_json(job), indent=1), encoding="utf-8")
+        log = folder / "output.log"
+        if not log.exists():
+            text = f"# by hand: {by_hand(job, job_file)}\n"
+            if job.environments:
+                text = "# each environment has a log of its own: envs/NAME/output.log\n"
+            # a path need not be UTF-8: it is written as it is
+            log.write_text(text, encoding="utf-8", errors="surrogateescape")
+        return log
+
+    def write_derived(self, files: Mapping[str, bytes]) -> None:
+        """Writes derived files. A reader never sees an incomplete file.
+
+        ``UsageError`` if a file cannot be written. The remaining files of this call are then not written.
+        """
+        try:
+            with self._alone():
+                for name, content in files.items():
+                    if Path(name).name != name:
+                        raise ValueError(f"{name!r} is not the name of a file in this folder")
+                    write_whole(self.path / name, content)
+        except OSError as error:
+            raise UsageError(
+                f"{plain(str(error.filename or self.path))} cannot be written ({error.strerror}); "
+                f"the records are safe: correct this, then use --visualize-logs {shlex.quote(str(self.path))}"
+            ) from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A lock: two processes that write the same report would mix their files."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            _locked(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def relative(self, path: Path) -> str:
+        return str(path.relative_to(self.path))
+
+
+def new_folder(wanted: Path | None, what: str) -> Path:
+    """The requested folder, or a new folder under ``logs``. ``UsageError`` if the folder is not empty."""
+    path = wanted or Path("logs") / f"{_stamp()}-{what}"
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(f"--output-dir: {path} is not empty; name a new folder")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output-dir: {path} cannot be used ({error.strerror})") from None
+    return path
+
+
+def _exactly(path: Path) -> tuple[Path, bool]:
+    """The folder, and whether it was made here. ``UsageError`` for a folder that is not empty."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--output-dir: {path} is a file; name a new folder")
+    made = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    # a run that was killed before it had a plan has measured nothing
+    held = [found.name for found in path.iterdir() if not PARTIAL_PLAN.fullmatch(found.name)]
+    if RECORDS in held or RUN in held:
+        raise UsageError(OTHER_RUN.format(path=path))
+    if held:
+        raise UsageError(f"--output-dir: {path} holds files already; name a new folder, or use --resume")
+    return path, made
+
+
+def _new_beside(wanted: Path) -> Path:
+    """A new folder of this name. Runs that begin in the same second get a number after the name."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    names = itertools.chain([wanted.name], (f"{wanted.name}-{number}" for number in itertools.count(2)))
+    for path in map(wanted.with_name, names):
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+            return path
+    raise AssertionError  # the numbers do not end
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Writes and syncs a new file, completely or not at all. ``FileExistsError`` if the file exists."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with _written(partial, content, sync=True):
+        try:
+            path.hardlink_to(partial)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            partial.replace(path)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replaces a file by a complete new file. If the disk is full, the old file stays."""
+    partial = path.with_name(f".{path.name}.partial")
+    with _written(partial, content, sync=False):
+        partial.replace(path)
+
+
+def write_asked(flag: str, path: Path, content: bytes, *, make_folder: bool = False) -> None:
+    """``write_whole`` for a file that the user asked for. ``UsageError`` if it cannot be written."""
+    try:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise UsageError(f"{flag}: {path} cannot be written ({error.strerror})") from None
+
+
+@contextmanager
+def _written(path: Path, content: bytes, *, sync: bool) -> Iterator[None]:
+    """A temporary file, which is removed at the end unless it was renamed.
+
+    An existing file or link of this name is removed first, so that nothing is written through a link.
+    """
+    path.unlink(missing_ok=True)
+    try:
+        with path.open("xb", buffering=0) as file:
+            write_all(file, content)
+            if sync:
+                os.fsync(file.fileno())
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _locked(descriptor: int, how: int) -> bool:
+    """Whether this process has the lock until the file is closed. True on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def by_hand(job: Job, job_file: Path, python: str = "python") -> str:
+    """The command that runs a job file in the foreground."""
+    return f"{_settings(job)}{shlex.quote(python)} -m harness.worker --job {shlex.quote(str(job_file))}"
+
+
+def _settings(job: Job) -> str:
+    settings = {**GLIBC_SETTINGS, **thread_variables(job.protocol.threads)}
+    return "".join(f"{name}={value} " for name, value in settings.items())
+
+
+def _default_name(jobs: Sequence[Job]) -> str:
+    suites = "+".join(dict.fromkeys(Path(job.case.suite).stem for job in jobs))
+    dtypes = "+".join(dict.fromkeys(job.dtype for job in jobs))
+    modes = "+".join(dict.fromkeys(job.case.mode.value for job in jobs))
+    slug = re.sub(r"[^A-Za-z0-9_.+-]+", "_", f"{suites}-{modes}-{dtypes}")
+    return f"{_stamp()}-{slug}"[:120]
+
+
+def _stamp() -> str:
+    return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
