@@ -1,172 +1,171 @@
-"""Comparing one model's compilers from Python."""
+"""``compare()``: measures the compilers of one model from Python."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.backends import backend_names
-from harness.own_model import is_own_model
-from harness.schema import DTYPES, Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
-from runner.derive import summarise
+from harness.loading.own_model import is_own_model
+from harness.protocol import DROPOUT
+from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
+from runner.cli.commands import job_command
+from runner.engine.job_run import JobRun, Place
+from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
-from runner.execute import JobRun
-from runner.run_folder import RunFolder
+from runner.plan.possible import check_jobs, check_threads
+from runner.store.run_folder import RunFolder
+from torchduet.asked import (
+    Candidates,
+    candidates_for,
+    check_folder,
+    check_in_a_worker,
+    check_settings,
+    check_workload,
+    device_name,
+    dtype_name,
+)
+from torchduet.caller import left_as_it_was
 from torchduet.local_worker import LocalWorker
+from torchduet.progress import Progress, shown
+from torchduet.result import Result, without_files
+from torchduet.words import NOT_ISOLATED
 
 if TYPE_CHECKING:
     import torch
-    from matplotlib.figure import Figure
 
     from harness.workload import Workload
-    from runner.comparison import Comparison, Summary
+    from torchduet.asked import Given
 
-HERE = "this process"  # the suite's name of a model that no worker can be told of
-NOT_ISOLATED = "not isolated: measured in the calling process, with whatever else it was doing"
-TABLE_WIDTH = 160
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What came out: prints as the table. ``isolated`` says whether a process of its own measured it."""
-
-    records: tuple[Record, ...]
-    isolated: bool
-    folder: Path | None = None
-
-    @property
-    def summary(self) -> Summary:
-        return summarise(self.records)
-
-    @property
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """Speedup, interval, p, q and verdict of each compiler, in the order given."""
-        return self.summary.comparisons
-
-    def __getitem__(self, compiler: str) -> Comparison:
-        """The comparison of one compiler with eager. ``KeyError`` for one that was not asked for."""
-        for comparison in self.comparisons:
-            if comparison.record.candidate == compiler:
-                return comparison
-        raise KeyError(compiler)
-
-    def table(self, width: int = TABLE_WIDTH) -> str:
-        """The report as the command line prints it, in ``width`` characters."""
-        from rich.console import Console
-
-        from runner.reports.console import print_report
-
-        text = io.StringIO()
-        print_report(self.summary, Console(file=text, width=width, color_system=None))
-        if not self.isolated:
-            text.write(f"{NOT_ISOLATED[0].upper()}{NOT_ISOLATED[1:]}.\n")
-        return text.getvalue()
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def plot(self, path: str | Path | None = None) -> Figure:
-        """The forest plot of speedups with their intervals; written to ``path`` (PNG) if given.
-
-        ``ValueError`` when nothing was timed.
-        """
-        from runner.reports._pictures import png
-        from runner.reports._sections import compilers, sections
-        from runner.reports.speedup_plot import draw
-
-        summary = self.summary
-        panels = [section for section in sections(summary) if section.rounds]
-        if not panels:
-            raise ValueError("nothing was timed, so there is nothing to draw; print the result to see why")
-        figure = draw(panels, compilers(summary))
-        if path is not None:
-            Path(path).write_bytes(png(figure))
-        return figure
+HERE = "this process"  # the suite's name for a module of the calling process
 
 
 def compare(
     model: torch.nn.Module | str,
     inputs: Any = (),
     *,
-    compilers: Sequence[str] = ("inductor",),
-    mode: str = "training",
-    loss: Callable[[Any, Any], torch.Tensor] | None = None,
+    compilers: Given | Sequence[Given] = ("inductor",),
+    mode: str | None = None,
+    loss: Callable[..., torch.Tensor] | None = None,
     target: Any = None,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: str | torch.dtype = "float32",
+    device: str | torch.device | None = None,
+    dropout: str = "neutralize",
     protocol: Protocol | None = None,
     options: CompilerOptions | None = None,
     extras: Extras | None = None,
     output_dir: str | Path | None = None,
+    progress: bool | None = None,
 ) -> Result:
-    """Measures eager against ``compilers`` in pairs, checks parity, and returns a ``Result``.
+    """Times eager and ``compilers`` in pairs, checks parity, and returns a ``Result``.
 
-    ``model`` is a module, with ``inputs`` a tensor, a tuple of positional ones or a mapping of
-    named ones, in float32 on the CPU: it is copied, never changed, and measured in this process,
-    which ``Result.isolated`` says. Or it is the text ``"package.module:function"``
-    (see ``harness.own_model``): a worker process of its own then builds and measures it.
+    ``model`` is a float32 module, with ``inputs``: a tensor, a tuple of positional arguments or a mapping
+    of named arguments. A copy of the module is measured in this process (``Result.isolated`` is False), on
+    the device of its parameters unless ``device`` names another. Or ``model`` is the text
+    ``"package.module:function"`` (see ``harness.loading.own_model``). Then a worker process builds and
+    measures the model.
 
-    ``loss(output, target)`` is for training; without it, the output's own ``loss`` or else its
-    mean is taken. ``protocol`` sets rounds, seed, precision and the parity rule, ``options`` what is
-    asked of the compilers, ``extras`` what else is to be found out. With ``output_dir``, records, logs
-    and job file are kept there as the command line keeps them.
+    ``mode`` is "training" or "inference". Without it, the module's ``training`` decides, and the records'
+    notes say so. ``loss(output, target)`` or ``loss(output)`` is for training. Without it, the loss is the
+    output's ``loss``, or else the output's mean. ``dropout="neutralize"`` sets the probability in the copy
+    to a value that drops nothing; ``"keep"`` leaves it unchanged. ``protocol`` sets rounds, seed, CI width
+    and the parity rule, ``options`` the compilers' options, ``extras`` further measurements. With
+    ``output_dir``, records, logs and job file are kept there, as the command line keeps them.
 
-    Raises ``runner.errors.UsageError`` (a sentence) for a compiler, mode or precision that does not exist,
-    and for what only a worker process can do (another allocator, empty compile caches, a limit of memory)
-    where the model is a module.
-    Whatever the model or a compiler does ends in a record with its status.
+    ``compilers`` are names (of this program, or registered with ``torch.compile``), functions, or the
+    texts ``"file.py:function"`` and ``"package.module:function"``: see ``harness.loading.own_compiler``.
+    Progress is shown in a notebook and on a terminal; ``progress=True`` shows it always, False never.
+    torch's settings and the random number generators are restored at the end. The model's output goes to
+    the log.
+
+    Raises ``runner.errors.UsageError`` (one sentence) for an unknown compiler, mode or precision, and for
+    a module with a setting that needs a worker process (another allocator, empty compile caches, a memory
+    limit). A failure of the model or of a compiler ends in a record with its status.
     """
-    protocol, extras = protocol or Protocol(), extras or Extras()
-    _check(compilers, mode, dtype)
+    protocol, options, extras = protocol or Protocol(), options or CompilerOptions(), extras or Extras()
+    assumed = _mode_of(model) if mode is None else None
+    mode = assumed or mode or ""
+    if dropout not in DROPOUT:
+        raise unknown("dropout", dropout, "treatment", DROPOUT)
+    protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep")
     named = isinstance(model, str)
-    if not named:
-        _check_possible_here(protocol, extras)
     if isinstance(model, str) and not is_own_model(model):
         raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
+    if mode not in (modes := [Mode.TRAINING.value, Mode.INFERENCE.value]):
+        raise unknown("mode", mode, "mode", modes)
+    if not named:
+        _check_possible_here(protocol, extras)
+    dtype, place = dtype_name(dtype), device_name(device, model, inputs)
+    check_settings(
+        mode=Mode(mode), dtype=dtype, device=place, protocol=protocol, options=options, extras=extras
+    )
+    check_threads(protocol.threads, "protocol.threads")
+    check_folder(output_dir)
+    chosen = candidates_for(compilers, isolated=named)
     case = Case(
         suite=model if isinstance(model, str) else HERE,
-        name=model.rpartition(":")[2] if isinstance(model, str) else type(model).__name__,
+        name=_name_of(model),
         mode=Mode(mode),
         batch_size=None,
         published_batch_size=None,
     )
     job = Job(
         case=case,
-        device=device,
+        device=place,
         dtype=dtype,
-        candidates=tuple(dict.fromkeys(compilers)),
+        candidates=chosen.names,
+        own_compilers=dict(chosen.own),
         protocol=protocol,
-        options=options or CompilerOptions(),
+        options=options,
         extras=extras,
     )
-    with _folder(output_dir) as place:
-        folder = RunFolder.create(Path(place), (job,), ("torchduet.compare",))
+    workload = None if named else _workload(model, inputs, loss, target)
+    if workload is None:
+        check_in_a_worker(job)
+        check_jobs((job,))
+    else:
+        check_workload(workload, job)
+    name = f"{case.name} ({mode}, {dtype}, {job.device})"
+    surroundings = nullcontext() if workload is None else left_as_it_was()
+    with _folder(output_dir) as path, shown(name, progress) as seen, surroundings:
+        folder = RunFolder.create(Path(path), (job,), ("torchduet.compare",))
         log = folder.open_case(job)
-        if named:
-            records = _measured_by_workers(job, folder, log)
-        else:
-            records = _measured_here(job, _workload(model, inputs, loss, target), folder, log)
-        for record in records:
+        records = []
+        for made in (
+            _measured_by_workers(job, folder, log, seen)
+            if workload is None
+            else _measured_here(job, workload, chosen, folder, log, seen)
+        ):
+            record = _noted(made, assumed, model)
             folder.append(record)
+            records.append(record if output_dir is not None else without_files(record))
+            seen.ended(record)
     kept = None if output_dir is None else folder.path
     return Result(records=tuple(records), isolated=named, folder=kept)
 
 
-def _check(compilers: Sequence[str], mode: str, dtype: str) -> None:
-    steps = [Mode.TRAINING.value, Mode.INFERENCE.value]
-    for argument, given, noun, known in (
-        *(("compilers", name, "compiler", backend_names()) for name in compilers),
-        ("mode", mode, "mode", steps),
-        ("dtype", dtype, "precision", DTYPES),
-    ):
-        if given not in known:
-            raise unknown(argument, given, noun, known)
+def _mode_of(model: Any) -> str:
+    mode = Mode.TRAINING if getattr(model, "training", True) else Mode.INFERENCE
+    return str(mode.value)
+
+
+def _noted(record: Record, assumed: str | None, model: Any) -> Record:
+    """The record with a note on the mode, if ``compare()`` was called without one."""
+    if assumed is None:
+        return record
+    why = "for a model by name" if isinstance(model, str) else f"as model.training is {model.training}"
+    note = f"mode: {assumed}, {why}; use mode= to change it"
+    return dataclasses.replace(record, notes=(note, *record.notes))
+
+
+def _name_of(model: Any) -> str:
+    """The function of a model by name; else the class of the module, inside of what torch.compile made."""
+    if isinstance(model, str):
+        return model.rpartition(":")[2]
+    return type(getattr(model, "_orig_mod", model)).__name__
 
 
 def _folder(output_dir: str | Path | None) -> AbstractContextManager[str]:
@@ -174,70 +173,64 @@ def _folder(output_dir: str | Path | None) -> AbstractContextManager[str]:
 
 
 def _check_possible_here(protocol: Protocol, extras: Extras) -> None:
-    """``UsageError`` for what needs a process of its own."""
+    """Raises ``UsageError`` for a setting that needs a worker process."""
     for name, asked in (
         ("extras.allocator", extras.allocator != Extras().allocator),
         ("extras.cold_start", extras.cold_start),
         ("extras.warm_start", extras.warm_start),
         ("extras.profiler_trace", extras.profiler_trace),
         ("protocol.isolate", protocol.isolate),
-        ("protocol.processes", protocol.processes > 1),
+        ("protocol.processes", protocol.processes != 1),
         ("protocol.max_memory_bytes", protocol.max_memory_bytes is not None),
         ("protocol.phase_timeouts_s", bool(protocol.phase_timeouts_s)),
     ):
         if asked:
             raise UsageError(
-                f"{name}: needs a process of its own; name the model as 'package.module:function' "
-                "instead of giving a module, or leave this out"
+                f"{name}: needs a worker process; give the model as 'package.module:function' "
+                "instead of a module, or leave this argument out"
             )
 
 
-def _measured_by_workers(job: Job, folder: RunFolder, log: Path) -> list[Record]:
-    from runner.executors import Work
-    from runner.executors.local import Watch, worker_records
+def _measured_by_workers(job: Job, folder: RunFolder, log: Path, seen: Progress) -> Iterator[Record]:
+    yield from measure_job(
+        job,
+        job.candidates,
+        seen,
+        lambda: False,
+        log=log,
+        log_name=folder.relative(log),
+        reproduce=job_command,
+    )
 
-    def nobody(event: object) -> None: ...
 
-    work = Work(job=job, candidates=job.candidates)
-    log_name = folder.relative(log)
-    return list(worker_records(work, Watch(job, nobody), lambda: False, log=log, log_name=log_name))
-
-
-def _measured_here(job: Job, workload: Workload, folder: RunFolder, log: Path) -> list[Record]:
+def _measured_here(
+    job: Job, workload: Workload, chosen: Candidates, folder: RunFolder, log: Path, seen: Progress
+) -> Iterator[Record]:
     def launch(part: Job) -> LocalWorker:
-        return LocalWorker(lambda _: workload)
+        return LocalWorker(lambda _: workload, chosen.here, log, seen.activity)
 
-    run = JobRun(job, launch, _Quiet(), candidates=job.candidates, log=folder.relative(log))
-    return [_marked(record) for record in run.run()]
+    run = JobRun(
+        job,
+        launch,
+        seen,
+        candidates=job.candidates,
+        place=Place(logs={"": folder.relative(log)}),
+        reproduce=lambda *_: "",  # a command cannot name a module of this process
+    )
+    for record in run.run():
+        yield dataclasses.replace(record, notes=(*record.notes, NOT_ISOLATED))
 
 
 def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:
     import torch
 
-    from harness.own_model_build import loss_of_output
-    from harness.workload import Workload
+    from harness.loading.own_model_build import workload_of
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(
             f"model must be a torch module or 'package.module:function', not a {type(model).__name__}"
         )
-    args: tuple[Any, ...] = ()
-    if not isinstance(inputs, Mapping):
-        args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    return Workload(
-        module=model,
-        args=args,
-        kwargs=dict(inputs) if isinstance(inputs, Mapping) else {},
-        target=target,
-        loss=loss or loss_of_output,
-    )
-
-
-def _marked(record: Record) -> Record:
-    return dataclasses.replace(record, reproduce="", notes=(*record.notes, NOT_ISOLATED))
-
-
-class _Quiet:
-    """A watcher that tells nobody."""
-
-    def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
+    try:
+        return workload_of(model, inputs, loss, target)
+    except TypeError as error:
+        raise UsageError(str(error)) from None

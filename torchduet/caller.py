@@ -1,0 +1,93 @@
+"""Saves and restores torch's settings and the random number generators around ``compare()``."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from harness import devices
+
+Setting = tuple[Callable[[], Any], Callable[[Any], object]]
+"""Reads a setting of torch, and writes it."""
+
+
+@contextmanager
+def left_as_it_was() -> Iterator[None]:
+    """Gradients on and autocast off inside; restores the caller's settings and generators at the end."""
+    import torch
+
+    settings = [(read, write, _read(read)) for read, write in _settings()]
+    generators = _generators()
+    try:
+        with contextlib.ExitStack() as plain:
+            plain.enter_context(torch.inference_mode(mode=False))
+            plain.enter_context(torch.enable_grad())
+            for kind in devices.KINDS:
+                if kind is type(devices.CPU) or kind().in_use():
+                    plain.enter_context(torch.autocast(kind.type, enabled=False))
+            yield
+    finally:
+        for restore in generators:
+            restore()
+        for read, write, before in settings:
+            if before is not Unreadable and _read(read) != before:
+                write(before)
+
+
+class Unreadable:
+    """The value of a setting that torch refuses to read, because its two APIs for TF32 were mixed."""
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError:
+        return Unreadable
+
+
+def _settings() -> Iterator[Setting]:
+    """torch's older API for TF32 comes before the newer one, because writing the older changes both."""
+    import torch
+
+    backends = torch.backends
+    yield torch.get_num_threads, torch.set_num_threads
+    yield torch.get_default_dtype, torch.set_default_dtype
+    yield torch.is_grad_enabled, torch.set_grad_enabled
+    yield _deterministic, lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1])
+    yield torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    for place, names in (
+        (backends.cuda.matmul, ("allow_tf32",)),
+        (backends.cudnn, ("allow_tf32", "enabled", "benchmark", "deterministic")),
+    ):
+        yield from (_attribute(place, name) for name in names)
+    for path in ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul"):
+        where: Any = backends
+        for part in path.split(".") if path else ():
+            where = getattr(where, part, None)
+        if hasattr(where, "fp32_precision"):
+            yield _attribute(where, "fp32_precision")
+
+
+def _attribute(place: Any, name: str) -> Setting:
+    return lambda: getattr(place, name), lambda value: setattr(place, name, value)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    import torch
+
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _generators() -> list[Callable[[], object]]:
+    """Calls that restore the current states of the random number generators."""
+    python = random.getstate()
+    restore: list[Callable[[], object]] = [lambda: random.setstate(python), devices.remember()]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        of_numpy = numpy.random.get_state()
+        restore.append(lambda: numpy.random.set_state(of_numpy))
+    return restore

@@ -1,0 +1,164 @@
+"""The result of ``compare()``: one ``Comparison`` per compiler, as a table, a picture or a DataFrame."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.schema import Record
+from runner.analysis.derive import summarize
+from runner.analysis.digits import speedup_text
+from runner.labels import plain
+from torchduet.advice import for_python
+from torchduet.words import NOT_ISOLATED, shown_name, title
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from runner.analysis.comparison import Comparison, Summary
+
+TABLE_WIDTH = 160
+LONGEST_REASON = 100  # characters in ``repr``
+
+
+class UnknownCompilerError(KeyError):
+    """The result has no comparison with this name. The message lists the names."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result of ``compare()``, which prints as a table. ``isolated``: worker processes measured it.
+
+    A collection of comparisons, in the order of the compilers: ``len(result)``, ``for c in result``,
+    ``result["inductor"]``, ``"inductor" in result``.
+    """
+
+    records: tuple[Record, ...]
+    isolated: bool
+    folder: Path | None = None
+
+    @property
+    def summary(self) -> Summary:
+        return for_python(summarize(self.records))
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Speedup, interval, p, q and verdict of each compiler, in the given order."""
+        return self.summary.comparisons
+
+    @property
+    def compilers(self) -> tuple[str, ...]:
+        """The compilers' names in tables; eager as a candidate is ``eager (A/A)``."""
+        return tuple(shown_name(comparison) for comparison in self.comparisons)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __bool__(self) -> bool:
+        return True  # also without records
+
+    def __iter__(self) -> Iterator[Comparison]:
+        return iter(self.comparisons)
+
+    def __contains__(self, compiler: object) -> bool:
+        return any(compiler in _names(comparison) for comparison in self.comparisons)
+
+    def __getitem__(self, compiler: str) -> Comparison:
+        """One compiler's comparison with eager. Raises ``UnknownCompilerError``, a ``KeyError``."""
+        for comparison in self.comparisons:
+            if compiler in _names(comparison):
+                return comparison
+        names = ", ".join(self.compilers)
+        raise UnknownCompilerError(f"there is no compiler {compiler!r} in this result; it has {names}")
+
+    def table(self, width: int = TABLE_WIDTH) -> str:
+        """The report as the command line prints it, in ``width`` characters."""
+        from rich.console import Console
+
+        from runner.reports.console import print_report
+
+        text = io.StringIO()
+        console = Console(file=text, width=width, color_system=None, force_jupyter=False)
+        print_report(self.summary, console, elsewhere="result.frame()")
+        for note in _shared_notes(self.records):
+            text.write(f"{note[0].upper()}{note[1:]}.\n")
+        if not self.isolated:
+            text.write(f"{NOT_ISOLATED[0].upper()}{NOT_ISOLATED[1:]}.\n")
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        """One line: ``<Result Sequential (training, float32, cpu): inductor 1.31x [1.28, 1.34] faster>``"""
+        found = "; ".join(f"{shown_name(c)} {_outcome(c)}" for c in self.comparisons)
+        return f"<Result {title(self.records)}: {found}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: table, warnings and picture, as HTML without other files."""
+        from torchduet.html import page
+
+        return page(self)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per compiler, with unrounded numbers. Raises ``ImportError`` if pandas is not installed."""
+        from torchduet.frames import frame_of
+
+        return frame_of(self.comparisons)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The forest plot of speedups with their intervals; written to ``path`` (PNG) if given.
+
+        Raises ``ValueError`` if nothing was timed.
+        """
+        from runner.reports.parts.pictures import png
+        from runner.reports.parts.sections import compilers, sections
+        from runner.reports.speedup_plot import draw
+
+        summary = self.summary
+        panels = [section for section in sections(summary) if section.rounds]
+        if not panels:
+            raise ValueError("nothing was timed, so there is no plot; print the result to see why")
+        figure = draw(panels, compilers(summary))
+        if path is not None:
+            Path(path).write_bytes(png(figure))
+        return figure
+
+
+def without_files(record: Record) -> Record:
+    """The record without the path of its log, for a run whose folder was deleted."""
+    if record.failure is None:
+        return record
+    return replace(record, failure=replace(record.failure, log=None))
+
+
+def _names(comparison: Comparison) -> tuple[str, ...]:
+    return comparison.record.candidate, comparison.compiler, shown_name(comparison)
+
+
+def _outcome(comparison: Comparison) -> str:
+    record = comparison.record
+    if not record.status.passed:
+        failure = record.failure
+        why = "" if failure is None else f" ({failure.kind}: {plain(failure.message)[:LONGEST_REASON]})"
+        return f"{record.status.value}{why}"
+    if comparison.speedup is None:
+        return record.status.value
+    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+    return f"{speedup} {comparison.verdict.value}" if comparison.verdict is not None else speedup
+
+
+def _shared_notes(records: Sequence[Record]) -> tuple[str, ...]:
+    """The notes that all records have."""
+    return tuple(
+        note
+        for note in dict.fromkeys(note for record in records for note in record.notes)
+        if note != NOT_ISOLATED and all(note in record.notes for record in records)
+    )
