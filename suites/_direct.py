@@ -20,7 +20,7 @@ def command(suite_file: str, argv: Sequence[str]) -> list[str]:
 
 
 def run(suite_file: str, argv: Sequence[str]) -> NoReturn:
-    """Becomes the runner: the same process, so signals and the exit status are its own."""
+    """Replaces this process by the runner's, so signals and the exit status are the runner's."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command(suite_file, argv))  # noqa: S606 -- no shell is wanted

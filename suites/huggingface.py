@@ -25,13 +25,10 @@ LARGE = 3_000_000_000
 UNNAMED_SEQUENCE = 128
 """Tokens read by a model that has no entry: the field's length for the same."""
 
-PROMPT_TOKENS = {"full": 1000, "small": 32, "tiny": 8}
-NEW_TOKENS = {"full": 2000, "small": 32, "tiny": 4}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What an entry says about a smaller scale; None leaves it to the rule."""
+    """An entry's values for a smaller scale. None: the rule of ``huggingface_config`` decides."""
 
     batch: int | None = None
     sequence: int | None = None
@@ -81,7 +78,8 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``huggingface.toml`` says, by case name, in its order."""
-    from harness.toml_file import read_toml  # not above: as a script, this file cannot see harness/ at first
+    # not above: as a script, this file cannot see harness/ at first
+    from harness.loading.toml_file import read_toml
 
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: _entry(name, table) for name, table in tables.items()}
@@ -110,7 +108,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
 
 def _case(name: str, entry: Entry, setting: Setting) -> Case:
-    from harness.schema import Case, Mode
+    from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode
 
     mode = setting.mode.value
     generates = setting.mode is Mode.GENERATE
@@ -143,7 +141,7 @@ def find(pattern: str) -> tuple[str, ...]:
 
 def case_for(name: str, setting: Setting) -> Case:
     """The case of a model class that ``find`` gave: its own defaults, one sample."""
-    from harness.schema import Case, Mode
+    from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode
 
     if name in entries():
         return _case(name, entries()[name], setting)
@@ -190,19 +188,21 @@ def build(case: Case) -> Workload:
 
 
 def _generation(model: Any, case: Case) -> Workload:
-    """The workload of writing text, or of writing down what is heard."""
+    """The workload of text generation, or of speech transcription."""
+    from harness.schema import NEW_TOKENS, PROMPT_TOKENS
     from suites.models.generation import causal_workload
     from suites.models.generation_whisper import whisper_workload
+    from suites.models.huggingface_inputs import text_config
 
     prompt, new = case.prompt_tokens or PROMPT_TOKENS[case.scale], case.new_tokens or NEW_TOKENS[case.scale]
     batch = case.batch_size or 1
     if model.config.model_type == "whisper":
         return whisper_workload(model, new, batch)
-    return causal_workload(model, prompt, new, batch, model.config.get_text_config().vocab_size)
+    return causal_workload(model, prompt, new, batch, text_config(model.config).vocab_size)
 
 
 def _unnamed(name: str) -> Entry:
-    """The entry of a class that has none: its defaults."""
+    """The entry of a class that the file does not list: the class's defaults."""
     return Entry(
         model_class=name,
         published_batch=1,

@@ -1,12 +1,12 @@
-"""Single operations: what the hardware could do, and how much of it eager and compiled reach.
+"""Single operations: the limits of the hardware, and the share that eager and compiled code reach.
 
 Matrix products over sizes, views beside copies, elementwise operations, reductions, softmax, layer
-norm, attention; ``ops.toml`` beside this file holds their sizes. Run it in several precisions to see
-what each is worth:
+norm, attention. ``ops.toml`` beside this file holds their sizes. Several precisions in one run show the
+gain of each:
 
     python suites/ops.py --inference --dtypes=float32,bfloat16 --compilers=inductor
 
-A step is the forward alone. Views move nothing: their time is that of a call.
+A step is the forward alone. A view moves no data, so its time is the cost of a call.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``ops.toml`` says, by case name, in its order."""
-    from harness.toml_file import read_toml  # not above: as a script, this file cannot see harness/ at first
+    # not above: as a script, this file cannot see harness/ at first
+    from harness.loading.toml_file import read_toml
 
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
@@ -58,7 +59,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
     from harness.schema import Case, Mode  # not above: as a script, this file cannot see harness/ at first
 
     if setting.mode is not Mode.INFERENCE:
-        return ()  # no loss and nothing to train: the backward of an operation is other operations
+        return ()  # an operation has no loss, and its backward consists of other operations
     return tuple(
         Case(
             suite="ops",

@@ -2,7 +2,7 @@
 
 ``timm_models.toml`` beside this file holds the curated ones, with the batch
 that each was published with and what is cut at ``--scale=small`` and ``tiny``.
-The images are random pixels: what a step costs does not depend on the picture.
+The images are random pixels, because the cost of a step does not depend on the picture.
 
     python suites/timm_models.py --performance --inference -dcpu --float32 --inductor \
         --only lcnet_050 --batch-size 4 -n30
@@ -48,7 +48,7 @@ class Entry:
     tolerance_reason: str = ""
 
     def cuts(self, scale: str) -> dict[str, Any]:
-        """What differs from the full model at ``scale``, but for the batch; tiny starts from small."""
+        """The changes to the full model at ``scale``, except the batch. Tiny adds to the changes of small."""
         changes: Mapping[str, Any] = {}
         if scale != "full":
             changes = self.small if scale == "small" else {**self.small, **self.tiny}
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a case is built: what timm calls it, its keywords, and the side of its images if not its own."""
+    """How a case is built: timm's name, the keywords of the constructor, and the size of its images."""
 
     architecture: str
     keywords: Mapping[str, Any]
@@ -74,7 +74,8 @@ class Plan:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``timm_models.toml`` says, by case name, in its order."""
-    from harness.toml_file import read_toml  # not above: as a script, this file cannot see harness/ at first
+    # not above: as a script, this file cannot see harness/ at first
+    from harness.loading.toml_file import read_toml
 
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
@@ -130,7 +131,7 @@ def case_for(name: str, setting: Setting) -> Case:
 
 
 def build(case: Case) -> Workload:
-    """The model of ``case``, normalised random pixels, and the classes to predict."""
+    """The model of ``case``, normalized random pixels, and the classes to predict."""
     import torch
 
     from harness.workload import Workload
@@ -153,7 +154,7 @@ def build(case: Case) -> Workload:
 
 
 def plan(case: Case) -> Plan:
-    """What ``build`` hands to timm. ``LookupError`` for a name that timm no longer has."""
+    """The arguments that ``build`` passes to timm. ``LookupError`` for a name that timm no longer has."""
     from suites.models.timm_build import parse_config
     from suites.models.timm_names import current_name
 

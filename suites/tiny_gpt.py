@@ -2,7 +2,7 @@
 
 The shapes are those of a study that trained each of the four on both tasks;
 ``tiny_gpt.toml`` beside this file holds them, line by line with their source.
-Here they are timed on random symbols: what a step costs does not depend on the text.
+Here they are timed on random symbols, because the cost of a step does not depend on the text.
 
     python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only NanoGPT_addition -n30
 """
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from harness.schema import Case, Setting
     from harness.workload import Workload
-
-KEPT_DROPOUT = 1e-30
-"""Stands in for every dropout: its kernels still run, but drop nothing, so that results can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,8 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``tiny_gpt.toml`` says, by case name, in its order."""
-    from harness.toml_file import read_toml  # not above: as a script, this file cannot see harness/ at first
+    # not above: as a script, this file cannot see harness/ at first
+    from harness.loading.toml_file import read_toml
 
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
@@ -58,9 +56,10 @@ TINY_BATCH = 2
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every case that can be trained or run; the shapes are the same at every scale.
 
-    "small" cuts batches to what two cores do in well under a second, "tiny" to two sequences.
+    "small" reduces batches so that two cores need well under a second for a step; "tiny" takes two sequences.
     """
-    from harness.schema import Case, Mode  # not above: as a script, this file cannot see harness/ at first
+    # not above: as a script, this file cannot see harness/ at first
+    from harness.schema import PUBLISHED_MODEL, Case, Mode
 
     if setting.mode is Mode.GENERATE:
         return ()  # these read a window of fixed length and keep no cache
@@ -73,7 +72,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             batch_size=_batch(entry, setting),
             published_batch_size=entry.published_batch,
             scale=setting.scale,
-            tags=tuple(entry.tags) if full else (*entry.tags, *entry.cpu_tags),
+            tags=(*entry.tags, *(() if full else entry.cpu_tags), PUBLISHED_MODEL),
         )
         for name, entry in entries().items()
     )
@@ -90,6 +89,7 @@ def build(case: Case) -> Workload:
     """The model of ``case`` with random weights, random symbols to read, and those to predict."""
     import torch
 
+    from harness.loading.dropout import KEPT_DROPOUT
     from harness.workload import Workload
     from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 

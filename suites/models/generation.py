@@ -18,6 +18,9 @@ from torch import Tensor, nn
 
 from harness.workload import Workload
 
+ATTENTION = {"attention", "full_attention", "sliding_attention", "chunked_attention"}
+"""The kinds of layers that have keys and values."""
+
 
 class CachedDecoder(nn.Module, ABC):
     """A model with the cache of one generation.
@@ -53,6 +56,8 @@ class CausalDecoder(CachedDecoder):
         accepted = inspect.signature(model.forward).parameters
         self._options = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self._takes_positions = "position_ids" in accepted
+        # Until transformers 5.0 a static cache is told where to write; a model's own guess breaks the graph.
+        self._takes_places = "cache_position" in accepted
 
     def make_cache(self, args: tuple[Tensor, ...]) -> Any:
         from transformers import DynamicCache
@@ -65,12 +70,24 @@ class CausalDecoder(CachedDecoder):
 
     def forward(self, tokens: Tensor) -> Tensor:
         options: dict[str, Any] = dict(self._options)
-        if self._takes_positions:
-            steps = torch.arange(tokens.shape[1], device=tokens.device)
-            options["position_ids"] = (steps + self.cache.get_seq_length()).expand(tokens.shape)
+        if self._takes_positions or self._takes_places:
+            steps = torch.arange(tokens.shape[1], device=tokens.device) + self.cache.get_seq_length()
+            if self._takes_positions:
+                options["position_ids"] = steps.expand(tokens.shape)
+            if self._takes_places:
+                options["cache_position"] = steps
         output = self.model(tokens, past_key_values=self.cache, use_cache=True, return_dict=True, **options)
         logits: Tensor = output.logits
         return logits[:, -1]
+
+
+def cache_library() -> Any:
+    """transformers' module of caches. ``ImportError`` in one sentence where it is too old to have layers."""
+    from transformers import __version__, cache_utils
+
+    if not hasattr(cache_utils, "StaticSlidingWindowLayer"):
+        raise ImportError(f"--generate needs transformers 4.57 or later; {__version__} is installed")
+    return cache_utils
 
 
 def static_layers(config: Any, length: int) -> list[Any]:
@@ -79,25 +96,29 @@ def static_layers(config: Any, length: int) -> list[Any]:
     A layer with a sliding window gets room for all tokens, too, and the model's mask limits what it sees:
     transformers' own would count tokens in a Python integer, and be compiled again as that changes.
     """
-    from transformers.cache_utils import DummyLayer, StaticCache, StaticLayer, StaticSlidingWindowLayer
-
+    library = cache_library()
+    whole, sliding = library.StaticLayer, library.StaticSlidingWindowLayer
+    kept = (whole, getattr(library, "DummyLayer", whole))  # the second is for layers without keys; not in 5.0
+    kinds = getattr(config, "layers_block_type", None) or getattr(config, "layer_types", None) or ()
+    if not hasattr(library, "DummyLayer") and not {*kinds} <= ATTENTION:  # 5.0 makes attention layers of all
+        raise ValueError(f"{config.model_type} has no static KV cache")
     try:
-        layers = StaticCache(config=config, max_cache_len=length).layers
+        layers = library.StaticCache(config=config, max_cache_len=length).layers
     except Exception as error:  # each family of models without attention layers fails in its own way
         raise ValueError(f"{config.model_type} has no static KV cache") from error
     found = []
     for layer in layers:
-        if type(layer) in (StaticLayer, DummyLayer):
+        if type(layer) in kept:
             found.append(layer)
-        elif type(layer) is StaticSlidingWindowLayer:
-            found.append(StaticLayer(max_cache_len=length))
+        elif type(layer) is sliding:
+            found.append(whole(max_cache_len=length))
         else:
             raise ValueError(f"{config.model_type} has no static KV cache")
     return found
 
 
 class Recorder:
-    """Stands in for ``update`` of an empty cache, and keeps what each layer gave it."""
+    """Replaces ``update`` of an empty cache, and keeps the keys and values of each layer."""
 
     def __init__(self) -> None:
         self.seen: dict[int, tuple[Tensor, Tensor]] = {}
@@ -110,24 +131,29 @@ class Recorder:
 def allocated(layers: list[Any], recorder: Recorder) -> Any:
     """A cache of ``layers`` with tensors for keys and values like those recorded.
 
-    Allocated here and not by the first call: that may be compiled, and a compiler is to find tensors
-    whose addresses it can rely on.
+    They are allocated here, because the first call may be compiled, and a compiler needs tensors with
+    constant addresses.
     """
     from torch._dynamo import mark_static_address
     from transformers import Cache
 
     for index, (keys, values) in recorder.seen.items():
         layer = layers[index]
-        layer.lazy_initialization(keys, values)
-        if values.dtype != layer.values.dtype:  # as under autocast, where rotating widens the keys alone
-            layer.values = layer.values.to(values.dtype)
+        if "value_states" in inspect.signature(layer.lazy_initialization).parameters:
+            layer.lazy_initialization(keys, values)
+        else:  # transformers 4 makes values like the keys
+            layer.lazy_initialization(keys)
+        shape = (*layer.values.shape[:-1], values.shape[-1])
+        # as under autocast, where rotating widens the keys alone
+        if values.dtype != layer.values.dtype or shape != tuple(layer.values.shape):
+            layer.values = values.new_zeros(shape)
             mark_static_address(layer.values)
     return Cache(layers=layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greedy:
-    """The drive: at each step the most likely token (or the forced one) is what is read next."""
+    """The generation loop: at each step, the most likely token (or the forced one) is the next input."""
 
     new_tokens: int
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harness.workload import Workload
-from suites.models.generation import CachedDecoder, Greedy, Recorder, allocated
+from suites.models.generation import CachedDecoder, Greedy, Recorder, allocated, cache_library
 
 
 class WhisperTranscriber(CachedDecoder):
@@ -18,15 +19,17 @@ class WhisperTranscriber(CachedDecoder):
     them and fills the cache of the cross-attention.
     """
 
-    def __init__(self, model: nn.Module, length: int) -> None:
+    def __init__(self, model: Any, length: int) -> None:
         super().__init__()
         self.model: Any = model
         self.length = length
+        # as in CausalDecoder
+        self._takes_places = "cache_position" in inspect.signature(model.model.decoder.forward).parameters
 
     def make_cache(self, args: tuple[Tensor, ...]) -> Any:
         from transformers import DynamicCache, EncoderDecoderCache
-        from transformers.cache_utils import StaticLayer
 
+        layer = cache_library().StaticLayer
         start, features = args
         config = self.model.config
         one: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -35,7 +38,7 @@ class WhisperTranscriber(CachedDecoder):
         silence = features.new_zeros(len(start), 1, config.d_model)
         self._read(start, silence, one)
         caches = [
-            allocated([StaticLayer(max_cache_len=length) for _ in range(config.decoder_layers)], recorder)
+            allocated([layer(max_cache_len=length) for _ in range(config.decoder_layers)], recorder)
             for length, recorder in ((self.length, spoken), (config.max_source_positions, heard))
         ]
         return EncoderDecoderCache(*caches)
@@ -48,9 +51,11 @@ class WhisperTranscriber(CachedDecoder):
         return self._read(tokens, cache.cross_attention_cache.layers[0].keys, cache)
 
     def _read(self, tokens: Tensor, encoded: Tensor, cache: Any) -> Tensor:
-        read = self.model.model.decoder(
-            input_ids=tokens, encoder_hidden_states=encoded, past_key_values=cache, use_cache=True
-        )
+        options: dict[str, Any] = {"past_key_values": cache, "use_cache": True}
+        if self._takes_places:
+            steps = torch.arange(tokens.shape[1], device=tokens.device)
+            options["cache_position"] = steps + cache.get_seq_length()
+        read = self.model.model.decoder(input_ids=tokens, encoder_hidden_states=encoded, **options)
         logits: Tensor = self.model.proj_out(read.last_hidden_state[:, -1])
         return logits
 

@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.loading.dropout import KEPT_DROPOUT
 from suites.models.huggingface_names import closest
-
-KEPT_DROPOUT = 1e-30
-"""Stands in for every dropout: its kernels still run, but drop nothing, so that results can be compared."""
 
 _DEPTHS = (
     "num_hidden_layers",
@@ -44,7 +42,7 @@ _CHOSEN_EXPERTS = ("num_experts_per_tok", "moe_topk", "top_k_experts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """At most this of each at a scale. A model is wide from ``wide`` numbers a token on."""
+    """The largest sizes at a scale. A model with at least ``wide`` numbers per token counts as wide."""
 
     depth: int
     stage: int  # layers in each stage of a model that has several
@@ -151,7 +149,7 @@ def cut_down(values: Mapping[str, Any], limits: Limits, *, keep: Mapping[str, An
 
 
 def _one_of_each(layers: list[Any], depth: int) -> list[Any]:
-    """``depth`` of the layers, in their order, with as many kinds among them as fit."""
+    """``depth`` of the layers in their order, chosen so that as many kinds as possible are among them."""
     firsts = [i for i, layer in enumerate(layers) if layer not in layers[:i]][:depth]
     others = [i for i in range(len(layers)) if i not in firsts]
     return [layers[i] for i in sorted([*firsts, *others[: depth - len(firsts)]])]
@@ -215,7 +213,7 @@ def _value(text: str) -> Any:
 
 
 def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, nested tables merged; ``over`` wins. All new: transformers changes what it is given."""
+    """Both tables, merged recursively; ``over`` wins. A copy, because transformers changes its input."""
     merged: dict[str, Any] = {}
     for key in (*under, *(key for key in over if key not in under)):
         low, high = under.get(key), over.get(key)

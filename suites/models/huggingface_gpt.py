@@ -37,6 +37,7 @@ class HuggingFaceGPT(nn.Module):
                 embd_pdrop=config.dropout,
                 attn_pdrop=config.dropout,
                 resid_pdrop=config.dropout,
+                summary_first_dropout=config.dropout,
             )
         )
         self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)

@@ -1,7 +1,7 @@
 """Random inputs of transformers models, with the labels that their own losses need, and that loss.
 
-What a model reads follows from its ``main_input_name`` and the parameters of
-its ``forward``; what it is asked for follows from the end of its class's name.
+The inputs follow from the model's ``main_input_name`` and the parameters of its
+``forward``. The labels follow from the end of the name of its class.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHORTEST_SOUND = 3200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """How much there is to read: ``sequence`` counts tokens, or numbers of a sound."""
+    """The size of the input: ``sequence`` counts tokens, or samples of a sound."""
 
     batch: int
     sequence: int
@@ -32,7 +32,7 @@ class Amounts:
 def own_loss(output: Any, target: Any) -> Tensor:
     """The loss that the model returned; where there is none, a mean over the first tensor it returned.
 
-    Not of x itself but of sqrt(1 + x^2): behind a normalisation the mean of x, and of x^2, is a
+    Not of x itself but of sqrt(1 + x^2): behind a normalization the mean of x, and of x^2, is a
     constant, and every gradient 0.
     """
     loss = getattr(output, "loss", None)
@@ -63,7 +63,7 @@ def inputs_for(model: Any, amounts: Amounts) -> dict[str, Any]:
 
 
 def _read(model: Any, takes: set[str], amounts: Amounts) -> dict[str, Any]:
-    """What the model reads, without labels."""
+    """The model's inputs, without labels."""
     config, name, batch = model.config, type(model).__name__, amounts.batch
     main = model.main_input_name
     inputs: dict[str, Any] = {}
@@ -134,7 +134,13 @@ def _ending_in(tokens: Tensor, end: int) -> Tensor:
 
 
 def _vocabulary(config: Any) -> int:
-    return int(getattr(config.get_text_config(), "vocab_size", 0) or getattr(config, "vocab_size", 0) or 0)
+    return int(getattr(text_config(config), "vocab_size", 0) or getattr(config, "vocab_size", 0) or 0)
+
+
+def text_config(config: Any) -> Any:
+    """What the configuration says of text: the part for it, or all of it, as with old transformers (4.41)."""
+    part = getattr(config, "get_text_config", None)
+    return config if part is None else part()
 
 
 def _sound(config: Any, amounts: Amounts) -> Tensor:
@@ -146,7 +152,7 @@ def _sound(config: Any, amounts: Amounts) -> Tensor:
 
 
 def _ctc_labels(samples: int) -> int:
-    """Symbols to hear in so many numbers of sound: far fewer than the frames made of them (one of 320)."""
+    """The number of symbols in a sound: far fewer than its frames (one frame has 320 samples)."""
     return max(1, samples // 1600)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import functools
+import importlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 _MODELING = re.compile(r"\.modeling_(?!tf_|flax_)")
@@ -29,11 +31,23 @@ def _library() -> Any:
 def model_class_names() -> tuple[str, ...]:
     """Every class that is a model by its module and name, sorted."""
     where: dict[str, str] = _library()._class_to_module  # noqa: SLF001 -- dir() cannot tell models apart
+    if not any(_MODELING.search(module) for module in where.values()):
+        where = _by_packages(where.values())
     return tuple(
         sorted(
             name for name, module in where.items() if _MODELING.search(module) and not _NO_MODEL.search(name)
         )
     )
+
+
+def _by_packages(modules: Iterable[str]) -> dict[str, str]:
+    """The same of older versions (4.41): they list a model's package, and the package lists its modules."""
+    found: dict[str, str] = {}
+    for module in sorted({module for module in modules if module.startswith("models.")}):
+        package = importlib.import_module(f"transformers.{module}")
+        inside: dict[str, str] = getattr(package, "_class_to_module", {})
+        found.update({name: f"{module}.{where}" for name, where in inside.items()})
+    return found
 
 
 def model_class_names_like(glob: str) -> tuple[str, ...]:
@@ -61,7 +75,7 @@ def model_class(name: str) -> Any:
 
 
 def closest(name: str, names: tuple[str, ...]) -> str:
-    """The end of a sentence that refuses ``name``: what may have been meant, or nothing."""
+    """The end of a sentence that refuses ``name``: the closest names, or nothing."""
     lower = {other.lower(): other for other in names}
     found = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)
     return f"; the closest: {', '.join(lower[each] for each in found)}" if found else ""

@@ -18,7 +18,7 @@ class MLPConfig:
 
 
 class MLP(nn.Module):
-    """Embeds each symbol, lays the embeddings side by side, then Linear, ReLU, Linear."""
+    """Embeds each symbol, concatenates the embeddings, then Linear, ReLU, Linear."""
 
     def __init__(self, config: MLPConfig) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ class NanoGPT(nn.Module):
         self.drop = nn.Dropout(config.dropout)
         self.h = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
         self.ln_f = LayerNorm(config.n_embd, config.bias)
-        self.apply(_initialise)
+        self.apply(_initialize)
         for name, weight in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 # 2 * n_layer of these add to the residual stream: their sum keeps its scale (GPT-2, 2.3)
@@ -119,7 +119,7 @@ class NanoGPT(nn.Module):
         return functional.linear(self.ln_f(x), self.wte.weight)  # tied: no weight of its own
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialize(module: nn.Module) -> None:
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

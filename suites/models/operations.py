@@ -1,8 +1,8 @@
-"""Single operations as modules, each with inputs of a given size: what suite ops is made of.
+"""The operations of suite ops: modules with inputs of a given size.
 
-A class is called with its sizes, the first of which is the batch. ``inputs()`` makes what its
-forward takes; weights are parameters, as in a model. Everything is scriptable, exportable and
-without control flow, so that every compiler can take it.
+A class is called with its sizes; the first size is the batch. ``inputs()`` makes the arguments of
+its forward. Weights are parameters, as in a model. Every module is scriptable, exportable and free of
+control flow, so that every compiler accepts it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SumColumns(Operation):
 
 
 class SumAll(Operation):
-    """The sum of what is drawn round 1: round 0 it would cancel to its rounding errors."""
+    """The sum of random numbers with mean 1. With mean 0, the sum would cancel to its rounding errors."""
 
     def inputs(self) -> tuple[Tensor, ...]:
         return (1 + torch.randn(self.sizes),)
@@ -177,9 +177,9 @@ class LayerNormSpelledOut(Operation):
         self.bias = nn.Parameter(torch.zeros(self.sizes[-1]))
 
     def forward(self, x: Tensor) -> Tensor:
-        centred = x - x.mean(dim=-1, keepdim=True)
-        spread = torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + 1e-5)
-        return centred * spread * self.weight + self.bias
+        centered = x - x.mean(dim=-1, keepdim=True)
+        spread = torch.rsqrt((centered * centered).mean(dim=-1, keepdim=True) + 1e-5)
+        return centered * spread * self.weight + self.bias
 
 
 class Attention(Operation):
@@ -239,7 +239,7 @@ OPERATIONS: dict[str, type[Operation]] = {
 def make_operation(
     name: str, sizes: Sequence[int], *, shares: bool | None = None
 ) -> tuple[Operation, tuple[Tensor, ...]]:
-    """The operation and its inputs, drawn anew.
+    """The operation and new random inputs.
 
     ``shares``: whether its result is to lie in its input's storage; None: that is not asked.
     ``LookupError`` for a name that is none, ``ValueError`` where the storage is not as promised.

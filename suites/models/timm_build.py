@@ -1,8 +1,8 @@
 """Builds one timm model: its constructor's arguments, dropout that drops nothing, inputs and targets.
 
-timm has no common signature: an entry point hands its keywords on to a class
-of its family, which may or may not know them. So what would be good to say
-(``OPTIONAL``) is offered, and taken back where the class refuses it.
+timm has no common signature. An entry point passes its keywords to a class of
+its family, which may or may not accept them. The keywords of ``OPTIONAL`` are
+therefore tried, and dropped where the class refuses them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-KEPT_DROPOUT = 1e-30
-"""Stands in for a dropout that is asked for, or written into an architecture: it runs, but drops nothing."""
+from harness.loading.dropout import KEPT_DROPOUT, neutralize
 
 OPTIONAL = {"drop_rate": 0.0, "drop_path_rate": 0.0}
 """No dropout, and no path dropped: with either, no two runs of a step could be compared."""
@@ -30,7 +29,7 @@ _WORDS = {"true": True, "false": False, "none": None}
 
 
 def parse_config(config: Iterable[str]) -> dict[str, Any]:
-    """``("depth=2", "act_layer=gelu")`` as keywords: Python literals where they are some, else text."""
+    """``("depth=2", "act_layer=gelu")`` as keywords. A value that is no Python literal is text."""
     parsed: dict[str, Any] = {}
     for text in config:
         key, separator, value = text.partition("=")
@@ -75,7 +74,7 @@ def make_model(
             optional = {key: value for key, value in optional.items() if key not in refused}
             torch.random.set_rng_state(before)  # a refusal may come after weights were drawn
         else:
-            _still_dropout(model)
+            neutralize(model)  # what no keyword reaches
             return model
 
 
@@ -104,18 +103,9 @@ def _create(architecture: str, keywords: Mapping[str, Any], *, pretrained: bool)
 
 
 def _kept(key: str, value: Any) -> Any:
-    """A rate of dropping that is asked for becomes ``KEPT_DROPOUT``, before any layer reads it."""
+    """Replaces a dropout rate above 0 by ``KEPT_DROPOUT``, before any layer reads it."""
     is_rate = "drop" in key and isinstance(value, (int, float)) and not isinstance(value, bool)
     return KEPT_DROPOUT if is_rate and value > 0 else value
-
-
-def _still_dropout(model: nn.Module) -> None:
-    """What no keyword reaches. Both kinds of module read their rate whenever they run."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 -- all kinds
-            module.p = KEPT_DROPOUT
-        elif type(module).__name__ == "DropPath" and getattr(module, "drop_prob", None):
-            setattr(module, "drop_prob", KEPT_DROPOUT)  # noqa: B010 -- mypy knows no such attribute
 
 
 def _no_such_key(architecture: str, key: str) -> str:

@@ -1,7 +1,7 @@
 """GPT-2 in the teaching style of TransformerLens: every step written out, one weight per head.
 
 The einsum letters: b batch, q and k the positions of query and key, h head,
-d d_model, e d_head. Nothing is fused here by hand: that is left to compilers.
+d d_model, e d_head. Nothing is fused by hand, so that compilers can fuse it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class LayerNorm(nn.Module):
         self.b = nn.Parameter(torch.zeros(config.d_model))
 
     def forward(self, residual: Tensor) -> Tensor:
-        centred = residual - residual.mean(dim=-1, keepdim=True)  # (b, q, d)
+        centered = residual - residual.mean(dim=-1, keepdim=True)  # (b, q, d)
         variance = residual.var(dim=-1, keepdim=True, unbiased=False)  # (b, q, 1)
-        return centred / (variance + self.eps).sqrt() * self.w + self.b
+        return centered / (variance + self.eps).sqrt() * self.w + self.b
 
 
 class Attention(nn.Module):

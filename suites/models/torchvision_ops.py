@@ -4,14 +4,19 @@ A torchvision wheel built for CUDA does not load beside a CPU build of torch.
 torchvision hides that failure and then registers fake kernels for two
 operators that were never defined, so importing it, and with it timm and most
 of transformers, ends in ``operator torchvision::nms does not exist``.
+
+Only torchvision knows where its operators are: the name of its extension has
+changed between releases, and an operator that is defined before the extension
+loads ends the process. So torchvision is imported first, and asked.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
+import sys
+from importlib import metadata
 
 import torch
 
@@ -20,33 +25,62 @@ _OPERATORS = ("nms", "qnms")
 
 
 def define_missing_ops() -> None:
-    """Defines the schemas of ``torchvision::nms`` and ``torchvision::qnms``, if torchvision cannot.
+    """Imports torchvision, and defines ``torchvision::nms`` and ``torchvision::qnms`` where it cannot.
 
     To be called before a model library is imported. Only the schemas: calling
     the operators still fails, and no model here does. Does nothing where
     torchvision is not installed, or where its own operators load.
+    ``ImportError`` with one sentence where torchvision cannot be used at all.
     """
-    package = importlib.util.find_spec("torchvision")
-    if package is None or package.origin is None:
+    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
         return
-    if _own_operators_load(Path(package.origin).parent):
+    if _refusal() is None:
         return
-    for operator in _OPERATORS:
-        if not hasattr(torch.ops.torchvision, operator):
-            _fragment().define(operator + _SCHEMA)  # type: ignore[no-untyped-call]
+    if _operators_missing():
+        for operator in _OPERATORS:
+            if not hasattr(torch.ops.torchvision, operator):
+                _fragment().define(operator + _SCHEMA)  # type: ignore[no-untyped-call]
+        _forget()
+    refusal = _refusal()
+    if refusal is not None:
+        raise ImportError(
+            f"torchvision{_version()} does not work with torch {torch.__version__} "
+            f"({_first_line(refusal)}); install the torchvision that was released for this torch"
+        ) from refusal
 
 
-def _own_operators_load(package: Path) -> bool:
-    """Whether torchvision's extension registers its operators; loads it as torchvision would."""
-    for suffix in EXTENSION_SUFFIXES:
-        library = package / f"_C{suffix}"
-        if library.is_file():
-            try:
-                torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
-            except OSError:
-                return False
-            return True
-    return False
+def _refusal() -> Exception | None:
+    """What importing torchvision raises; None where it raises nothing."""
+    try:
+        importlib.import_module("torchvision")
+    except Exception as error:  # a library's own code, which may raise anything
+        return error
+    return None
+
+
+def _operators_missing() -> bool:
+    """Whether torchvision's own loader, which is kept when the rest fails, says that it has no operators."""
+    extension = sys.modules.get("torchvision.extension")
+    has_ops = getattr(extension, "_has_ops", None)
+    return has_ops is not None and not has_ops()
+
+
+def _forget() -> None:
+    """Lets torchvision be imported anew, all of it."""
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "torchvision":
+            del sys.modules[name]
+
+
+def _version() -> str:
+    try:
+        return " " + metadata.version("torchvision")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
 
 
 @functools.cache
