@@ -1,1 +1,1 @@
-"""Studies that people made by hand, each as one command: ``python -m studies --help``."""
+"""Published studies, each repeated by one command: ``python -m studies --help``."""

@@ -1,20 +1,29 @@
-"""From the command line to an exit code: one command for each study, and ``report`` to derive again."""
+"""The studies' command line: one command for each study, and ``report`` to write a report again."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from runner.cli.main import guarded
+from runner.cli.parser import add_flag
 from runner.errors import UsageError
-from runner.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
-from runner.labels import plain
-from studies.compile_modes_options import add_compile_modes, compile_modes_options
-from studies.implementations_options import add_implementations, implementations_options
-from studies.options import add_training_time, training_time_options
+from runner.plan.settings import read, rows
+from studies.compile_modes.options import CompileModesOptions
+from studies.implementations.options import ImplementationsOptions
+from studies.journal import package_of
+from studies.options import StudyOptions
+from studies.training_time.options import TrainingTimeOptions
+
+STUDIES: dict[str, tuple[StudyOptions, str]] = {
+    "training-time": (TrainingTimeOptions(), "A: a small GPT, by precision and compiler"),
+    "implementations": (ImplementationsOptions(), "B: four small language models, two tasks"),
+    "compile-modes": (CompileModesOptions(), "C: torch.compile's modes, compile time and run time"),
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -25,45 +34,35 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m studies", description=__doc__.split("\n")[0] if __doc__ else None)
     studies = parser.add_subparsers(dest="study", required=True, metavar="STUDY", parser_class=_Parser)
-    add_training_time(
-        studies.add_parser(
-            "training-time", help="A: a small GPT, by precision and compiler", allow_abbrev=False
-        )
+    for name, (options, text) in STUDIES.items():
+        study = studies.add_parser(name, help=text, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+        for _, _, row in rows(options):
+            for one in row.flags if row is not None else ():
+                add_flag(study, one)
+    report = studies.add_parser("report", help="write tables and plots again, from a study's folder")
+    report.add_argument(
+        "folders",
+        type=Path,
+        nargs="+",
+        help="one folder of a study, or several folders of study A for a common table",
     )
-    add_implementations(
-        studies.add_parser(
-            "implementations", help="B: four small language models, two tasks", allow_abbrev=False
-        )
-    )
-    add_compile_modes(
-        studies.add_parser(
-            "compile-modes", help="C: torch.compile's modes, compile time and run time", allow_abbrev=False
-        )
-    )
-    report = studies.add_parser("report", help="tables and plots again, from a study's folder")
-    report.add_argument("folders", type=Path, nargs="+", help="one; or several of A, for one table of all")
     return parser
 
 
+def options_of(given: argparse.Namespace) -> Any:
+    """The options of the study that was asked for. ``UsageError`` for wrong values."""
+    default: Any = STUDIES[given.study][0]
+    return read(default, vars(given)).checked()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program. Bad input: one sentence on stderr, code 2."""
+    """Runs the program; returns the exit code. For bad input: a message on stderr and code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return _perform(build_parser().parse_args(arguments), arguments)
-    except UsageError as error:
-        print(f"error: {plain(str(error))}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        print("stopped: what was recorded is kept; see python -m studies report --help", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        with contextlib.suppress(OSError):  # or the interpreter tries to print the rest when it ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED_PIPE
-    except OSError as error:
-        what = plain(str(error.filename)) if error.filename else "the study's folder"
-        print(f"error: {what} cannot be used ({error.strerror or error})", file=sys.stderr)
-        return BAD_INPUT
+    return guarded(
+        lambda: _perform(build_parser().parse_args(arguments), arguments),
+        stopped="stopped: the records are kept; see python -m studies report --help",
+        place="the study's folder",
+    )
 
 
 def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -71,14 +70,6 @@ def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
         from studies.report import join, report
 
         return report(given.folders[0]) if len(given.folders) == 1 else join(given.folders)
-    if given.study == "implementations":
-        from studies.implementations import run as run_implementations
-
-        return run_implementations(implementations_options(given), arguments)
-    if given.study == "compile-modes":
-        from studies.compile_modes import run as run_compile_modes
-
-        return run_compile_modes(compile_modes_options(given), arguments)
-    from studies.training_time import run
-
-    return run(training_time_options(given), arguments)
+    options = options_of(given)
+    code: int = importlib.import_module(f"{package_of(given.study)}.run").run(options, arguments)
+    return code

@@ -1,7 +1,7 @@
-"""A study's folder: ``records.jsonl``, appended and synced line by line, and what is derived from it.
+"""A study's folder: ``records.jsonl``, appended and synced line by line, and the files derived from it.
 
-Kinds of lines: "study" (the first: command, options, environment), "chunk" (steps that
-one variant did in one go), "point" (an evaluation), "outcome" (one for each variant and seed, always).
+Kinds of lines: "study" (the first line: command, options, environment), "chunk" (consecutive steps of
+one variant), "point" (an evaluation), "outcome" (always one for each variant and seed).
 """
 
 from __future__ import annotations
@@ -10,38 +10,40 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
-from runner.run_folder import write_whole
+from runner.store.run_folder import new_folder, write_whole
 
 if TYPE_CHECKING:
     import torch
 
-    from studies.compile_modes_options import CompileModesOptions
-    from studies.implementations_options import ImplementationsOptions
-    from studies.options import TrainingTimeOptions
+    from studies.options import StudyOptions
 
-    StudyOptions = CompileModesOptions | ImplementationsOptions | TrainingTimeOptions
-
+STUDIES = ("training-time", "implementations", "compile-modes")
 RECORDS = "records.jsonl"
 Line = Mapping[str, Any]
 
 
+def package_of(study: str) -> str:
+    """The package of a study. Its module ``run`` has ``run(options, command) -> exit code``, its module
+    ``report`` has ``render(lines) -> {file name: bytes}``, with ``report.md``, and ``failures(lines)``."""
+    return f"studies.{study.replace('-', '_')}"
+
+
 class Journal:
-    """The folder of one run of a study, new or empty. ``UsageError`` for one that holds anything."""
+    """The new or empty folder of a run of a study. ``UsageError`` if the folder is not empty."""
 
     def __init__(self, wanted: Path | None, study: str) -> None:
-        self.path = new_folder(wanted, study)
+        self.path = new_folder(wanted, f"study-{study}")
         try:
             self._file = (self.path / RECORDS).open("xb")
         except OSError as error:
             raise UsageError(f"--output-dir: {self.path} cannot be used ({error.strerror})") from None
 
     def write(self, kind: str, **facts: Any) -> None:
-        """Adds one line and waits until it is on the disk. Numbers that are not finite become null."""
+        """Adds one line and waits until it is on the disk. NaN and infinity become null."""
         line = json.dumps({"kind": kind, **_finite(facts)}, allow_nan=False)
         self._file.write(line.encode() + b"\n")
         self._file.flush()
@@ -51,27 +53,14 @@ class Journal:
         self._file.close()
 
 
-def new_folder(wanted: Path | None, study: str) -> Path:
-    """The folder that was asked for, or one under ``logs``. ``UsageError`` where it holds anything."""
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
-    path = wanted or Path("logs") / f"{stamp}-study-{study}"
-    try:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"--output-dir: {path} holds something already; name a new folder")
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output-dir: {path} cannot be used ({error.strerror})") from None
-    return path
-
-
 def begin(
     journal: Journal, study: str, options: StudyOptions, command: Sequence[str], **facts: Any
 ) -> torch.device:
-    """Sets threads and the device as asked, and writes the first line: what is run, and where."""
+    """Sets the threads and the device, and writes the first line: study, options and environment."""
     import torch
 
-    from harness.environment import describe
     from harness.precision import settle
+    from harness.worker.environment import describe
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -91,7 +80,7 @@ def begin(
 
 
 def read_lines(folder: Path) -> list[Line]:
-    """Every line that can be read; the last one of a killed run may be torn. ``UsageError`` without any."""
+    """The readable lines; the last line of a killed run may be incomplete. ``UsageError`` if none."""
     path = folder / RECORDS
     if not path.is_file():
         raise UsageError(f"report: there is no {RECORDS} in {folder}; give the folder of a study")
@@ -113,13 +102,13 @@ def of_kind(lines: Sequence[Line], kind: str) -> list[Line]:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Derived files, each whole or not at all. ``UsageError`` when the folder cannot be written."""
+    """Writes derived files, each completely or not at all. ``UsageError`` if the folder is not writable."""
     try:
         for name, content in files.items():
             write_whole(folder / name, content)
     except OSError as error:
         raise UsageError(
-            f"{error.filename} cannot be written ({error.strerror}); the records are safe: mend that, "
+            f"{error.filename} cannot be written ({error.strerror}); the records are safe: correct this, "
             f"then run: python -m studies report {folder}"
         ) from None
 

@@ -1,4 +1,4 @@
-"""A variant of the small GPT in training: its precision, its compiler, its optimizer, its data."""
+"""The training of a variant of the small GPT: precision, compiler, optimizer and data."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from torch import Tensor, nn
 from harness.backends import load_backend
 from harness.precision import Precision
 from harness.program import Forward, Program
-from harness.step import replica
+from harness.timing.step import replica
 from harness.workload import Workload
 from suites.models.next_symbol import every_symbol_loss
 
 BACKENDS = {"eager": None, "script": "torchscript", "compile": "inductor", "submodules": "inductor_regional"}
-WEIGHT_DECAY = 0.01  # AdamW's own
+WEIGHT_DECAY = 0.01  # AdamW's default
 EVALUATED_WINDOWS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """The data of one seed, the same for every variant. Windows are given by their first character."""
+    """The data of one seed, equal for every variant. A window is the index of its first character."""
 
     tokens: Tensor  # (characters,)
-    block: int  # characters read by the model at once
+    block: int  # characters in a window
     batches: Tensor  # (steps, batch): windows of the training part
     train_windows: Tensor  # (windows,) of the training part, for evaluation
     valid_windows: Tensor  # (windows,) of the held-out part
@@ -36,7 +36,7 @@ class Lesson:
 def make_lesson(
     tokens: Tensor, training_length: int, *, block: int, steps: int, batch: int, seed: int
 ) -> Lesson:
-    """Random windows, drawn with the seed; those for evaluation are the same for every seed."""
+    """Random windows, drawn with the seed. The windows for evaluation are equal for every seed."""
     source, fixed = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(0)
     last_training = training_length - block - 1
     last_valid = len(tokens) - block - 1
@@ -50,13 +50,13 @@ def make_lesson(
 
 
 def windows(tokens: Tensor, starts: Tensor, block: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, each (windows, block): at each position, the character after it."""
+    """Inputs and targets, each (windows, block). A target is the character after its input."""
     found = tokens[starts.unsqueeze(1) + torch.arange(block + 1)]
     return found[:, :-1].contiguous(), found[:, 1:].contiguous()
 
 
 class TorchLearner:
-    """A variant in this process. All start from the weights of ``module``, which is copied."""
+    """A variant that trains in this process. It starts with a copy of ``module``."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class TorchLearner:
         inputs, targets = windows(lesson.tokens, lesson.batches[0], lesson.block)
         workload = Workload(module=module, args=(inputs,), target=targets, loss=every_symbol_loss)
         self._program: Program = replica(workload, device, precision.cast, training=True)
-        # losses are always those of eager code, in an own module: compiled ones would compile again for it
+        # evaluation is eager and has a module of its own: a compiled module would recompile for it
         self._judge = copy.deepcopy(self._program.module).eval()
-        # fused=None lets torch choose; the same for all variants
+        # fused=None lets torch choose, in the same way for all variants
         self._optimizer = torch.optim.AdamW(
             self._program.module.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY
         )
@@ -124,4 +124,4 @@ class TorchLearner:
         return inputs.to(self._device), targets.to(self._device)
 
     def close(self) -> None:
-        """Nothing to end: memory goes with the object."""
+        """Nothing to do: the memory is freed with the object."""

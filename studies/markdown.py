@@ -1,4 +1,4 @@
-"""Tables as Markdown that is also readable as it stands, and the line on the machine."""
+"""Markdown tables with aligned columns, and the line that describes the environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as their widest cell; the first is left, the others right."""
+    """A table with aligned columns: the first column to the left, the others to the right."""
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in (heads, *lines)]
     widths = [max(3, *(len(line[column]) for line in cells)) for column in range(len(heads))]
     rows = [

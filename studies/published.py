@@ -1,9 +1,9 @@
-"""The figures that the studies published, on their machines: what ours are put beside."""
+"""The published numbers of the studies, for comparison with ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 PRECISIONS = ("float32", "tf32", "amp_bfloat16", "amp_bfloat16+tf32")
 MODES = ("eager", "script", "compile", "submodules")
@@ -31,10 +31,10 @@ TRAINING_TIME: Mapping[str, Mapping[tuple[str, str], str]] = {
         ("PyTorch 2.1.0 + compile", "amp_bfloat16"): "2:30",
     },
 }
-"""Study A, minutes:seconds of whole training runs on one RTX 3070, by (row, precision)."""
+"""Study A: minutes:seconds of complete training runs on one RTX 3070, by (row, precision)."""
 
 REFERENCE = {"CUDA 11.7": "PyTorch 2.0.1", "CUDA 12.1": "PyTorch 2.1.0"}
-"""The rows whose float32 time is the 1 of the ratios."""
+"""Ratios are relative to the float32 time of these rows."""
 
 ALSO_PUBLISHED = (
     "Also published: tf32 and bf16 autocast together, 4:40 eager and 2:30 compiled (torch 2.1, CUDA 11.8); "
@@ -49,7 +49,7 @@ def seconds_of(text: str) -> int:
 
 
 def minutes_text(seconds: float) -> str:
-    """``5:31``; below a minute with a tenth, ``0:07.4``, so that short runs can be told apart."""
+    """``5:31``. Below a minute with tenths, ``0:07.4``, so that short runs can be distinguished."""
     if seconds < 60:
         tenths = round(seconds * 10)
         return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
@@ -57,8 +57,7 @@ def minutes_text(seconds: float) -> str:
     return f"{whole // 60}:{whole % 60:02d}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Implementation:
+class Implementation(NamedTuple):
     """A row of study B's table on addition (an A100 with 40 GB)."""
 
     train_loss: float
@@ -68,25 +67,17 @@ class Implementation:
     seconds: float
 
 
-def _row(
-    train_loss: float, test_loss: float, accuracy: float, micros: float, seconds: float
-) -> Implementation:
-    return Implementation(
-        train_loss=train_loss, test_loss=test_loss, accuracy=accuracy, micros=micros, seconds=seconds
-    )
-
-
 ADDITION: Mapping[tuple[str, float], Implementation] = {
-    ("HuggingFaceGPT", 1e-3): _row(0.344, 0.367, 0.852, 15.1, 60.2),
-    ("HuggingFaceGPT", 1e-4): _row(1.420, 1.431, 0.461, 15.2, 60.9),
-    ("HuggingFaceGPT", 1e-2): _row(1.352, 1.385, 0.460, 15.5, 60.3),
-    ("MLP", 1e-3): _row(0.036, 0.035, 1.000, 1.06, 2.2),
-    ("MLP", 1e-4): _row(0.101, 0.108, 0.999, 1.11, 17.0),
-    ("MLP", 1e-2): _row(0.001, 0.001, 1.000, 1.28, 1.3),
-    ("NanoGPT", 1e-3): _row(1.365, 1.387, 0.460, 23.3, 62.0),
-    ("NanoGPT", 1e-4): _row(1.728, 1.720, 0.412, 23.7, 60.7),
-    ("NanoGPT", 1e-2): _row(0.117, 0.122, 0.956, 23.4, 60.1),
-    ("TLTransformer", 1e-3): _row(1.382, 1.384, 0.463, 17.3, 60.3),
+    ("HuggingFaceGPT", 1e-3): Implementation(0.344, 0.367, 0.852, 15.1, 60.2),
+    ("HuggingFaceGPT", 1e-4): Implementation(1.420, 1.431, 0.461, 15.2, 60.9),
+    ("HuggingFaceGPT", 1e-2): Implementation(1.352, 1.385, 0.460, 15.5, 60.3),
+    ("MLP", 1e-3): Implementation(0.036, 0.035, 1.000, 1.06, 2.2),
+    ("MLP", 1e-4): Implementation(0.101, 0.108, 0.999, 1.11, 17.0),
+    ("MLP", 1e-2): Implementation(0.001, 0.001, 1.000, 1.28, 1.3),
+    ("NanoGPT", 1e-3): Implementation(1.365, 1.387, 0.460, 23.3, 62.0),
+    ("NanoGPT", 1e-4): Implementation(1.728, 1.720, 0.412, 23.7, 60.7),
+    ("NanoGPT", 1e-2): Implementation(0.117, 0.122, 0.956, 23.4, 60.1),
+    ("TLTransformer", 1e-3): Implementation(1.382, 1.384, 0.463, 17.3, 60.3),
 }
 
 SHAKESPEARE: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Tables and plots of a study, derived from its records, and printed."""
+"""Writes the tables and plots of a study from its records, and prints the report."""
 
 from __future__ import annotations
 
@@ -6,31 +6,26 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
-from runner.exit_codes import FAILURES, OK
 from runner.labels import plain
-from studies.journal import RECORDS, read_lines, write_files
+from studies.journal import RECORDS, STUDIES, package_of, read_lines, write_files
 
-STUDIES = {
-    "training-time": "studies.training_time_report",
-    "implementations": "studies.implementations_report",
-    "compile-modes": "studies.compile_modes_report",
-}
-"""Which module renders which study: ``render(lines) -> {file name: bytes}``, with a
-``report.md``, and ``failures(lines) -> list of sentences``."""
+JOINED = "studies.training_time.groups"
 
 
 def join(folders: Sequence[Path], into: Path | None = None) -> int:
-    """Prints one table of several runs of study A. ``UsageError`` where one is of another study.
+    """Prints one table of several runs of study A. ``UsageError`` for a run of another study.
 
-    ``into`` is a folder that gets it as ``report.md``.
+    ``into``: the table is also written to ``report.md`` in this folder.
     """
-    from studies.training_time_groups import joint_table
-
+    joint_table = importlib.import_module(JOINED).joint_table
     runs = [read_lines(folder) for folder in folders]
     for folder, lines in zip(folders, runs, strict=True):
         if lines[0].get("study") != "training-time":
-            raise UsageError(f"report: {folder} is no run of training-time; several folders join that alone")
+            raise UsageError(
+                f"report: {folder} is not a run of training-time; only this study accepts several folders"
+            )
     try:
         text = "\n".join(joint_table(runs, [plain(folder.name) for folder in folders]))
     except (KeyError, TypeError, ValueError) as error:
@@ -43,17 +38,17 @@ def join(folders: Sequence[Path], into: Path | None = None) -> int:
 
 
 def report(folder: Path) -> int:
-    """Writes and prints the report of the study in ``folder``. 1 where one of its checks failed."""
+    """Writes and prints the report of the study in ``folder``. Returns 1 if a check failed."""
     runs = tuple(sorted(path.parent for path in folder.glob(f"*/{RECORDS}")))
-    if runs and not (folder / RECORDS).exists():  # one for each environment
+    if runs and not (folder / RECORDS).exists():  # a folder for each environment
         codes = [report(run) for run in runs]
         return max(*codes, join(runs, into=folder), OK)
     lines = read_lines(folder)
-    module = STUDIES.get(str(lines[0].get("study")))
-    if module is None:
-        raise UsageError(f"report: {folder} holds a study that this program does not know")
+    name = lines[0].get("study")
+    if name not in STUDIES:
+        raise UsageError(f"report: {folder} has the records of an unknown study")
     try:
-        study = importlib.import_module(module)
+        study = importlib.import_module(f"{package_of(name)}.report")
         files, failures = study.render(lines), study.failures(lines)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"report: the records in {folder} are damaged ({error!r})") from None

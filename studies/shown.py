@@ -1,4 +1,4 @@
-"""What a person sees while a study goes on: a bar with the loss so far, and lines above it."""
+"""Progress of a study: a bar with the current loss, and lines above it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 def progress(total: float) -> AbstractContextManager[Lines]:
-    """A bar over ``total`` parts of the work on a terminal; lines alone elsewhere, or without rich."""
+    """A bar over ``total`` parts of the work on a terminal. Only lines elsewhere, or without rich."""
     try:
-        import rich  # noqa: F401 - an interpreter that only measures need not have it
+        import rich  # noqa: F401 - environments of --envs may lack it
     except ImportError:
         return nullcontext(Lines())
     return Shown(total)
 
 
 class Lines:
-    """No bar."""
+    """Prints lines without a bar."""
 
     def advance(self, text: str, parts: float = 1) -> None:
-        """So many parts are done; ``text`` says what is under way, with the loss so far."""
+        """Adds finished ``parts`` to the bar. ``text`` describes the current work and the loss."""
 
     def say(self, line: str) -> None:
         print(plain(line), flush=True)
 
 
 class Shown(Lines):
-    """A bar over ``total`` parts of the work on a terminal; lines alone elsewhere."""
+    """A bar over ``total`` parts of the work on a terminal. Only lines elsewhere."""
 
     def __init__(self, total: float, console: Console | None = None) -> None:
         from rich.console import Console
@@ -47,7 +47,7 @@ class Shown(Lines):
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        # few refreshes: drawing costs processor time that the training is measured on
+        # few refreshes: drawing takes CPU time from the measured training
         self._progress = Progress(
             *columns,
             console=self._console,

@@ -1,4 +1,4 @@
-"""Study A: what its records say. Curves, the split into compile and run, ratios, who follows eager."""
+"""Results of study A from its records: curves, compile and run times, ratios, checks against eager."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-from studies.chunks import FIRST_STEPS
 from studies.journal import Line, of_kind
+from studies.training_time.chunks import FIRST_STEPS
 
 EAGER = "eager"
 REFERENCE = ("float32", EAGER)
 CUT_SHORT = "CUT_SHORT"
 JUDGED = ("PASS", CUT_SHORT)
-"""Of a training that was cut short, the evaluations that it came to can be compared all the same."""
+"""Trainings whose evaluations are compared. A killed training is compared up to its last evaluation."""
 ASTRAY = "DOES NOT FOLLOW"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One variant's training with one seed: as far as it came, in the order of its steps."""
+    """The training of one variant with one seed: chunks, losses and evaluations in the order of the steps."""
 
     precision: str
     mode: str
     seed: int
-    status: str  # "PASS", a failure, or "CUT_SHORT" where the run was killed
+    status: str  # "PASS", a failure, or "CUT_SHORT" if the run was killed
     message: str | None
     prepare_s: float
     chunks: tuple[tuple[int, int, float], ...]  # first step, steps, seconds
@@ -35,7 +35,7 @@ class Training:
 
     @property
     def steady_step_s(self) -> float | None:
-        """The median time of a step after the first ones; None where there is no later chunk."""
+        """The median time of a step after the first steps. None without a later chunk."""
         later = [seconds / steps for first, steps, seconds in self.chunks if first >= FIRST_STEPS]
         return median(later) if later else None
 
@@ -45,7 +45,7 @@ class Training:
 
     @property
     def compile_s(self) -> float:
-        """Preparation, and what the first steps took longer than later ones do."""
+        """Time of the preparation, and the time of the first steps beyond that of as many later steps."""
         step = self.steady_step_s
         if step is None:
             return self.prepare_s
@@ -59,11 +59,11 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A variant over its seeds. Times in seconds; None where no training of it came to its end.
+    """A variant over all seeds. Times in seconds; None if no training finished.
 
-    ``compile_s`` is the first seed's, whose caches were empty; ``run_s`` the median of all seeds;
-    ``wall_s`` their sum. ``step_ratio`` compares steady chunks in pairs with float32 eager's of
-    the same seed and place (above 1: faster), with its interval where there are enough pairs.
+    ``compile_s``: of the first seed, whose caches were empty. ``run_s``: median of all seeds. ``wall_s``: the
+    sum of both. ``step_ratio``: speedup over float32 eager, from pairs of steady chunks of the same seed and
+    steps, with an interval if there are enough pairs.
     """
 
     precision: str
@@ -84,10 +84,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """Whether a compiled training follows eager's of the same precision, seed by seed.
+    """Whether a compiled training follows eager of the same precision.
 
-    Both in nats, root mean squares over evaluations on held-out text: ``distance`` between compiled
-    and eager of the same seed, ``spread`` between eager and eager of two seeds.
+    Root mean square differences of held-out losses, in nats. ``distance``: between compiled and eager with
+    the same seed. ``spread``: between eager with two seeds.
     """
 
     precision: str
@@ -105,7 +105,7 @@ class Following:
 
 
 def trainings(lines: Sequence[Line]) -> list[Training]:
-    """Every training that began, in the order of the variants and then of the seeds."""
+    """All trainings, in the order of the variants, then of the seeds."""
     names = [str(name) for name in lines[0]["variants"]]
     seeds = sorted({int(line["seed"]) for line in lines[1:]})
     return [
@@ -152,7 +152,7 @@ def rows(groups: Groups) -> list[Row]:
 
 
 def _row(precision: str, mode: str, members: Sequence[Training], reference: Sequence[Training]) -> Row:
-    from runner.statistics import paired_speedup
+    from runner.analysis.statistics import paired_speedup
 
     good = [member for member in members if member.status == "PASS"]
     bad = [member for member in members if member.status != "PASS"]
@@ -187,7 +187,7 @@ def _steady(training: Training) -> list[float]:
 
 
 def following(groups: Groups) -> list[Following]:
-    """The check of every variant that is not eager, against eager of its own precision."""
+    """Compares every other variant with eager of the same precision."""
     found = []
     for (precision, mode), members in groups.items():
         if mode == EAGER:
@@ -208,7 +208,7 @@ def following(groups: Groups) -> list[Following]:
 
 
 def _distances(one: Training, other: Training) -> list[float]:
-    """At every evaluation but that of step 0, where nobody has learnt anything yet."""
+    """Differences of held-out losses, without those of step 0, before which nothing was learned."""
     pairs = zip(one.evaluations[1:], other.evaluations[1:], strict=False)
     return [a[2] - b[2] for a, b in pairs]
 

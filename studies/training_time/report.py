@@ -1,10 +1,10 @@
-"""Study A: its tables beside the published ones, its checks and its pictures."""
+"""Report of study A: tables beside the published tables, checks and plots."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from runner.digits import MISSING, speedup_text
+from runner.analysis.digits import MISSING, speedup_text
 from studies.journal import Line
 from studies.markdown import environment_text, table
 from studies.published import (
@@ -15,8 +15,8 @@ from studies.published import (
     minutes_text,
     seconds_of,
 )
-from studies.training_time_results import ASTRAY, Following, Row, following, grouped, rows, trainings
-from studies.training_time_results import REFERENCE as FP32_EAGER
+from studies.training_time.results import ASTRAY, Following, Row, following, grouped, rows, trainings
+from studies.training_time.results import REFERENCE as FP32_EAGER
 
 HEADS = {
     "float32": "default (fp32)",
@@ -34,7 +34,7 @@ PUBLISHED_MODES = {"eager": "", "script": " + TorchScript script", "compile": " 
 
 
 def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
-    from studies.plots import loss_curves, time_bars
+    from studies.training_time.plots import loss_curves, time_bars
 
     found = trainings(lines)
     groups = grouped(found)
@@ -47,7 +47,7 @@ def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
 
 
 def failures(lines: Sequence[Line]) -> list[str]:
-    """A sentence for each variant that failed, and each that does not follow eager."""
+    """A sentence for each failed variant, and for each variant that does not follow eager."""
     groups = grouped(trainings(lines))
     broken = [f"{r.precision} {r.mode}: {r.status}" for r in rows(groups) if r.status != "PASS"]
     astray = [f"{c.precision} {c.mode}: {c.verdict}" for c in following(groups) if c.verdict == ASTRAY]
@@ -72,8 +72,8 @@ def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> li
         *_by_precision(made, _time_cell),
         "",
         (
-            "One whole training run: compilation with empty caches (the first seed's) and the median run of "
-            "all seeds. Variants alternate in chunks of steps."
+            "Time of one training run: compilation with empty caches (first seed) plus the median run time "
+            "of all seeds. Variants alternate in chunks of steps."
         ),
         "",
         "## Compile + run, minutes:seconds",
@@ -84,7 +84,7 @@ def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> li
         "",
         *_by_precision(made, _step_cell),
         "",
-        "From chunks timed in pairs, after the first steps; 95 % intervals.",
+        "Measured in paired chunks after the first steps, with 95 % intervals.",
         "",
         *_side_by_side(made),
         "",
@@ -130,7 +130,7 @@ def _step_cell(row: Row) -> str:
 
 
 def _side_by_side(made: Sequence[Row]) -> list[str]:
-    """Ratios of wall times, ours beside those of both published versions of PyTorch."""
+    """Ratios of wall times, and the published ratios of two versions of PyTorch."""
     eager = _eager(made)
     lines = []
     for row in made:
@@ -146,8 +146,8 @@ def _side_by_side(made: Sequence[Row]) -> list[str]:
         *table(heads, lines),
         "",
         (
-            "Ratios of wall times; without compiling, of run times. A short run pays more for "
-            "compilation: the published runs took minutes."
+            'Ratios of wall times; "without compiling": ratios of run times. Compilation is a larger part of '
+            "a short run: the published runs took minutes."
         ),
     ]
 
@@ -194,9 +194,9 @@ def _checks(checks: Sequence[Following]) -> list[str]:
         *table(["precision", "variant", "distance", "spread", "verdict"], lines),
         "",
         (
-            "Losses on held-out text, in nats, root mean squares over all evaluations: the distance is "
-            "between the variant and eager with the same seed; the spread between eager and eager with two "
-            "seeds. A variant follows while its distance is within the spread."
+            "Differences of losses on held-out text, in nats, as root mean square over all evaluations. "
+            "distance: between the variant and eager with the same seed. spread: between eager with two "
+            "seeds. A variant follows eager if its distance is at most the spread."
         ),
     ]
 

@@ -13,33 +13,34 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from harness.devices import of
 from runner.errors import UsageError
-from studies.chunks import Done, Failed, Learner, Prepared, alternate, facts_of, plan_chunks
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.journal import Journal, begin
-from studies.options import TrainingTimeOptions
 from studies.shown import Lines, progress, step_line
+from studies.training_time.chunks import Done, Failed, Learner, Prepared, alternate, facts_of, plan_chunks
+from studies.training_time.options import TrainingTimeOptions
 
 if TYPE_CHECKING:
     from studies.learners import Lesson
 
-STEPS = {"cpu": 300, "cuda": 5000}
-BATCH = {"cpu": 8, "cuda": 64}
+STEPS, STEPS_ACCELERATED = 300, 5000
+BATCH, BATCH_ACCELERATED = 8, 64
 SEEDS, EVALUATIONS = 3, 10
 QUICK = {"steps": 12, "batch": 2, "block": 32, "seeds": 2, "every": 4}
 NATIVE = "libtorch C++"
 
 
 def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
-    """Trains every variant with every seed, and reports. ``UsageError`` before anything is written."""
+    """Trains every variant with every seed and reports. ``UsageError`` before anything is written."""
     corpus = _corpus(options)
     sizes = sizes_of(options)
     if options.environments:
-        from studies.training_time_environments import run as run_in_environments
+        from studies.training_time.environments import run as run_in_environments
 
         return run_in_environments(options, command)
     journal = Journal(options.output_dir, "training-time")
-    # compilation is part of what is timed: nothing of an earlier run may help it
+    # compilation is timed, so the caches of earlier runs must not be used
     with closing(journal), tempfile.TemporaryDirectory(prefix="study-cache-") as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         _train(options, sizes, corpus, journal, command)
@@ -51,14 +52,15 @@ def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
 
 
 def sizes_of(options: TrainingTimeOptions) -> dict[str, int]:
-    """Steps, batch, block, seeds and the distance of evaluations, as asked or as suits the device."""
-    steps = options.steps or (QUICK["steps"] if options.quick else STEPS[options.device])
+    """Steps, batch, block, seeds and steps between evaluations, as requested or by default."""
+    fast = of(options.device).accelerated
+    steps = options.steps or (QUICK["steps"] if options.quick else STEPS_ACCELERATED if fast else STEPS)
     block = options.block or (QUICK["block"] if options.quick else 256)
     if block > 256:
         raise UsageError(f"--block-size: the model reads 256 characters at most, not {block}")
     return {
         "steps": steps,
-        "batch": options.batch or (QUICK["batch"] if options.quick else BATCH[options.device]),
+        "batch": options.batch or (QUICK["batch"] if options.quick else BATCH_ACCELERATED if fast else BATCH),
         "block": block,
         "seeds": options.seeds or (QUICK["seeds"] if options.quick else SEEDS),
         "every": options.every or (QUICK["every"] if options.quick else max(1, steps // EVALUATIONS)),
@@ -115,8 +117,8 @@ def _train(
 
 
 def _build_native(options: TrainingTimeOptions, journal: Journal) -> None:
-    """Builds the C++ program apart: it is built once, not for every training. Its failure is told later."""
-    from studies.native import build
+    """Builds the C++ program once for all trainings. ``NativeLearner.prepare`` reports a failure."""
+    from studies.training_time.native import build
 
     began = time.perf_counter()
     with contextlib.suppress(RuntimeError, OSError, subprocess.SubprocessError):
@@ -131,8 +133,8 @@ def variant_names(options: TrainingTimeOptions) -> list[str]:
 
 
 def _module(seed: int) -> Any:
-    """The model of about 150k parameters, with that seed's fresh weights."""
-    from harness.step import seed_everything
+    """The model of about 150k parameters, with weights of this seed."""
+    from harness.timing.step import seed_everything
     from suites.tiny_gpt import entries, make_model
 
     entry = entries()["GPT_150k"]
@@ -168,7 +170,7 @@ def _learners(options: TrainingTimeOptions, lesson: Lesson, seed: int) -> list[L
         for mode in options.modes
     ]
     if options.native:
-        from studies.native import NativeLearner
+        from studies.training_time.native import NativeLearner
 
         found.append(
             NativeLearner(

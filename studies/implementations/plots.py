@@ -1,17 +1,16 @@
-"""Study B's curves: held-out loss and accuracy over the seconds of training."""
+"""Plots of study B: held-out loss and accuracy over the seconds of training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runner.reports._pictures import pictures, plain_style
-from runner.reports.speedup_plot import COLOURS
-from studies.implementations_results import Fitted
-from studies.plots import STYLES, new_figure
+from runner.reports.parts.axes import COLORS, LINES, new_figure
+from runner.reports.parts.pictures import pictures, plain_style
+from studies.implementations.results import Fitted
 
 
 def curves(found: Sequence[Fitted]) -> Mapping[str, bytes]:
-    """``curves_TASK.png`` and ``.svg`` for each task that was trained."""
+    """``curves_TASK.png`` and ``.svg`` for each trained task."""
     files: dict[str, bytes] = {}
     for task in dict.fromkeys(f.task for f in found):
         files.update(_curves(task, [f for f in found if f.task == task and f.points]))
@@ -24,16 +23,16 @@ def _curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
         figure = new_figure(11.0, 4.2)
         loss, accuracy = figure.subplots(1, 2)
         for f in found:
-            # within a model, a style for each of its learning rates or sizes
+            # a line style for each learning rate or size of a model
             place = [other.name for other in found if other.model == f.model].index(f.name)
-            colour, style = COLOURS[models.index(f.model) % len(COLOURS)], STYLES[place % len(STYLES)]
+            color, style = COLORS[models.index(f.model) % len(COLORS)], LINES[place % len(LINES)]
             seconds = [point.seconds for point in f.points]
             label = f"{f.case.replace(f'_{task}', '')} lr {f.learning_rate:g}"
             for panel, values in (
                 (loss, [point.test_loss for point in f.points]),
                 (accuracy, [point.test_accuracy for point in f.points]),
             ):
-                panel.plot(seconds, values, style, color=colour, label=label, linewidth=1.3, marker=".", ms=3)
+                panel.plot(seconds, values, style, color=color, label=label, linewidth=1.3, marker=".", ms=3)
         for panel, text in ((loss, "loss on held-out examples, nats"), (accuracy, "accuracy by symbol")):
             panel.set_xlabel("seconds of training")
             panel.set_ylabel(text)

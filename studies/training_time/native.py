@@ -1,7 +1,7 @@
-"""A variant outside of Python: the same model and loop in C++, on the libtorch that the torch wheel carries.
+"""A variant without Python: the same model and loop in C++, on the libtorch of the torch wheel.
 
-The program is built on demand with the system's compiler and kept in the cache folder. It takes
-its turns like the others: a line on its standard input says how many steps to do.
+The program is built on demand with the system's compiler and kept in the cache folder. A line on its
+standard input says which steps to run.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from studies.corpus import cache_folder
+from harness.devices import of
+from runner.plan.environments.code_folder import cache_root
 from studies.learners import WEIGHT_DECAY, Lesson
 from suites.models.nano_gpt import NanoGPT
 
 SOURCE = Path(__file__).parent / "cpp" / "train.cpp"
 BUILD_S = 900.0
 ENDING_S = 10.0
-LONGEST_REASON = 500  # characters of what a compiler says
+LONGEST_REASON = 500  # characters of an error message
 
 
 class NativeLearner:
-    """Trains in a process of its own, which ``close`` ends. Starts from the weights of ``module``."""
+    """Trains in a process of its own, which ``close`` ends. Starts with the weights of ``module``."""
 
     def __init__(
         self, name: str, module: NanoGPT, lesson: Lesson, *, device: str, learning_rate: float, threads: int
@@ -44,7 +45,7 @@ class NativeLearner:
         return self._name
 
     def prepare(self) -> None:
-        """Builds where needed and starts the program. ``RuntimeError`` with what the compiler said."""
+        """Builds the program if needed and starts it. ``RuntimeError`` with the compiler's message."""
         program = build(self._device)
         self._folder = tempfile.TemporaryDirectory(prefix="study-native-")
         write_lesson(Path(self._folder.name), self._module, self._lesson)
@@ -82,7 +83,7 @@ class NativeLearner:
             self._process.stdin.write(request + "\n")
             self._process.stdin.flush()
         except OSError:
-            pass  # it has ended; why, is said where its answer is missing
+            pass  # the program has ended; _answer reports the reason
         return self._answer(kind)
 
     def _answer(self, kind: str) -> list[float]:
@@ -96,7 +97,7 @@ class NativeLearner:
     def _errors(self) -> str:
         assert self._folder is not None
         text = (Path(self._folder.name) / "errors").read_text(errors="replace").strip()
-        return text[-LONGEST_REASON:] or "it said nothing"
+        return text[-LONGEST_REASON:] or "without a message"
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -112,7 +113,7 @@ class NativeLearner:
 
 
 def write_lesson(folder: Path, module: nn.Module, lesson: Lesson) -> None:
-    """The files that the program reads; see the head of its source."""
+    """Writes the files that the program reads. The head of its source describes them."""
     weights = torch.cat([p.detach().float().flatten() for p in module.parameters()])
     for name, values in {
         "weights": weights,
@@ -125,12 +126,12 @@ def write_lesson(folder: Path, module: nn.Module, lesson: Lesson) -> None:
 
 
 def build(device: str, source: Path = SOURCE) -> Path:
-    """The program for this torch, built if it is not there yet. ``RuntimeError`` where it cannot be."""
+    """The program for this torch; builds it if needed. ``RuntimeError`` if the build fails."""
     compiler = find_compiler()
     command = [compiler, *flags(device)]
     content = source.read_bytes()
     key = hashlib.sha256(content + repr(command).encode() + torch.__version__.encode()).hexdigest()[:16]
-    program = cache_folder() / f"study-train-{key}"
+    program = cache_root() / f"study-train-{key}"
     if program.is_file():
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -152,22 +153,27 @@ def build(device: str, source: Path = SOURCE) -> Path:
 
 
 def find_compiler() -> str:
-    """The C++ compiler, CXX before others. ``RuntimeError`` where there is none."""
+    """The C++ compiler, first that of CXX. ``RuntimeError`` if there is none."""
     for name in (os.environ.get("CXX", "").split()[:1] or [""])[0], "g++", "clang++", "c++":
         if name and shutil.which(name):
             return name
-    raise RuntimeError("no C++ compiler is installed (g++ or clang++, or one named by CXX)")
+    raise RuntimeError("no C++ compiler is installed; install g++ or clang++, or set CXX")
 
 
 def flags(device: str) -> list[str]:
-    """Where headers and libraries are, and how this torch was built."""
+    """Compiler flags: folders of headers and libraries, and the ABI of this torch."""
     root = Path(torch.__file__).parent
     libraries = root / "lib"
-    names = ["torch", "torch_cpu", "c10", *(["torch_cuda", "c10_cuda"] if device == "cuda" else [])]
+    names = [
+        "torch",
+        "torch_cpu",
+        "c10",
+        *([f"torch_{device}", f"c10_{device}"] if of(device).accelerated else []),
+    ]
     return [
         *("-O2", "-std=c++20", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"),
         *(f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"),
-        # libraries that nobody calls by name register their kernels when they are loaded
+        # some libraries only register kernels when they are loaded; the linker must keep them
         *(f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-Wl,--no-as-needed"),
         *(f"-l{name}" for name in names),
     ]

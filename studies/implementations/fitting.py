@@ -1,4 +1,4 @@
-"""Training a model until it is good enough or its time is up."""
+"""Trains a model until it reaches an accuracy or its time budget ends."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from dataclasses import dataclass
 
 import torch
 
-from studies.curve import Point
-from studies.tasks import Task
+from harness.devices import of
+from studies.implementations.results import Point
+from studies.implementations.tasks import Task
 
 WEIGHT_DECAY = 1e-4
-WAITS_EVERY = 10  # steps, for a device that works ahead of the clock
+WAITS_EVERY = 10  # steps between synchronizations, because GPU kernels run asynchronously
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When to look and when to stop."""
+    """When to evaluate and when to stop. ``every`` is in steps."""
 
     budget_s: float
     every: int
-    stop_above: float | None  # accuracy; None: only the budget counts
+    stop_above: float | None  # accuracy that ends the training; None: only the budget ends it
 
 
 def fit(
@@ -35,7 +36,7 @@ def fit(
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Point]:
-    """Trains with AdamW; a point every ``rule.every`` steps, and where it ends."""
+    """Trains with AdamW. Yields a point every ``rule.every`` steps and at the end."""
     model = model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
@@ -50,8 +51,8 @@ def fit(
         optimizer.step()
         recent.append(loss.detach())
         step += 1
-        if device.type == "cuda" and step % WAITS_EVERY == 0:
-            torch.cuda.synchronize(device)
+        if step % WAITS_EVERY == 0:
+            of(device).synchronize()
         over = seconds + clock() - began >= rule.budget_s
         if not over and step % rule.every:
             continue

@@ -2,15 +2,15 @@
 //
 //   train FOLDER DEVICE THREADS LEARNING_RATE WEIGHT_DECAY LAYERS HEADS WIDTH POSITIONS VOCABULARY BLOCK BATCH
 //
-// FOLDER holds what Python wrote, raw and in the machine's byte order: weights (float32, in the order of
-// the module's named_parameters), tokens, batches, train, valid (int64; the last three are first characters
-// of windows). Then it does what standard input says, a line at a time, and answers each with a line:
+// FOLDER has files that Python wrote, as raw arrays in native byte order: weights (float32, in the order of
+// the module's named_parameters), tokens, batches, train, valid (int64; the last three are the indices of the
+// first characters of windows). The program reads commands from standard input and answers each with a line:
 //
-//   run FIRST STEPS   ->  losses L1 L2 ...     (when the device has finished)
+//   run FIRST STEPS   ->  losses L1 L2 ...     (after the device has finished)
 //   evaluate          ->  evaluation TRAIN VALID
 //   quit
 //
-// The clock is with whoever asks, as it is for the variants in Python.
+// The caller measures the time, as for the variants in Python.
 
 #include <cmath>
 #include <cstdio>

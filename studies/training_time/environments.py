@@ -1,41 +1,41 @@
-"""Study A in several environments, one after the other: ``--envs``. Each has its folder in the run's."""
+"""Study A in several environments, one after another (``--envs``). Each has a folder in the run folder."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from runner.environments.prepare import say
-from runner.environments.probe import base_environment
-from runner.environments.resolve import Found, check_devices, resolved
-from runner.exit_codes import BAD_INPUT, OK
-from runner.worker_process import worker_environment
-from studies.journal import new_folder
-from studies.options import TrainingTimeOptions
+from runner.cli.exit_codes import BAD_INPUT, OK
+from runner.plan.environments.prepare import say
+from runner.plan.environments.probe import base_environment
+from runner.plan.environments.resolve import Found, check_devices, resolved
+from runner.plan.interpreter import worker_environment
+from runner.store.run_folder import new_folder
 from studies.report import report
+from studies.training_time.options import TrainingTimeOptions
 
 OURS = ("--envs", "--output-dir", "--device")
-"""Flags that are for this program, not for the one it starts in each environment."""
+"""Flags that are not passed to the program in each environment."""
 
 
 def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
-    """Trains in every environment and reports, each alone and all side by side.
+    """Trains in every environment; writes a report for each environment and one for all of them.
 
     ``UsageError`` for an environment that cannot be used, before anything is written.
     """
     found = resolved(options.environments, say)
     check_devices(found, [options.device], "--device")
-    folder = new_folder(options.output_dir, "training-time")
+    folder = new_folder(options.output_dir, "study-training-time")
     flags = [*others(command), f"--device={options.device}", "--records-only"]
     for one in found:
         code = _train(one, [*flags, f"--output-dir={folder / one.environment.name}"])
         if code == BAD_INPUT:
-            return code  # it has said why
+            return code  # it has printed the reason
     return report(folder)
 
 
 def others(command: Sequence[str]) -> Iterator[str]:
-    """The words of a command line without the flags that are ``OURS``, and without the values of these."""
+    """The words of a command line without the flags in ``OURS`` and their values."""
     words = iter(command)
     for word in words:
         flag, is_joined, _ = word.partition("=")
@@ -50,5 +50,5 @@ def _train(one: Found, flags: Sequence[str]) -> int:
     command = [one.environment.python, "-m", "studies", *flags]
     done = subprocess.run(command, env=worker_environment(None, base_environment()), check=False)
     if done.returncode not in (OK, BAD_INPUT):
-        print(f"{one.environment.name} ended with code {done.returncode}; what it recorded is kept")
+        print(f"{one.environment.name} ended with code {done.returncode}; its records are kept")
     return done.returncode

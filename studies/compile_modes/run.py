@@ -1,7 +1,7 @@
-"""Study C: torch.compile's modes against eager, compile time against run time, on real models.
+"""Study C: compile time and run time of torch.compile's modes, compared with eager on published models.
 
-Measured by the runner's own workers, as any run is: rounds in random order, parity, proof of
-compilation. Each mode has a process of its own with empty compile caches.
+The runner's workers measure, as in any run: rounds in random order, parity, proof of compilation.
+Each mode has a process of its own with empty compile caches.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from pathlib import Path
 
 from harness.codec import to_json
 from harness.schema import CompilerOptions, Extras, Job, Mode, Protocol, Record
-from runner.compilers import with_availability
-from runner.config import Changes, RunConfig, Selection
-from runner.executors import Doing, Executor, Started, Timed
-from runner.executors import Work as Wanted
-from runner.executors.local import LocalExecutor
-from runner.plan import plan
-from runner.probe import usable_compilers
-from runner.progress import estimates
-from runner.run_folder import RunFolder
-from studies.compile_modes_options import MODELS, MODES, CompileModesOptions
-from studies.compile_modes_results import mode_of, outcome_line, title_of
+from runner.cli.commands import job_command
+from runner.cli.progress import estimates
+from runner.engine.executors import Doing, Executor, Started, Timed
+from runner.engine.executors import Work as Wanted
+from runner.engine.executors.local import LocalExecutor
+from runner.plan.compilers import with_availability
+from runner.plan.config import Changes, RunConfig, Selection
+from runner.plan.jobs import plan
+from runner.plan.probe import usable_compilers
+from runner.store.run_folder import RunFolder
+from studies.compile_modes.options import MODELS, MODES, CompileModesOptions
+from studies.compile_modes.results import mode_of, outcome_line, title_of
 from studies.journal import Journal, begin
 from studies.shown import progress
 
-MEASURE_S = 40.0  # of rounds at most, for each mode
-TIMEOUT_S = 3600.0  # of one worker: max-autotune of a large model takes long
+MEASURE_S = 40.0  # limit of the rounds of each mode
+TIMEOUT_S = 3600.0  # limit of one worker; max-autotune of a large model takes long
 
 
 def run(options: CompileModesOptions, command: Sequence[str]) -> int:
@@ -37,7 +38,7 @@ def run(options: CompileModesOptions, command: Sequence[str]) -> int:
     journal = Journal(options.output_dir, "compile-modes")
     with closing(journal):
         begin(journal, "compile-modes", options, command)
-        measure(jobs, journal, LocalExecutor())
+        measure(jobs, journal, LocalExecutor(job_command))
     from studies.report import report
 
     return report(journal.path)
@@ -58,7 +59,7 @@ def _config(name: str, options: CompileModesOptions) -> RunConfig:
         dtypes=options.dtypes,
         compilers=tuple(MODES[mode] for mode in options.modes),
         selection=Selection(only=(name,)),
-        options=CompilerOptions(freezing=options.freezing),
+        options=CompilerOptions(freezing=bool(options.freezing)),
         changes=Changes(
             scale=options.scale_of(name),
             batch_size=options.batch_of(name),
@@ -72,7 +73,7 @@ def _config(name: str, options: CompileModesOptions) -> RunConfig:
             timeout_s=TIMEOUT_S,
             threads=options.threads,
             seed=options.seed,
-            isolate=True,  # of one process a later mode would find what an earlier one has compiled
+            isolate=True,  # in one process, a later mode would use what an earlier mode compiled
         ),
         extras=Extras(cold_start=True),
         output_dir=None,
@@ -80,7 +81,7 @@ def _config(name: str, options: CompileModesOptions) -> RunConfig:
 
 
 def measure(jobs: Sequence[Job], journal: Journal, executor: Executor) -> None:
-    """Runs the jobs; one outcome for each of their candidates goes to the journal as soon as it is final."""
+    """Runs the jobs and writes the result of each candidate to the journal as soon as it is final."""
     work = [Wanted(job=job, candidates=job.candidates) for job in jobs]
     folder = RunFolder(journal.path.resolve())
     total = sum(len(one.candidates) for one in work)
@@ -100,7 +101,7 @@ def measure(jobs: Sequence[Job], journal: Journal, executor: Executor) -> None:
 
 
 def movable(record: Record, folder: Path) -> Record:
-    """Without the folder's own path, which was the caches': the folder may be moved, and read elsewhere."""
+    """The record without the path of the folder, because the folder may be moved."""
     facts = {
         name: value.removeprefix(f"{folder}/") if isinstance(value, str) else value
         for name, value in record.environment.items()

@@ -1,4 +1,4 @@
-"""Study C's outcomes: records with their comparisons, and what was expected of them."""
+"""Results of study C: records with their comparisons, and the published expectations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.codec import from_json
-from harness.first_calls import FIRST_CALLS
 from harness.schema import Job, Record
-from runner.changes.statistics import (
+from harness.timing.first_calls import FIRST_CALLS
+from runner.analysis.comparison import Comparison
+from runner.analysis.derive import compare
+from runner.analysis.digits import ms_text, seconds_text, significant, speedup_text
+from runner.runs.compare.statistics import (
     Estimate,
     Uncertain,
     difference,
@@ -19,16 +22,13 @@ from runner.changes.statistics import (
     se_of_interval,
     with_noise,
 )
-from runner.comparison import Comparison
-from runner.derive import compare
-from runner.digits import ms_text, seconds_text, significant, speedup_text
-from studies.compile_modes_options import MODELS, MODES
+from studies.compile_modes.options import MODELS, MODES
 from studies.journal import Line, of_kind
 
 COMPILE_NOISE = 1.2
-"""Compilation is timed once, on machines that are shared: a smaller factor says nothing. On a CPU default
-and reduce-overhead compile the same, so what they are apart there is noise, too."""
-MUCH_SLOWER = 2.0  # than later calls, for a first call to be called slow
+"""Compile times that differ by a smaller factor are equal: compilation is timed once, on a shared machine.
+On a CPU, default and reduce-overhead compile the same code, so their difference is noise, too."""
+MUCH_SLOWER = 2.0  # a first call is slow if it takes this many times as long as later calls
 
 HOLDS, FAILS, OPEN = "yes", "NOT in this run", "cannot tell"
 UNTIMED = "not both were timed"
@@ -37,7 +37,7 @@ ALIKE, APART = "not told apart", "told apart, in this run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one model in one precision and mode."""
+    """The result of one model in one precision and mode."""
 
     mode: str
     comparison: Comparison
@@ -52,62 +52,64 @@ class Outcome:
 
     @property
     def timed(self) -> bool:
-        """Whether there is a speedup of a candidate that computes what eager does."""
+        """Whether the candidate passed parity and has a speedup."""
         return self.record.status.passed and self.comparison.speedup is not None
 
     @property
     def later_calls_s(self) -> float | None:
-        """Median of the calls after those that count as compilation."""
+        """Median time of the calls after the ones that count as compilation."""
         later = self.record.first_calls_s[FIRST_CALLS:]
         return median(later) if later else None
 
     @property
     def why(self) -> str:
-        """``crash: what the failure says``"""
+        """``crash: message of the failure``"""
         failure = self.record.failure
         return f"{self.record.status.value}{f': {failure.message}' if failure else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A sentence of the published story, what was found of it, and whether it holds."""
+    """An expectation from the published study, the result here, and whether it holds."""
 
     title: str
     expected: str
     found: str
-    holds: str  # HOLDS, FAILS or OPEN; of modes that are the same: ALIKE, APART or OPEN
+    holds: str  # HOLDS, FAILS or OPEN; for two modes with the same code: ALIKE, APART or OPEN
 
 
 def title_of(job: Job) -> str:
     """``ResNet-152 float32``"""
-    known = MODELS.get(job.case.name)
-    return f"{known.title if known else job.case.name} {job.dtype}"
+    model = MODELS.get(job.case.name)
+    return f"{model.title if model else job.case.name} {job.dtype}"
 
 
 def mode_of(record: Record) -> str:
-    """What torch.compile calls the mode of this candidate."""
+    """The name of the candidate's mode in torch.compile."""
     return next((mode for mode, name in MODES.items() if name == record.candidate), record.candidate)
 
 
 def outcomes(lines: Sequence[Line]) -> tuple[Outcome, ...]:
-    """All of the study, in the order of models and modes. ``ValueError`` for a damaged record."""
-    found = [from_json(Record, line["record"]) for line in of_kind(lines, "outcome")]
+    """All results, in the order of models and modes. ``ValueError`` for a damaged record."""
+    records = [from_json(Record, line["record"]) for line in of_kind(lines, "outcome")]
     places = list(MODES.values())
-    jobs = list(dict.fromkeys(record.job.key for record in found))
-    found.sort(key=lambda r: (jobs.index(r.job.key), [*places, r.candidate].index(r.candidate)))
-    return tuple(Outcome(mode=mode_of(one.record), comparison=one) for one in compare(found))
+    jobs = list(dict.fromkeys(record.job.key for record in records))
+    records.sort(key=lambda r: (jobs.index(r.job.key), [*places, r.candidate].index(r.candidate)))
+    return tuple(
+        Outcome(mode=mode_of(comparison.record), comparison=comparison) for comparison in compare(records)
+    )
 
 
-def by_title(found: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+def by_title(measured: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     """The outcomes of each model and precision."""
     groups: dict[str, list[Outcome]] = {}
-    for outcome in found:
+    for outcome in measured:
         groups.setdefault(outcome.title, []).append(outcome)
     return groups
 
 
-def missing(study: Line, found: Sequence[Outcome]) -> list[str]:
-    """What a killed run has no outcome of: ``ResNet-152 float32, max-autotune``"""
+def missing(study: Line, measured: Sequence[Outcome]) -> list[str]:
+    """The results that a killed run lacks: ``ResNet-152 float32, max-autotune``"""
     options = study["options"]
     wanted = [
         (f"{MODELS[name].title} {dtype}", mode)
@@ -115,39 +117,39 @@ def missing(study: Line, found: Sequence[Outcome]) -> list[str]:
         for dtype in options["dtypes"]
         for mode in options["modes"]
     ]
-    had = {(outcome.title, outcome.mode) for outcome in found}
+    had = {(outcome.title, outcome.mode) for outcome in measured}
     return [f"{title}, {mode}" for title, mode in wanted if (title, mode) not in had]
 
 
 def outcome_line(record: Record) -> str:
     """``max-autotune: pass, compiled in 17.6 s, 75.5 ms -> 48.8 ms, 1.55x [1.52, 1.58] after 10 rounds``"""
     outcome = Outcome(mode=mode_of(record), comparison=compare((record,))[0])
-    found = outcome.comparison
-    if found.baseline_ms is None or found.candidate_ms is None:
+    comparison = outcome.comparison
+    if comparison.baseline_ms is None or comparison.candidate_ms is None:
         return f"{outcome.mode}: {outcome.why}"
-    latency = found.compilation_latency_s
+    latency = comparison.compilation_latency_s
     compiled = "" if latency is None else f"compiled in {seconds_text(latency)} s, "
+    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
     return (
-        f"{outcome.mode}: {record.status.value}, {compiled}{ms_text(found.baseline_ms)} ms -> "
-        f"{ms_text(found.candidate_ms)} ms, {speedup_text(found.speedup, found.ci_low, found.ci_high)} "
-        f"after {found.n} rounds"
+        f"{outcome.mode}: {record.status.value}, {compiled}{ms_text(comparison.baseline_ms)} ms -> "
+        f"{ms_text(comparison.candidate_ms)} ms, {speedup} after {comparison.n} rounds"
     )
 
 
 def pays_after(comparison: Comparison) -> float | None:
-    """Calls after which compiling has paid for itself; infinite where it is not shown to be faster."""
+    """Calls until compilation has saved time. Infinite if the candidate is not shown to be faster."""
     if comparison.speedup is None or not comparison.record.status.passed:
         return None
     return math.inf if comparison.break_even_steps is None else comparison.break_even_steps
 
 
-# -- the published story -------------------------------------------------------------
+# -- the published expectations ------------------------------------------------------
 
 
-def expectations(found: Sequence[Outcome]) -> list[Expectation]:
+def expectations(measured: Sequence[Outcome]) -> list[Expectation]:
     """Compile time rises and run time falls over the modes; the first call is slow, later ones fast."""
     made: list[Expectation] = []
-    for title, group in by_title(found).items():
+    for title, group in by_title(measured).items():
         modes = {outcome.mode: outcome for outcome in group}
         default, overhead = modes.get("default"), modes.get("reduce-overhead")
         noise = COMPILE_NOISE
@@ -167,7 +169,7 @@ def expectations(found: Sequence[Outcome]) -> list[Expectation]:
 
 
 def _same_on(device: str) -> bool:
-    """Whether reduce-overhead is default there: it is about CUDA graphs."""
+    """Whether reduce-overhead does the same as default, because the device has no CUDA graphs."""
     return device.startswith("cpu")
 
 
@@ -209,22 +211,27 @@ def _run_time(title: str, default: Outcome, other: Outcome) -> Expectation:
 
 
 def between(first: Outcome, second: Outcome) -> Estimate | None:
-    """How many times as fast the second mode is, both held against eager of their own process.
+    """Speed of the second mode relative to the first. Each is compared with eager of its own process.
 
-    The interval has in it what two processes differ by, which is assumed: one of each is no estimate.
+    The interval includes an assumed difference between processes: one process of each cannot show it.
     """
-    known = [_log_speedup(outcome) for outcome in (first, second)]
-    if known[0] is None or known[1] is None:
+    logs = [_log_speedup(outcome) for outcome in (first, second)]
+    if logs[0] is None or logs[1] is None:
         return None
-    return estimate(with_noise(difference(known[0], known[1]), process_noise((), ())))
+    return estimate(with_noise(difference(logs[0], logs[1]), process_noise((), ())))
 
 
 def _log_speedup(outcome: Outcome) -> Uncertain | None:
-    found = outcome.comparison
-    if not outcome.timed or found.speedup is None or found.ci_low is None or found.ci_high is None:
+    comparison = outcome.comparison
+    if (
+        not outcome.timed
+        or comparison.speedup is None
+        or comparison.ci_low is None
+        or comparison.ci_high is None
+    ):
         return None
-    error = se_of_interval(found.ci_low, found.ci_high, found.n)
-    return Uncertain(value=math.log(found.speedup), se=error, df=found.n - 1)
+    error = se_of_interval(comparison.ci_low, comparison.ci_high, comparison.n)
+    return Uncertain(value=math.log(comparison.speedup), se=error, df=comparison.n - 1)
 
 
 def _first_calls(title: str, group: Sequence[Outcome]) -> Expectation:

@@ -1,22 +1,35 @@
-"""Study B: what its records say. Final columns, when an accuracy was reached, and whether the story holds."""
+"""Results of study B from its records: final numbers, when an accuracy was reached, and the expectations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studies.curve import Point
 from studies.journal import Line, of_kind
 
 LEVELS = (0.5, 0.9, 0.995)
 SOLVED = 0.995
 NEAR = 0.9
-"""A transformer below this, when the first MLP has solved addition, is well behind."""
+"""A transformer is well behind if its accuracy is lower than this when the MLPs have solved addition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """An evaluation during training. ``seconds``: time of the steps so far, without evaluations.
+
+    ``train_loss``: mean over the batches since the last point, with dropout.
+    """
+
+    step: int
+    seconds: float
+    train_loss: float
+    test_loss: float
+    test_accuracy: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """One training, as far as it came. ``num_parameters`` is None where no model was built."""
+    """One training. ``num_parameters`` is None if the model could not be built."""
 
     name: str
     task: str
@@ -35,15 +48,15 @@ class Fitted:
 
     @property
     def micros(self) -> float | None:
-        """Microseconds per example, over the whole training."""
+        """Microseconds per example, averaged over the training."""
         return 1e6 * self.last.seconds / (self.last.step * self.batch) if self.last else None
 
     def reached(self, accuracy: float) -> Point | None:
-        """The first evaluation with that accuracy on held-out examples."""
+        """The first evaluation that reached this accuracy on held-out examples."""
         return next((point for point in self.points if point.test_accuracy >= accuracy), None)
 
     def accuracy_at(self, seconds: float) -> float:
-        """The best accuracy of the evaluations until then and of the next one; 0 before the first."""
+        """The best accuracy of the evaluations up to the first after ``seconds``; 0 if there are none."""
         later = [place for place, point in enumerate(self.points) if point.seconds >= seconds]
         seen = self.points[: later[0] + 1] if later else self.points
         return max((point.test_accuracy for point in seen), default=0.0)
@@ -51,7 +64,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A sentence of the published story, and what this run says to it."""
+    """An expectation from the published study, and the result of this run."""
 
     expected: str
     found: str
@@ -59,7 +72,7 @@ class Expectation:
 
 
 def fitted(lines: Sequence[Line]) -> list[Fitted]:
-    """Every training with an outcome, in order, and the one that a kill interrupted is left out."""
+    """The trainings with an outcome, in order. A training that was killed has none."""
     points: dict[str, list[Point]] = {}
     for line in of_kind(lines, "point"):
         points.setdefault(line["variant"], []).append(

@@ -1,4 +1,4 @@
-"""Study C's pictures: compile time against steady state, and the first calls one by one."""
+"""Plots of study C: compile time against steady state, and the time of each first call."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from harness.first_calls import FIRST_CALLS
-from runner.reports._pictures import pictures, plain_style
-from runner.reports.speedup_plot import COLOURS, GREY, SHAPES
-from studies.compile_modes_options import MODES
-from studies.compile_modes_results import Outcome, by_title
-from studies.plots import new_figure
+from harness.timing.first_calls import FIRST_CALLS
+from runner.reports.parts.axes import COLORS, GREY, SHAPES, new_figure
+from runner.reports.parts.pictures import pictures, plain_style
+from studies.compile_modes.options import MODES
+from studies.compile_modes.results import Outcome, by_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
 PANEL_IN = (3.7, 3.6)
 
 
-def compile_against_run(found: Sequence[Outcome]) -> Mapping[str, bytes]:
-    """``compile_against_run.png``, ``.svg``: a panel for each model, a marker with interval for each mode."""
+def compile_against_run(measured: Sequence[Outcome]) -> Mapping[str, bytes]:
+    """``compile_against_run.png``, ``.svg``: a panel for each model, a point with interval for each mode."""
     return _panels(
         "compile_against_run.png",
-        by_title([o for o in found if o.timed and o.comparison.compilation_latency_s]),
+        by_title([o for o in measured if o.timed and o.comparison.compilation_latency_s]),
         _compile_panel,
-        "steady state, times as fast as eager",
+        "speedup over eager, steady state",
     )
 
 
-def first_calls(found: Sequence[Outcome]) -> Mapping[str, bytes]:
-    """``first_calls.png``, ``.svg``: seconds of each call before timing, with eager's settled step."""
-    groups = by_title([o for o in found if o.record.first_calls_s])
+def first_calls(measured: Sequence[Outcome]) -> Mapping[str, bytes]:
+    """``first_calls.png``, ``.svg``: seconds of each call before the timed rounds, and of eager's step."""
+    groups = by_title([o for o in measured if o.record.first_calls_s])
     return _panels("first_calls.png", groups, _calls_panel, "seconds of the call")
 
 
@@ -43,7 +42,7 @@ def _panels(
     draw: Draw,
     label: str,
 ) -> Mapping[str, bytes]:
-    """A figure of one panel for each group; none where there is nothing to show."""
+    """A figure with a panel for each group. No figure without groups."""
     if not groups:
         return {}
     with plain_style():
@@ -56,7 +55,7 @@ def _panels(
         panels[0].set_ylabel(label)
         shown = [panel.get_legend_handles_labels() for panel in panels]
         once = {text: handle for handles, texts in shown for handle, text in zip(handles, texts, strict=True)}
-        columns = min(len(once), 2 * len(groups))  # as many as there is room for
+        columns = min(len(once), 2 * len(groups))  # as many as fit
         figure.legend(
             list(once.values()), list(once), loc="outside lower center", ncols=columns, frameon=False
         )
@@ -66,16 +65,16 @@ def _panels(
 def _compile_panel(panel: Axes, group: Sequence[Outcome]) -> None:
     panel.axhline(1.0, color=GREY, linewidth=0.8, linestyle="--", label="eager")
     for outcome in group:
-        found = outcome.comparison
-        assert found.speedup is not None
-        assert found.compilation_latency_s is not None
-        low, high = found.ci_low or found.speedup, found.ci_high or found.speedup
+        comparison = outcome.comparison
+        assert comparison.speedup is not None
+        assert comparison.compilation_latency_s is not None
+        low, high = comparison.ci_low or comparison.speedup, comparison.ci_high or comparison.speedup
         panel.errorbar(
-            [found.compilation_latency_s],
-            [found.speedup],
-            yerr=[[found.speedup - low], [high - found.speedup]],
+            [comparison.compilation_latency_s],
+            [comparison.speedup],
+            yerr=[[comparison.speedup - low], [high - comparison.speedup]],
             fmt=_shape(outcome),
-            color=_colour(outcome),
+            color=_color(outcome),
             capsize=3,
             label=outcome.mode,
         )
@@ -94,7 +93,7 @@ def _calls_panel(panel: Axes, group: Sequence[Outcome]) -> None:
         panel.plot(
             range(1, len(calls) + 1),
             calls,
-            color=_colour(outcome),
+            color=_color(outcome),
             marker=_shape(outcome),
             markersize=4,
             linewidth=1.0,
@@ -110,7 +109,7 @@ def _calls_panel(panel: Axes, group: Sequence[Outcome]) -> None:
 
 
 def _plain_ticks(panel: Axes, values: Sequence[float]) -> None:
-    """Seconds as people write them: an axis of less than a decade would have no label otherwise."""
+    """Ticks with plain numbers: a log axis of less than a decade has no labels otherwise."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
     decades = [f * 10.0**power for power in range(-3, 5) for f in (1, 2, 3, 5)]
@@ -126,8 +125,8 @@ def _place(outcome: Outcome) -> int:
     return [*MODES, outcome.mode].index(outcome.mode)
 
 
-def _colour(outcome: Outcome) -> str:
-    return COLOURS[_place(outcome) % len(COLOURS)]
+def _color(outcome: Outcome) -> str:
+    return COLORS[_place(outcome) % len(COLORS)]
 
 
 def _shape(outcome: Outcome) -> str:

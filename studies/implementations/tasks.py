@@ -1,4 +1,4 @@
-"""The two tasks of study B as batches to train on and examples that are held out."""
+"""The two tasks of study B: batches for training, and held-out examples."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from studies.addition import DRAWN, HELD_OUT, additions
 from studies.corpus import Corpus
+from studies.implementations.addition import DRAWN, HELD_OUT, additions
 from studies.learners import windows
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
 Batch = tuple[Tensor, Tensor]
 EVALUATED_AT_ONCE = 2048  # inputs
-TEXT_POSITIONS = 16_384  # of the held-out text, for models that predict one symbol at a time
+TEXT_POSITIONS = 16_384  # evaluated windows of the held-out text for models that predict one symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """``draw(size, generator)`` is a batch of the training part; ``test`` is held out.
+    """``draw(size, generator)`` returns a batch of the training part; ``test`` is held out.
 
-    ``last_only``: the model is asked for the symbol after the last, not after every one.
+    ``last_only``: the model predicts only the symbol after the last position, not after every position.
     """
 
     draw: Callable[[int, torch.Generator], Batch]
@@ -33,12 +33,12 @@ class Task:
         return last_symbol_loss(logits, target) if self.last_only else every_symbol_loss(logits, target)
 
     def right(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Which symbols are the most likely ones by these logits: booleans in the shape of the target."""
+        """Where the most likely symbol equals the target: booleans in the shape of the target."""
         chosen = logits.argmax(-1)
         return (chosen[:, -1] if self.last_only else chosen) == target
 
     def evaluate(self, model: torch.nn.Module, device: torch.device) -> tuple[float, float]:
-        """Mean loss and accuracy by symbol on what is held out."""
+        """Mean loss and accuracy by symbol on the held-out examples."""
         total, right, count = 0.0, 0, 0
         for first in range(0, len(self.test[1]), EVALUATED_AT_ONCE):
             inputs, targets = (part[first : first + EVALUATED_AT_ONCE] for part in self.test)
@@ -61,7 +61,7 @@ def addition_task(*, seed: int, reverse: bool, drawn: int = DRAWN, held_out: int
 
 
 def text_task(corpus: Corpus, *, block: int, last_only: bool) -> Task:
-    """Windows of ``block`` characters. Held out: all windows side by side or, for ``last_only``, a sample."""
+    """Windows of ``block`` characters. Held out: adjacent windows or, for ``last_only``, a random sample."""
     tokens = torch.tensor(corpus.encoded())
     begin, end = corpus.training_length, len(tokens) - block
 

@@ -1,4 +1,4 @@
-"""Variants that train side by side: a chunk of steps each, in a random order, so that times are paired."""
+"""Trains variants in alternation: a chunk of steps each, in random order, so that times are paired."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from runner.errors import words_of
 
 FIRST_STEPS = 8
-"""Compilers work during the first calls, TorchScript's executor for three: these are a chunk of their own."""
+"""The first steps are a chunk of their own, because they include compilation (TorchScript: three calls)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """``steps`` steps from number ``first`` on; ``evaluate`` after its last."""
+    """Steps ``first`` to ``first + steps - 1``. ``evaluate``: evaluate after the last step."""
 
     first: int
     steps: int
@@ -28,25 +28,25 @@ class Chunk:
 
 
 class Learner(Protocol):
-    """One variant in training: a model, an optimizer and a place in the data, all of its own."""
+    """One variant in training, with its own model, optimizer and position in the data."""
 
     @property
     def name(self) -> str: ...
 
     def prepare(self) -> None:
-        """Compiles what is compiled before the first step. May raise whatever its compiler raises."""
+        """Compiles, if the variant has a compiler. May raise any exception of the compiler."""
 
     def run(self, first: int, steps: int) -> Sequence[float]:
-        """Does these steps and waits for the device; the loss of each step's batch."""
+        """Runs these steps and synchronizes the device. Returns the loss of each step."""
 
     def evaluate(self) -> tuple[float, float]:
-        """The mean loss on a fixed part of the training text and of the held-out text."""
+        """The mean loss on fixed windows of the training text and of the held-out text, in nats."""
 
     def close(self) -> None: ...
 
 
 def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:
-    """Chunks of at most ``size`` steps. Evaluated are steps 0, ``every``, 2 ``every``, ... and the last."""
+    """Chunks of at most ``size`` steps. Steps 0, ``every``, 2 ``every``, ... and the last are evaluated."""
     evaluated = {*range(0, steps, every), steps - 1}
     cuts = {number + 1 for number in evaluated} | {min(FIRST_STEPS, steps)}
     chunks: list[Chunk] = []
@@ -62,7 +62,7 @@ def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What one variant did in one chunk. Seconds are of its steps alone, evaluation apart."""
+    """A chunk that one variant finished. ``seconds`` is the time of the steps, without the evaluation."""
 
     name: str
     chunk: Chunk
@@ -79,7 +79,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The variant is out; the others go on. ``phase``: "prepare" or "run"."""
+    """A variant failed; the others continue. ``phase``: "prepare" or "run"."""
 
     name: str
     phase: str
@@ -95,13 +95,13 @@ def alternate(
     order: random.Random,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Happened]:
-    """Trains all of them, chunk by chunk, each time in a new random order; tells what happened."""
+    """Trains all variants, chunk by chunk, each chunk in a new random order. Yields the events."""
     alive: list[Learner] = []
     for learner in learners:
         began = clock()
         try:
             learner.prepare()
-        except Exception as error:  # a compiler may raise anything; the others still train
+        except Exception as error:  # a compiler may raise anything; the others continue
             yield Failed(name=learner.name, phase="prepare", message=words_of(error))
             continue
         alive.append(learner)
@@ -120,7 +120,7 @@ def _one(learner: Learner, chunk: Chunk, clock: Callable[[], float]) -> Done | F
         losses = learner.run(chunk.first, chunk.steps)
         seconds = clock() - began
         evaluation = learner.evaluate() if chunk.evaluate else None
-    except Exception as error:  # compiled code may fail at any step; the others still train
+    except Exception as error:  # compiled code may fail at any step; the others continue
         return Failed(name=learner.name, phase="run", message=words_of(error))
     if not all(loss - loss == 0 for loss in losses):
         return Failed(name=learner.name, phase="run", message="the loss is not finite")
@@ -128,7 +128,7 @@ def _one(learner: Learner, chunk: Chunk, clock: Callable[[], float]) -> Done | F
 
 
 def facts_of(event: Happened) -> dict[str, Any]:
-    """The event as the fields of a line of the journal."""
+    """The fields of the event's line in the journal."""
     if isinstance(event, Prepared):
         return {"variant": event.name, "prepare_s": event.seconds}
     if isinstance(event, Failed):

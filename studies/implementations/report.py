@@ -1,4 +1,4 @@
-"""Study B: its table with the study's columns, the published one, what was expected, and curves."""
+"""Report of study B: the study's table, the published table, the expectations, and curves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from runner.digits import MISSING, significant
-from studies.curve import Point
-from studies.implementations_plots import curves
-from studies.implementations_results import LEVELS, Expectation, Fitted, expectations, fitted
+from runner.analysis.digits import MISSING, significant
+from studies.implementations.plots import curves
+from studies.implementations.results import LEVELS, Expectation, Fitted, Point, expectations, fitted
 from studies.journal import Line
 from studies.markdown import environment_text, table
 from studies.published import ADDITION, SHAKESPEARE
@@ -37,7 +36,7 @@ def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
 
 
 def failures(lines: Sequence[Line]) -> list[str]:
-    """A sentence for each training that broke. A story that does not come true is told, but is no failure."""
+    """A sentence for each failed training. An unmet expectation is in the report, but is not a failure."""
     return [f"{f.name}: {f.message}" for f in fitted(lines) if f.status != "PASS"]
 
 
@@ -48,13 +47,13 @@ def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
         "# Study B: four implementations of a small language model, two tasks",
         "",
         (
-            f"At most {options['budget_s']:g} s of training for each on addition (digits {written}), "
-            f"{options['text_budget_s']:g} s on text; evaluations do not count as training. "
+            f"Each model trained for at most {options['budget_s']:g} s on addition (digits {written}) and "
+            f"{options['text_budget_s']:g} s on text, without the time of evaluations. "
             f"{environment_text(study['environment'])}"
         ),
     ]
     if options["quick"]:
-        lines += ["", "A trial run (--quick): fewer additions, short budgets. Its figures mean nothing."]
+        lines += ["", "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."]
     for task, title in TITLES.items():
         members = [f for f in found if f.task == task]
         if members:
@@ -82,7 +81,7 @@ def _cells(f: Fitted) -> list[str]:
 
 
 def _label(f: Fitted) -> str:
-    """On text there are several sizes of an implementation."""
+    """The model. On text the label includes the size, because a model has several."""
     return f.model if f.task == "addition" else f.case.replace("_shakespeare_", " ")
 
 
@@ -91,7 +90,7 @@ def _when(found: Sequence[Fitted]) -> list[str]:
     lines = [
         [f.model, f"{f.learning_rate:g}", *(_reached(f.reached(level)) for level in LEVELS)] for f in found
     ]
-    note = "The first evaluation on held-out examples with that accuracy, by symbol."
+    note = "The first evaluation on held-out examples that reached this accuracy, by symbol."
     return [*table(heads, lines), "", note]
 
 
@@ -102,9 +101,10 @@ def _reached(point: Point | None) -> str:
 def _text_notes(study: Line) -> list[str]:
     marked = "" if study["text"] == "shakespeare" else "NOT Shakespeare but a synthetic text. "
     return [
-        marked + "Losses in nats. Every model is evaluated on held-out text, NanoGPT too: the source took a "
-        "training batch for it by mistake. Transformers predict at every position of a window, so "
-        "their losses include positions with little to go by; an MLP always sees 128 characters.",
+        marked
+        + "Losses in nats. Every model is evaluated on held-out text. The published study evaluated NanoGPT "
+        "on a training batch by mistake. Transformers predict at every position of a window, so their losses "
+        "include positions with few preceding characters; an MLP always sees 128 characters.",
     ]
 
 
@@ -147,7 +147,7 @@ def _published(found: Sequence[Fitted]) -> list[str]:
 
 
 def _csv(found: Sequence[Fitted]) -> bytes:
-    """One line for each training, with the study's columns and then ours."""
+    """A line for each training: the study's columns, then further columns."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     levels = [f"{what}_to_{level:g}" for level in LEVELS for what in ("steps", "seconds")]

@@ -1,21 +1,21 @@
-"""Study A of several runs, for example one in each environment: a column group for each."""
+"""One table for several runs of study A, such as one in each environment: a column group for each run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runner.digits import MISSING
+from runner.analysis.digits import MISSING
 from studies.journal import Line
 from studies.markdown import environment_text, table
 from studies.published import PRECISIONS, minutes_text
-from studies.training_time_report import HEADS, LABELS
-from studies.training_time_results import Row, grouped, rows, trainings
+from studies.training_time.report import HEADS, LABELS
+from studies.training_time.results import Row, grouped, rows, trainings
 
 
 def joint_table(runs: Sequence[Sequence[Line]], names: Sequence[str]) -> list[str]:
-    """Wall times of all runs side by side, numbered, and below what each of the numbers stands for.
+    """Wall times of all runs in numbered column groups, then a list of the runs by number.
 
-    ``names`` has one for each run: its folder's.
+    ``names``: the name of each run's folder.
     """
     made = [rows(grouped(trainings(lines))) for lines in runs]
     columns = [
@@ -44,7 +44,7 @@ def joint_table(runs: Sequence[Sequence[Line]], names: Sequence[str]) -> list[st
             for number, (name, lines) in enumerate(zip(names, runs, strict=True), start=1)
         ),
         "",
-        "Runs one after the other: only within a run are times paired.",
+        "The runs were measured one after another: times are paired within a run only.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Task 1 of study B: n-digit additions and subtractions as sequences of symbols."""
+"""Task 1 of study B: additions and subtractions as sequences of symbols."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SYMBOLS = "0123456789.=+-m|"
-"""``m`` is unary minus, ``|`` ends a sequence. A symbol's token is its place here; padding is token 0."""
+"""``m`` is unary minus, ``|`` ends a sequence. The token of a symbol is its index; padding is token 0."""
 
 LEFT_DIGITS, RESULT_DIGITS = 3, 4
 DRAWN, HELD_OUT = 100_000, 4096
@@ -18,15 +18,15 @@ MINUS, END = "m", "|"
 
 
 def generate(x: int, operation: str, y: int, *, left_digits: int = LEFT_DIGITS, reverse: bool = False) -> str:
-    """``123+456=0579|``, or with ``reverse`` every number's digits backwards: ``321+654=9750|``.
+    """``123+456=0579|``, or with ``reverse`` the digits of every number reversed: ``321+654=9750|``.
 
-    A minus is part of its number's width and stays in front: ``123-999=m876|``. ``ValueError`` for
-    another operation than + and -, and for operands that are negative or too long.
+    A minus counts as a digit and is always first: ``123-999=m876|``. ``ValueError`` for operations
+    other than + and -, and for operands that are negative or too long.
     """
     if operation not in ("+", "-"):
-        raise ValueError(f"{operation!r} is no operation: + or -")
+        raise ValueError(f"{operation!r} is not an operation; use + or -")
     if not (0 <= x < 10**left_digits and 0 <= y < 10**left_digits):
-        raise ValueError(f"{x} and {y} must have {left_digits} digits at most, and no sign")
+        raise ValueError(f"{x} and {y} must have at most {left_digits} digits and no sign")
     result = x + y if operation == "+" else x - y
     shown = [
         _number(value, width, reverse)
@@ -42,14 +42,14 @@ def _number(value: int, width: int, reverse: bool) -> str:
 
 
 def encode(text: str) -> list[int]:
-    """Its tokens. ``ValueError`` for a character that is no symbol."""
+    """The tokens of the text. ``ValueError`` for a character outside ``SYMBOLS``."""
     return [SYMBOLS.index(symbol) for symbol in text]
 
 
 def examples(sequence: str) -> list[tuple[list[int], int]]:
-    """An example for each symbol of the result: what is known, zeros in front of it, and the next symbol.
+    """An example for each symbol of the result: the preceding tokens, padded in front, and the next token.
 
-    ``321+654=9750|`` gives five, the first being 0000321+654= and 9, the last 321+654=9750 and |.
+    ``321+654=9750|`` gives five examples, from (0000321+654=, 9) to (321+654=9750, |).
     """
     tokens = encode(sequence)
     known = sequence.index("=") + 1
@@ -59,7 +59,7 @@ def examples(sequence: str) -> list[tuple[list[int], int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """Examples as tensors: inputs (n, 12) and targets (n,); no addition is in both parts."""
+    """Examples as tensors: inputs (n, 12) and targets (n,). No addition is in both parts."""
 
     train_inputs: Tensor
     train_targets: Tensor
@@ -68,11 +68,11 @@ class Additions:
 
 
 def additions(*, seed: int, reverse: bool = True, drawn: int = DRAWN, held_out: int = HELD_OUT) -> Additions:
-    """``drawn`` additions of numbers in 0...999 without duplicates, of which ``held_out`` are for testing."""
+    """Draws ``drawn`` additions of numbers in 0...999, drops duplicates, and holds out ``held_out``."""
     source = random.Random(seed)
     top = 10**LEFT_DIGITS
     pairs = list(dict.fromkeys((source.randrange(top), source.randrange(top)) for _ in range(drawn)))
-    test = _tensors(pairs[:held_out], reverse)  # drawn in random order: the first are as good as any
+    test = _tensors(pairs[:held_out], reverse)  # the order is random already
     train = _tensors(pairs[held_out:], reverse)
     return Additions(train_inputs=train[0], train_targets=train[1], test_inputs=test[0], test_targets=test[1])
 

@@ -1,27 +1,12 @@
-"""The pictures of the studies, as PNG and SVG."""
+"""The pictures of study A, as PNG and SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from runner.reports._pictures import pictures, plain_style
-from runner.reports.speedup_plot import COLOURS
-from studies.training_time_results import Row, Training
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-STYLES = ("-", "--", ":", "-.")
-
-
-def new_figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+from runner.reports.parts.axes import COLORS, new_figure
+from runner.reports.parts.pictures import pictures, plain_style
+from studies.training_time.results import Row, Training
 
 
 def loss_curves(found: Sequence[Training]) -> Mapping[str, bytes]:
@@ -40,7 +25,7 @@ def loss_curves(found: Sequence[Training]) -> Mapping[str, bytes]:
                 panel.plot(
                     [step for step, _, _ in training.evaluations],
                     [valid for _, _, valid in training.evaluations],
-                    color=COLOURS[place % len(COLOURS)],
+                    color=COLORS[place % len(COLORS)],
                     linewidth=max(0.6, 6.0 - 1.4 * place),  # equal curves lie inside each other
                     label=None if training.mode in shown else training.mode,
                 )
@@ -60,8 +45,8 @@ def time_bars(made: Sequence[Row]) -> Mapping[str, bytes]:
         axes = figure.subplots()
         labels = [f"{row.precision} {row.mode}" for row, _, _ in timed]
         runs = [run for _, _, run in timed]
-        axes.barh(labels, runs, color=COLOURS[0], label="run")
-        axes.barh(labels, [c or 0.0 for _, c, _ in timed], left=runs, color=COLOURS[1], label="compile")
+        axes.barh(labels, runs, color=COLORS[0], label="run")
+        axes.barh(labels, [c or 0.0 for _, c, _ in timed], left=runs, color=COLORS[1], label="compile")
         axes.invert_yaxis()
         axes.set_xlabel("seconds of one whole training run")
         axes.legend(frameon=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
-from studies.implementations_options import ImplementationsOptions
+from studies.implementations.options import ImplementationsOptions
 from studies.journal import Journal, begin
 from studies.shown import Lines, progress
 from suites.tiny_gpt import Entry, entries
@@ -18,23 +18,23 @@ from suites.tiny_gpt import Entry, entries
 if TYPE_CHECKING:
     import torch
 
-    from studies.fitting import Rule
-    from studies.tasks import Task
+    from studies.implementations.fitting import Rule
+    from studies.implementations.tasks import Task
 
 STOP_ABOVE = 0.995
 EVERY, EVERY_MLP = 50, 500
 EVERY_TEXT, EVERY_TEXT_MLP = 50, 100
-TEXT_RATE = 1e-2  # of the MLPs, whose step on text is the published one everywhere
+TEXT_RATE = 1e-2  # of the MLPs, which have the published batch size on every device
 DOUBLE = "MLP_shakespeare_16x64"
 """The third MLP, which the study trained twice as long as the others."""
 NOT_PUBLISHED = "HuggingFaceGPT_shakespeare_64"
-CPU_SHARE = 32  # on a CPU a transformer's step on text has so much less
+CPU_SHARE = 32  # on a CPU, a transformer's batch on text is the published batch / 32
 QUICK_DRAWN, QUICK_HELD_OUT = 5000, 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One training: a case of suite tiny_gpt, its task, learning rate, budget and batch."""
+    """One planned training of a case of suite tiny_gpt."""
 
     case: str
     task: str
@@ -49,7 +49,7 @@ class Plan:
 
 
 def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
-    """Everything that is to be trained, in the order of the published tables."""
+    """All trainings, in the order of the published tables."""
     found = []
     for case, entry in entries().items():
         task = next((task for task in tasks if f"_{task}" in case), None)
@@ -89,12 +89,12 @@ def _batch(entry: Entry, options: ImplementationsOptions, on_text: bool) -> int:
 
 
 def run(options: ImplementationsOptions, command: Sequence[str]) -> int:
-    """Trains all of them, one after the other, and reports. ``UsageError`` before anything is written."""
+    """Trains all models, one after another, and reports. ``UsageError`` before anything is written."""
     corpus, refused = _corpus(options)
     tasks = [task for task in options.tasks if task != "shakespeare" or corpus is not None]
     todo = plans(options, tasks)
     if not todo:
-        raise UsageError(f"--tasks, --models: nothing is left to train{f'; {refused}' if refused else ''}")
+        raise UsageError(f"--tasks, --models: there is nothing to train{f'; {refused}' if refused else ''}")
     if refused:
         print(f"task shakespeare is left out: {refused}", flush=True)
     journal = Journal(options.output_dir, "implementations")
@@ -106,7 +106,7 @@ def run(options: ImplementationsOptions, command: Sequence[str]) -> int:
 
 
 def _corpus(options: ImplementationsOptions) -> tuple[Corpus | None, str | None]:
-    """The text, or the sentence that says why there is none; that ends the program where it was asked for."""
+    """The text, or why it is missing. ``UsageError`` if the user asked for the missing text."""
     if "shakespeare" not in options.tasks:
         return None, None
     if options.quick and options.data_dir is None:
@@ -127,7 +127,7 @@ def _train(
     command: Sequence[str],
     refused: str | None,
 ) -> None:
-    from studies.tasks import addition_task, text_task
+    from studies.implementations.tasks import addition_task, text_task
 
     device = begin(
         journal,
@@ -160,8 +160,8 @@ def _one(
     journal: Journal,
     shown: Lines,
 ) -> None:
-    from harness.step import seed_everything
-    from studies.fitting import fit
+    from harness.timing.step import seed_everything
+    from studies.implementations.fitting import fit
     from suites.tiny_gpt import make_model
 
     facts: dict[str, Any] = {
@@ -201,7 +201,7 @@ def _one(
 
 
 def _rule(plan: Plan) -> Rule:
-    from studies.fitting import Rule
+    from studies.implementations.fitting import Rule
 
     mlp = plan.entry.implementation == "MLP"
     if plan.task == "addition":
