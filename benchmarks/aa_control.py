@@ -2,10 +2,10 @@
 
     python benchmarks/aa_control.py --repetitions 20 --only MLP_addition --only GPT_150k
 
-Prints, for each model, how often the control was called faster or slower (should be at most 1 in 20), the
-spread of the reported speedup beside that of the ratio of medians on the same rounds and of sequential
-timing (eager of one run against the control of the next, as if one had been timed after the other), and how
-p is spread.
+Prints for each model how often the control was called faster or slower (it should be at most 1 in 20), the
+standard deviation of the reported speedup, and the distribution of p. For comparison it prints the standard
+deviation of the ratio of medians of the same rounds and of sequential timing (eager of one run against the
+control of the next, as if one had been timed after the other).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import collections
 import itertools
 import math
 import statistics
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from scipy import stats
@@ -26,15 +24,14 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from runner.comparison import Comparison, Verdict  # noqa: E402 - the project need not be installed
-from runner.derive import compare  # noqa: E402
-from runner.record_file import read_records  # noqa: E402
+from benchmarks.common import folder_for, new_parser, run_program  # noqa: E402 - nothing is installed
+from runner.analysis.comparison import Comparison  # noqa: E402
+from runner.analysis.derive import compare  # noqa: E402
+from runner.analysis.estimate import Verdict  # noqa: E402
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--suite", default="tiny_gpt")
@@ -43,23 +40,21 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=None)
     parser.add_argument("--keep", type=Path, help="keep the run folders here (default: a temporary folder)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="torchduet-aa-") as temporary:
-        parent = options.keep or Path(temporary)
+    with folder_for(options.keep, "aa") as parent:
         found = [run(options, parent / f"run-{seed}", seed) for seed in range(options.repetitions)]
     print_table([comparison for comparisons in found for comparison in comparisons])
 
 
 def run(options: argparse.Namespace, folder: Path, seed: int) -> tuple[Comparison, ...]:
     """One whole run with its own seed, so that order, weights and process all differ."""
-    command = [
-        *(sys.executable, str(ROOT / "runner.py"), f"--suites={options.suite}", f"--{options.mode}"),
-        *(f"--dtypes={options.dtype}", "--compilers=eager", "--performance", f"--repeat={options.rounds}"),
-        *(f"--seed={seed}", f"--output-dir={folder}"),
+    records = run_program(
+        folder,
+        *(f"--suites={options.suite}", f"--{options.mode}", f"--dtypes={options.dtype}", f"--seed={seed}"),
+        *("--compilers=eager", "--performance", f"--repeat={options.rounds}"),
         *(f"--only={name}" for name in options.only or ("MLP_addition", "GPT_150k")),
-    ]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    )
     print(f"run {seed + 1} of {options.repetitions} done", file=sys.stderr)
-    return compare(read_records(folder / "records.jsonl").records)
+    return compare(records)
 
 
 def print_table(comparisons: list[Comparison]) -> None:

@@ -1,14 +1,13 @@
-"""Where a finished run's time went: what any harness must spend, and the rest, which is ours.
+"""Where a finished run's time went: the time that any harness needs, and this program's own cost.
 
     python benchmarks/efficiency.py logs/SOME-RUN
 
-Needed are building the model, compiling it and the timed samples. Efficiency is their share of the wall time,
-from the run's first record begun to its last one ended.
+Every harness must build the model, compile it and time samples. Efficiency is the share of these in the wall
+time, from the start of the run's first record to the end of its last.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import sys
 from collections.abc import Sequence
@@ -21,8 +20,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.schema import Record  # noqa: E402 - the project need not be installed
-from runner.record_file import read_records  # noqa: E402
+from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
+from harness.schema import Record  # noqa: E402
 
 PARTS = (
     "build",
@@ -51,12 +50,10 @@ class Spent:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
     options = parser.parse_args()
-    print_table([record for run in options.run for record in read_records(run / "records.jsonl").records])
+    print_table([record for run in options.run for record in records_of(run)])
 
 
 def print_table(records: Sequence[Record]) -> None:

@@ -10,11 +10,7 @@ the efficiency (see benchmarks/efficiency.py). Each way begins with empty compil
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -23,8 +19,9 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.efficiency import print_table, row, spent_by_job, total  # noqa: E402 - nothing is installed
-from runner.record_file import read_records  # noqa: E402
+from benchmarks.common import folder_for, new_parser, run_program  # noqa: E402 - nothing is installed
+from benchmarks.efficiency import print_table, row, spent_by_job, total  # noqa: E402
+from runner.plan.interpreter import cache_settings  # noqa: E402
 
 MODELS = {
     "timm_models": {"lcnet_050": 4, "regnety_002": 4},
@@ -33,18 +30,16 @@ MODELS = {
 MODES = ("inference", "training")
 COMPILERS = ("aot_eager", "inductor")
 TESTS = ("accuracy", "performance")
+CONDITIONS = ("--devices=cpu", "--dtypes=float32", "--scale=full", "--format=txt")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--separately", action="store_true", help="also as one process for each number")
     parser.add_argument("--keep", type=Path, help="keep the run folders here (default: a temporary folder)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="torchduet-matrix-") as temporary:
-        parent = options.keep or Path(temporary)
+    with folder_for(options.keep, "matrix") as parent:
         parent.mkdir(parents=True, exist_ok=True)
         ours = together(parent, options.rounds)
         if options.separately:
@@ -54,14 +49,16 @@ def main() -> None:
 
 def together(parent: Path, rounds: int) -> float:
     """Seconds of wall time, all programs included."""
-    folder = parent / "matrix"
-    caches = empty_caches(parent / "caches")
+    caches = cache_settings(parent / "caches")
     start = time.perf_counter()
-    run(caches, "--suites=" + ",".join(MODELS), *(f"--{mode}" for mode in MODES), f"-n{rounds}",
-        "--compilers=" + ",".join(COMPILERS), f"--output-dir={folder}", batches(parent),
-        *only(*MODELS))  # fmt: skip
+    records = run_program(
+        parent / "matrix",
+        *(*CONDITIONS, "--suites=" + ",".join(MODELS), *(f"--{mode}" for mode in MODES), f"-n{rounds}"),
+        *("--compilers=" + ",".join(COMPILERS), batches(parent)),
+        *(f"--only={model}" for models in MODELS.values() for model in models),
+        variables=caches,
+    )
     wall_s = time.perf_counter() - start
-    records = read_records(folder / "records.jsonl").records
     print_table(records)
     whole = total("with the program's own start and report", spent_by_job(records), wall_s)
     print(tabulate([row(whole)], tablefmt="plain", floatfmt=".2f"))
@@ -72,34 +69,20 @@ def together(parent: Path, rounds: int) -> float:
 
 def separately(parent: Path, rounds: int) -> float:
     """The same numbers, each in a process of its own that builds, compiles and times for itself alone."""
-    caches = empty_caches(parent / "separate-caches")
+    caches = cache_settings(parent / "separate-caches")
     start = time.perf_counter()
     for suite, models in MODELS.items():
         for model in models:
             for mode in MODES:
                 for compiler in COMPILERS:
                     for test in TESTS:
-                        folder = parent / f"{model}-{mode}-{compiler}-{test}"
-                        run(caches, f"--suites={suite}", f"--only={model}", f"--{mode}", f"--{test}",
-                            f"-n{rounds}", f"--compilers={compiler}", "--no-fork-server",
-                            f"--output-dir={folder}", batches(parent))  # fmt: skip
+                        run_program(
+                            parent / f"{model}-{mode}-{compiler}-{test}",
+                            *(*CONDITIONS, f"--suites={suite}", f"--only={model}", f"--{mode}", f"--{test}"),
+                            *(f"-n{rounds}", f"--compilers={compiler}", "--no-fork-server", batches(parent)),
+                            variables=caches,
+                        )
     return time.perf_counter() - start
-
-
-def run(caches: dict[str, str], *flags: str) -> None:
-    command = [sys.executable, str(ROOT / "runner.py"), "--devices=cpu", "--dtypes=float32", "--scale=full"]
-    done = subprocess.run(
-        [*command, "--format=txt", *flags],
-        check=False,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, **caches},
-    )
-    if done.returncode not in (0, 1):  # 1: some candidate failed, and its record says so
-        raise SystemExit(f"{' '.join(flags)} ended with {done.returncode}")
-
-
-def only(*suites: str) -> list[str]:
-    return [f"--only={model}" for suite in suites for model in MODELS[suite]]
 
 
 def batches(parent: Path) -> str:
@@ -108,13 +91,6 @@ def batches(parent: Path) -> str:
     sizes = {model: size for models in MODELS.values() for model, size in models.items()}
     file.write_text("".join(f"{model},{size}\n" for model, size in sizes.items()), encoding="utf-8")
     return f"--batch-size-file={file}"
-
-
-def empty_caches(folder: Path) -> dict[str, str]:
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-    }
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
-"""What interleaving and pairing buy: a step timed against itself in sequence, alternating, in random order.
+"""What interleaving and pairing gain: a step timed against itself in sequence, alternating, in random order.
 
     python benchmarks/pairing.py results/pairing-cpu --minutes 8    # measures, then prints and draws
     python benchmarks/pairing.py results/pairing-cpu                # from the samples that are there
 
-Eager against eager of three small models (training, float32, two examples a step): every difference found
-is a false one. A block is 30 pairs in one of three orders, the three in a random order of their own:
+Eager against eager of three small models (training, float32, two examples a step), so every difference is a
+false one. A block is 30 pairs in one of three orders; the three orders follow each other at random:
 
     sequence      30 samples of the first copy, then 30 of the second
     alternating   first, second, first, second...
     random        each pair in an order drawn anew: what torchduet does
 
-Samples are taken as a worker takes them: ``harness.measure``, as many steps in each as last 10 ms, the
+Samples are taken as a worker takes them: ``harness.timing.measure``, as many steps in each as last 10 ms, the
 worker's settings of malloc. ``samples.jsonl`` holds them all, in measured order; ``pairing.png`` the picture.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -29,14 +28,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.measure import (  # noqa: E402 - the project need not be installed
+from benchmarks.common import new_parser  # noqa: E402
+from harness.schema import Mode, Protocol, Round, Setting  # noqa: E402
+from harness.timing.measure import (  # noqa: E402
     Instruments,
     enough_iterations,
     measure_round,
     quiet_collector,
     round_order,
 )
-from harness.schema import Mode, Protocol, Round, Setting  # noqa: E402
 
 MODELS = ("MLP_addition", "GPT_150k", "TLTransformer_shakespeare_64")
 DTYPE, SCALE, SEED, MIN_SAMPLE_S = "float32", "tiny", 1337, 0.01
@@ -72,9 +72,7 @@ Sample = Callable[[tuple[str, ...]], Round]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path, help="where samples and picture are, or are to be")
     parser.add_argument("--minutes", type=float, default=8.0, help="how long to measure")
     options = parser.parse_args()
@@ -89,8 +87,8 @@ def main() -> None:
 
 
 def _as_a_worker() -> None:
-    """Starts this program anew with what a worker's malloc is told, unless that was done."""
-    from runner.worker_process import GLIBC_SETTINGS
+    """Starts this program again with a worker's settings of malloc, unless it already has them."""
+    from harness.worker.limits import GLIBC_SETTINGS
 
     if any(os.environ.get(name) != value for name, value in GLIBC_SETTINGS.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **GLIBC_SETTINGS})  # noqa: S606
@@ -107,8 +105,8 @@ def measure(path: Path, seconds: float) -> None:
     """Blocks of every model in every order, until the time is over; written as they come."""
     import torch
 
-    from harness.environment import describe
     from harness.precision import settle
+    from harness.worker.environment import describe
 
     device = torch.device("cpu")
     settle(device)
@@ -131,14 +129,14 @@ def measure(path: Path, seconds: float) -> None:
 
 
 def sampler(name: str) -> Callable[[int], Sample]:
-    """For a number of steps in a sample, what times two eager copies of that model."""
+    """For a number of steps per sample: the two functions that time an eager copy of that model each."""
     import resource
 
     import torch
 
+    from harness.loading.suite_files import load_suite
     from harness.precision import precision
-    from harness.step import Variant, replica, seed_everything
-    from harness.suite_files import load_suite
+    from harness.timing.step import Variant, replica, seed_everything
 
     device, kind, suite = torch.device("cpu"), precision(DTYPE, "cpu"), load_suite("tiny_gpt")
     offered = suite.cases(Setting(mode=Mode.TRAINING, device_type="cpu", scale=SCALE))
@@ -148,7 +146,7 @@ def sampler(name: str) -> Callable[[int], Sample]:
     steps = {side: copy.step for side, copy in zip(SIDES, copies, strict=True)}
     instruments = Instruments(
         clock=time.perf_counter,
-        synchronise=lambda: None,
+        synchronize=lambda: None,
         reseed=lambda: seed_everything(SEED),
         minor_faults=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
         announce=lambda _: None,

@@ -13,7 +13,7 @@ from scipy import stats
 from tabulate import tabulate
 
 from benchmarks.pairing import MODELS, ORDERS, ROOT, Block
-from runner.statistics import paired_speedup
+from runner.analysis.statistics import paired_speedup
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ TESTS: dict[str, Callable[[Floats, Floats], Floats]] = {
 
 def show(blocks: Sequence[Block], picture: Path) -> None:
     """Prints every table and writes the picture."""
-    from runner.reports._pictures import png
+    from runner.reports.parts.pictures import png
 
     print(f"{len(blocks)} blocks of 30 pairs: {_counts(blocks)}\n")
     print("A difference found between a step and itself: its standard deviation, %\n")
@@ -203,14 +203,12 @@ def _needed(first: Floats, second: Floats, test: Callable[[Floats, Floats], Floa
 
 
 def draw(blocks: Sequence[Block]) -> Figure:
-    """What each block says of a step against itself, in per cent: by order, and by estimate."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from runner.reports._pictures import plain_style
+    """What each block says of a step against itself, in percent: by order, and by estimate."""
+    from runner.reports.parts.axes import light_grid, new_figure
+    from runner.reports.parts.pictures import plain_style
 
     kinds = [("sequence", 0), ("alternating", 0), ("alternating", 1), ("random", 1)]
-    colours = {"sequence": "#D55E00", "alternating": "#E69F00", "random": "#0072B2"}
+    colors = {"sequence": "#D55E00", "alternating": "#E69F00", "random": "#0072B2"}
     labels = [
         "in sequence,\nmedians",
         "alternating,\nmedians",
@@ -219,8 +217,7 @@ def draw(blocks: Sequence[Block]) -> Figure:
     ]
     dice = np.random.default_rng(SEED)
     with plain_style():
-        figure = Figure(figsize=(10.0, 3.6), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(10.0, 3.6)
         axes: Any = figure.subplots(1, len(MODELS), sharey=True)
         for ax, model in zip(axes, MODELS, strict=True):
             ax.axhspan(-2, 2, color="#EEEEEE", zorder=0, linewidth=0)
@@ -228,13 +225,11 @@ def draw(blocks: Sequence[Block]) -> Figure:
             for place, (order, kind) in enumerate(kinds):
                 found = 100 * np.expm1(differences(whole(_of(blocks, model, order)))[kind])
                 around = place + dice.uniform(-0.18, 0.18, len(found))
-                ax.plot(around, found, "o", ms=3, alpha=0.7, mew=0, color=colours[order], zorder=2)
+                ax.plot(around, found, "o", ms=3, alpha=0.7, mew=0, color=colors[order], zorder=2)
             ax.set_xticks(range(len(kinds)), labels, fontsize=7)
             ax.set_title(model, loc="left", fontsize=9)
             ax.set_yscale("symlog", linthresh=5, linscale=2)
-            ax.grid(axis="y", color="#DDDDDD", linewidth=0.5, zorder=0)
-            for side in ("top", "right"):
-                ax.spines[side].set_visible(False)
+            light_grid(ax, "y")
         axes[0].set_ylabel("difference found between a step\nand itself, %; shaded: 2 %")
         axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes[0].set_yticks([-50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50])

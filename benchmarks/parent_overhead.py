@@ -1,9 +1,9 @@
-"""What a job costs the parent: workers are made up, all else (plan, folders, records, progress) is real.
+"""The parent's cost of a job. The workers are fakes; plan, folders, records and progress are real.
 
     python benchmarks/parent_overhead.py                 # plans of 1,000 and 10,000 jobs
 
-Each plan runs in a process of its own. At most 5 ms of processor time a job at 10,000 jobs; once the
-plan is written memory is flat, and time linear: the last column compares with the smallest plan.
+Each plan runs in a process of its own. The limit is 5 ms of processor time a job at 10,000 jobs. After the
+plan is written, memory should be constant and time linear; the last column compares with the smallest plan.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.schema import Record  # noqa: E402 - the project need not be installed
-from runner.app import measure_missing  # noqa: E402
-from runner.executors import Stop, Work  # noqa: E402
-from runner.executors.local import LocalExecutor, Watch  # noqa: E402
-from runner.record_file import read_records  # noqa: E402
-from runner.run_folder import RunFolder  # noqa: E402
+from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
+from harness.schema import Record  # noqa: E402
+from runner.cli.commands import job_command  # noqa: E402
+from runner.cli.measuring import measure_missing  # noqa: E402
+from runner.engine.executors import Stop, Work  # noqa: E402
+from runner.engine.executors.local import LocalExecutor, Watch  # noqa: E402
+from runner.store.run_folder import RunFolder  # noqa: E402
 
-SOURCE = ROOT / "results" / "tiny_gpt-training-bfloat16-cpu" / "records.jsonl"
+SOURCE = ROOT / "results" / "tiny_gpt-training-bfloat16-cpu"
 MOST_MS = 5.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # what a process of this program is told
     options = parser.parse_args()
@@ -76,7 +75,7 @@ def alone(jobs: int) -> dict[str, Any]:
 
 def measured(jobs: int) -> dict[str, float]:
     """Milliseconds and kilobytes a job; two candidates each, 30 rounds or as many as the source has."""
-    model = read_records(SOURCE).records[:1]
+    model = records_of(SOURCE)[:1]
     plan = [
         replace(
             model[0].job,
@@ -95,7 +94,7 @@ def measured(jobs: int) -> dict[str, float]:
         memory, wall, cpu = peak_kb(), time.perf_counter(), time.process_time()
         folder = RunFolder.create(Path(temporary) / "run", plan, ["benchmark"])
         planned, memory_planned = time.process_time(), peak_kb()
-        measure_missing(folder, plan, console, LocalExecutor(made_up, fork=False))
+        measure_missing(folder, plan, console, LocalExecutor(job_command, measure=made_up, fork=False))
         ended, wall_s = time.process_time(), time.perf_counter() - wall
     return {
         "jobs": jobs,

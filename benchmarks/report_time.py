@@ -4,20 +4,18 @@
     python benchmarks/report_time.py --records 1000 --formats html
     python benchmarks/report_time.py --keep logs/large   # leaves the made-up run there, to look at its page
 
-The records are those of a real run under new names, their times multiplied by random factors, until there
-are enough. Every measurement is ``runner.py --visualize-logs`` in a process of its own, as a person has it.
+The records are those of a real run, repeated under new names with their times multiplied by random factors.
+Every measurement is ``runner.py --visualize-logs`` in a process of its own, as a user runs it.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,24 +24,25 @@ from typing import Any
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import folder_for, new_parser  # noqa: E402 - nothing is installed
+
 SOURCE = ROOT / "results" / "tiny_gpt-training-bfloat16-cpu" / "records.jsonl"
 MOST_S, MOST_MB = 10.0, 500.0
 COLUMNS = ("baseline_s", "candidate_s")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--records", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--formats", nargs="*", default=["json", "csv", "md", "txt", "png", "svg", "html"])
     parser.add_argument("--source", type=Path, default=SOURCE, help="records.jsonl of a real run")
     parser.add_argument("--keep", type=Path, help="a new folder for the made-up run")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="torchduet-report-") as temporary:
-        folder = options.keep or Path(temporary) / "run"
-        folder.mkdir(parents=True)
+    with folder_for(options.keep, "report") as folder:
+        folder.mkdir(parents=True, exist_ok=True)
         with (folder / "records.jsonl").open("w", encoding="utf-8") as file:
             for record in made_up(options.source, options.records, options.rounds):
                 file.write(json.dumps(record) + "\n")

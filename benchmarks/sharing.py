@@ -11,29 +11,26 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from scipy import stats
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.processes import MODELS, by_process  # noqa: E402 - nothing is installed
-from harness.schema import Samples  # noqa: E402
-from runner.record_file import read_records  # noqa: E402
+from benchmarks.common import folder_for, new_parser, records_of, run_program  # noqa: E402 - as a script
+from benchmarks.processes import MODELS, SUITES, processes_of  # noqa: E402
+from runner.analysis.statistics import paired_speedup  # noqa: E402
 
 WAYS: dict[str, tuple[str, ...]] = {"shared": (), "isolated": ("--isolate",)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--compilers", default="aot_eager,inductor")
@@ -41,15 +38,14 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="keep the runs here, or read those that are there")
     options = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="torchduet-sharing-") as temporary:
-        parent = options.keep or Path(temporary)
-        for suite, models in MODELS.items():
-            for model in models:
-                folders = {way: parent / f"{model}-{way}" for way in WAYS}
-                for way, folder in folders.items():
-                    if not (folder / "records.jsonl").exists():
-                        measure(options, suite, model, WAYS[way], folder)
-                rows += compared(model, folders)
+    with folder_for(options.keep, "sharing") as parent:
+        for model, batch_size in MODELS.items():
+            folders = {way: parent / f"{model}-{way}" for way in WAYS}
+            words = (f"--suites={SUITES}", f"--only={model}", f"--batch-size={batch_size}")
+            for way, folder in folders.items():
+                if not (folder / "records.jsonl").exists():
+                    run_program(folder, *words, *conditions(options), *WAYS[way], "--format=txt")
+            rows += compared(model, folders)
     headers = ("model", "candidate", "shared", "isolated", "isolated / shared [95 %]", "p")
     print(tabulate(rows, headers=headers, floatfmt=".3f"))
     away = sum(float(row[-1]) < 0.05 for row in rows)
@@ -59,32 +55,18 @@ def main() -> None:
     print(f"median difference {100 * statistics.median(differences):.2f} %")
 
 
-def measure(options: argparse.Namespace, suite: str, model: str, flags: Sequence[str], folder: Path) -> None:
-    command = [
-        *(
-            sys.executable,
-            str(ROOT / "runner.py"),
-            f"--suites={suite}",
-            f"--only={model}",
-            f"--{options.mode}",
-        ),
-        *("--devices=cpu", "--performance", "--threads=1", f"--compilers={options.compilers}", *flags),
-        *(
-            f"--processes={options.processes}",
-            f"-n{options.rounds}",
-            f"--output-dir={folder}",
-            "--format=txt",
-        ),
-    ]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+def conditions(options: argparse.Namespace) -> tuple[str, ...]:
+    return (
+        *(f"--{options.mode}", "--devices=cpu", "--performance", "--threads=1"),
+        *(f"--compilers={options.compilers}", f"--processes={options.processes}", f"-n{options.rounds}"),
+    )
 
 
 def compared(model: str, folders: dict[str, Path]) -> list[tuple[str, str, float, float, str, float]]:
     logs: dict[str, dict[str, list[float]]] = {}
     for way, folder in folders.items():
-        for record in read_records(folder / "records.jsonl").records:
-            if record.samples is not None:
-                logs.setdefault(record.candidate, {})[way] = logs_of(record.samples)
+        for (_, _, candidate), parts in processes_of(records_of(folder)).items():
+            logs.setdefault(candidate, {})[way] = [log_speedup(part) for part in parts]
     return [
         (model, candidate, *difference(found["shared"], found["isolated"]))
         for candidate, found in logs.items()
@@ -92,8 +74,9 @@ def compared(model: str, folders: dict[str, Path]) -> list[tuple[str, str, float
     ]
 
 
-def logs_of(samples: Samples) -> list[float]:
-    return [math.log(one.speedup) for one in by_process(samples)]
+def log_speedup(logs: np.ndarray) -> float:
+    """Of one process, from the log ratio of each of its rounds."""
+    return math.log(paired_speedup(np.exp(logs), np.ones(logs.size)).speedup)
 
 
 def difference(shared: Sequence[float], isolated: Sequence[float]) -> tuple[float, float, str, float]:

@@ -1,13 +1,13 @@
-"""What starting costs: the program, a plain worker, and one forked from a host that has imported everything.
+"""Start-up times: of the program, of a fresh worker, and of a worker forked from a host with all imports.
 
     python benchmarks/start_up.py
 
-Prints medians and ratios. A job's start is from asking for a worker until it answers, before it builds.
+Prints medians and ratios. A job's start is the time from the request for a worker to its first answer, before
+it builds a model.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -21,25 +21,25 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.codec import to_json  # noqa: E402 - the project need not be installed
+from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
+from harness.codec import to_json  # noqa: E402
 from harness.schema import Case, Job, Mode  # noqa: E402
-from runner.host_process import HostPool  # noqa: E402
-from runner.worker_process import WorkerProcess, worker_environment  # noqa: E402
-from runner.worker_start import ForkedStart, PlainStart, Start, worker_command  # noqa: E402
+from runner.engine.host_process import HostPool  # noqa: E402
+from runner.engine.worker_process import WorkerProcess  # noqa: E402
+from runner.engine.worker_start import ForkedStart, PlainStart, Start  # noqa: E402
+from runner.plan.interpreter import worker_command, worker_environment  # noqa: E402
 
 MOST_FORKED_S = 0.1
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--suite", default="huggingface", help="whose libraries the host imports")
     options = parser.parse_args()
     runner = (sys.executable, str(ROOT / "runner.py"))
     importing = (
-        "import harness.session; from harness.suite_files import load_suite; "
+        "import harness.worker.session; from harness.loading.suite_files import load_suite; "
         f"load_suite({options.suite!r}).warm()"
     )
     cold: list[tuple[str, Callable[[], float]]] = [
@@ -74,7 +74,7 @@ def command(*words: str) -> float:
 
 
 def job_start(start: Start, suite: str, folder: str) -> float:
-    """Until a worker answers its first call: one that there is none of, so that no model is built."""
+    """Seconds until a worker answers its first call. The call has an unknown name, so no model is built."""
     case = Case(suite=suite, name="none", mode=Mode.INFERENCE, batch_size=1, published_batch_size=1)
     job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",))
     log = Path(folder) / "log"

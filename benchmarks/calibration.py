@@ -1,0 +1,369 @@
+"""Whether the verdicts hold: simulated noises and stored A/A sequences through the program's own decisions.
+
+    python benchmarks/calibration.py                          # 1,500 repetitions a cell
+    python benchmarks/calibration.py --repetitions 200        # a quick look
+    python benchmarks/calibration.py --only independent --only dependent
+    python benchmarks/calibration.py --replay results/aa-control results/aa-precision ...
+
+Every repetition draws the log ratio of a round, d, from a noise, asks ``runner.engine.stopping.decide`` after
+every batch whether to go on, and judges what it has with ``runner.analysis.verdicts.decision``: what the
+program does, without the steps. p stands for q (a family of one).
+
+- *coverage*: the share of 95 % intervals that hold the true speedup of all processes;
+- *false*: the share of *faster* and *slower* where the truth is not beyond the threshold;
+- *power*: the share of *faster* where it is; *same* and *unsteady*: the shares of these verdicts;
+- *rounds*, *processes*: the mean number of each, which is the cost.
+
+tau is the standard deviation between processes; "as" the candidate whose assumed tau the interval has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from harness.schema import Protocol  # noqa: E402 - the project need not be installed
+from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.verdicts.between import assumed_sd, pooled_variance  # noqa: E402
+from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
+from runner.engine.stopping import decide, more_processes  # noqa: E402
+from runner.store.record_file import read_records  # noqa: E402
+
+Floats = NDArray[np.float64]
+Generator = np.random.Generator
+Noise = Callable[[Generator, int], Floats]
+"""``noise(rng, n)``: d of n rounds of one process, about 0."""
+
+LONGEST = 400  # rounds of a process that a noise is drawn for
+PROTOCOL = Protocol()
+ROUND_S = 0.1  # of simulated time, so that the time limit of a job counts
+
+
+# -- noises ----------------------------------------------------------------------------------------
+
+
+def normal(sigma: float) -> Noise:
+    return lambda rng, n: rng.normal(0, sigma, n)
+
+
+def heavy(sigma: float) -> Noise:
+    """Student's t with 3 degrees of freedom, of this standard deviation."""
+    return lambda rng, n: np.asarray(sigma / math.sqrt(3) * rng.standard_t(3, n))
+
+
+def autoregressive(r: float, sigma: float) -> Noise:
+    """AR(1) with this stationary standard deviation."""
+
+    def drawn(rng: Generator, n: int) -> Floats:
+        noise: Floats = rng.normal(0, sigma, n)
+        for i in range(1, n):
+            noise[i] = r * noise[i - 1] + math.sqrt(1 - r * r) * noise[i]
+        return noise
+
+    return drawn
+
+
+def two_regimes(distance: float, switch: float, sigma: float) -> Noise:
+    """Rounds lie about +-distance / 2 and change sides with the probability ``switch``."""
+
+    def drawn(rng: Generator, n: int) -> Floats:
+        side = rng.choice([-1.0, 1.0]) * np.cumprod(np.where(rng.random(n) < switch, -1.0, 1.0))
+        d: Floats = side * distance / 2 + rng.normal(0, sigma, n)
+        return d
+
+    return drawn
+
+
+def settling(size: float, rounds: float, sigma: float) -> Noise:
+    return lambda rng, n: np.asarray(size * np.exp(-np.arange(n) / rounds) + rng.normal(0, sigma, n))
+
+
+def drifting(size: float, rounds: int, sigma: float) -> Noise:
+    """From -size to size over so many rounds, and back; forth or back first."""
+
+    def drawn(rng: Generator, n: int) -> Floats:
+        saw = 2 * np.abs((np.arange(n) / rounds) % 2 - 1) - 1
+        d: Floats = rng.choice([-1.0, 1.0]) * size * saw + rng.normal(0, sigma, n)
+        return d
+
+    return drawn
+
+
+# -- one measurement ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One row of a table. ``processes``: 0 is ``auto``."""
+
+    name: str
+    noise: Noise
+    truth: float = 1.0
+    tau: float = 0.0
+    kind: str = "inductor"
+    processes: int = 1
+    models: int = 1  # of the run, whose variance between processes is pooled
+    spread: tuple[float, ...] = ()  # tau of each model in turn, instead of ``tau``
+
+    def tau_of(self, model: int) -> float:
+        return self.spread[model % len(self.spread)] if self.spread else self.tau
+
+
+@dataclass(kw_only=True)
+class Tally:
+    covered: int = 0
+    judged: int = 0
+    rounds: int = 0
+    processes: int = 0
+    verdicts: Counter[Verdict | None] = field(default_factory=Counter)
+
+
+def one_process(rng: Generator, cell: Cell, tau: float, assumed: float) -> Floats:
+    """d of the rounds that the program would time in one process."""
+    d = math.log(cell.truth) + rng.normal(0, tau) + cell.noise(rng, LONGEST)
+    protocol = Protocol(processes=cell.processes)
+    n = 0
+    while True:
+        pairs = {"x": (np.exp(d[:n]), np.ones(n))}
+        more = decide(protocol, pairs, ROUND_S * n, tau={"x": assumed}).rounds
+        if more == 0:
+            return d[:n]
+        n += more
+
+
+def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Floats]:
+    tau = cell.tau_of(model)
+    done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
+    while cell.processes == 0 and more_processes(
+        PROTOCOL, [(*columns(done), counts(done), Between(assumed_sd=assumed))]
+    ):
+        done.append(one_process(rng, cell, tau, assumed))
+    return done
+
+
+def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats]:
+    whole = np.concatenate(parts)
+    return np.exp(whole), np.ones(whole.size)
+
+
+def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
+    return tuple(part.size for part in parts) if len(parts) > 1 else ()
+
+
+def simulate(cell: Cell, repetitions: int) -> Tally:
+    """Runs of ``cell.models`` models each, until there are so many measurements."""
+    rng = np.random.default_rng(20261122)
+    assumed = assumed_sd(cell.kind, "inference", control=True)
+    tally = Tally()
+    while tally.judged < repetitions:
+        run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
+        between = shared(run, assumed)
+        for parts in run:
+            found = judged(*columns(parts), counts(parts), between)
+            count(tally, cell, found, len(parts))
+    return tally
+
+
+def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
+    """What the models of a run tell about each other, as ``runner.analysis.verdicts.family`` does."""
+    found = [one for parts in run if (one := spread_of(*columns(parts), counts(parts))) is not None]
+    if not found:
+        return Between(assumed_sd=assumed)
+    explained = float(np.mean([one[2] for one in found]))
+    pooled = pooled_variance([one[:2] for one in found], assumed**2 + explained)
+    return Between(assumed_sd=assumed, pooled=pooled)
+
+
+def count(tally: Tally, cell: Cell, found: PairedEstimate, processes: int) -> None:
+    tally.judged += 1
+    tally.rounds += found.n
+    tally.processes += processes
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    tally.covered += found.ci_low <= cell.truth <= found.ci_high
+    tally.verdicts[told(found)] += 1
+
+
+def told(found: PairedEstimate) -> Verdict | None:
+    return verdict(found, found.p_value, noise_threshold=PROTOCOL.noise_threshold, alpha=PROTOCOL.alpha)
+
+
+# -- the tables ----------------------------------------------------------------------------------------
+
+THRESHOLD = 1 + PROTOCOL.noise_threshold
+MIXED = (0.0025, 0.005, 0.005, 0.01, 0.01, 0.01, 0.012, 0.016, 0.019, 0.023)
+"""tau of ten models, spread as those of results/processes-cpu."""
+
+
+def tables() -> dict[str, list[Cell]]:
+    independent = [
+        Cell(name=f"{name}, tau {100 * tau:g} %, true {truth:g}", noise=noise, tau=tau, truth=truth)
+        for truth in (1.0, THRESHOLD)
+        for tau in (0.0, 0.011)
+        for name, noise in (
+            *((f"normal {100 * sigma:g} %", normal(sigma)) for sigma in (0.02, 0.03, 0.05, 0.08)),
+            ("Student t 5 %", heavy(0.05)),
+        )
+    ]
+    dependent = [
+        Cell(name=f"{name}, as {kind}", noise=noise, kind=kind)
+        for kind in ("inductor", "eager")
+        for name, noise in (
+            *((f"AR(1) {r:g}, 5 %", autoregressive(r, 0.05)) for r in (0.3, 0.5, 0.8)),
+            ("AR(1) 0.8, 2 %", autoregressive(0.8, 0.02)),
+            *((f"regimes 6 % apart, switch {s:g}", two_regimes(0.06, s, 0.02)) for s in (0.5, 0.1, 0.02)),
+            ("settling 5 % exp(-r / 10), 2 %", settling(0.05, 10, 0.02)),
+            ("drift +-3 % over 100 rounds, 2 %", drifting(0.03, 100, 0.02)),
+            ("drift +-3 % over 100 rounds, 3 %", drifting(0.03, 100, 0.03)),
+        )
+    ]
+    power = [
+        Cell(
+            name=f"true {truth:g}, sigma {100 * s:g} %, tau {100 * tau:g} %",
+            noise=normal(s),
+            truth=truth,
+            tau=tau,
+        )
+        for tau in (0.0, 0.011)
+        for truth, s in ((1.04, 0.03), (1.06, 0.03), (1.06, 0.05))
+    ]
+    processes = [
+        Cell(
+            name=f"{count} processes, {name}, sigma 3 %, true {truth:g}, models in the run: {models}",
+            noise=normal(0.03),
+            processes=count,
+            models=models,
+            truth=truth,
+            tau=tau,
+            spread=spread,
+        )
+        for count, models in ((3, 10), (3, 1), (5, 10))
+        for truth in (1.0, THRESHOLD)
+        for name, tau, spread in (
+            ("tau 1.1 %", 0.011, ()),
+            ("tau 2.3 %", 0.023, ()),
+            *((("tau 0.25 to 2.3 %", 0.0, MIXED),) if models > 1 else ()),
+        )
+    ]
+    auto = [
+        Cell(
+            name=f"auto, true {truth:g}, sigma 3 %, tau {100 * tau:g} %, as {kind}",
+            noise=normal(0.03),
+            processes=0,
+            truth=truth,
+            tau=tau,
+            kind=kind,
+        )
+        for truth, tau, kind in (
+            *((1.0, tau, "inductor") for tau in (0.0025, 0.011, 0.023)),
+            (1.0, 0.0025, "eager"),
+            *((THRESHOLD, tau, "inductor") for tau in (0.0025, 0.011, 0.023)),
+            *((1.06, tau, "inductor") for tau in (0.0025, 0.011)),
+            (1.3, 0.011, "inductor"),
+        )
+    ]
+    return {
+        "independent": independent,
+        "dependent": dependent,
+        "power": power,
+        "processes": processes,
+        "auto": auto,
+    }
+
+
+HEADERS = (
+    *("noise of d", "coverage %", "false %", "faster %", "slower %", "same %", "unsteady %"),
+    *("rounds", "processes"),
+)
+
+
+def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
+    rows = []
+    for cell in cells:
+        tally = simulate(cell, repetitions)
+        share = {one: 100 * tally.verdicts[one] / tally.judged for one in Verdict}
+        beyond = cell.truth > THRESHOLD + 1e-9
+        false = share[Verdict.SLOWER] + (0 if beyond else share[Verdict.FASTER])
+        rows.append(
+            (
+                *(cell.name, 100 * tally.covered / tally.judged, false),
+                *(share[one] for one in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNSTEADY)),
+                *(tally.rounds / tally.judged, tally.processes / tally.judged),
+            )
+        )
+        print(f"{title}: {cell.name}", file=sys.stderr, flush=True)
+    print(f"\n{title}, {repetitions} repetitions a row\n")
+    print(tabulate(rows, headers=HEADERS, floatfmt=".1f"), flush=True)
+
+
+# -- stored sequences ------------------------------------------------------------------------------------
+
+
+def sequences(folder: Path) -> Iterator[Floats]:
+    """d of every process of every control that was stored."""
+    for file in sorted(folder.rglob("*.jsonl")):
+        for record in read_records(file).records:
+            samples = record.samples
+            if record.candidate != "eager" or record.job.baseline_dtype or samples is None:
+                continue
+            logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
+            ends = np.cumsum(samples.rounds_by_process or (len(samples),))[:-1]
+            yield from np.split(logs, ends)
+
+
+def replay(folders: Sequence[Path]) -> None:
+    """Eager against eager as it was measured: nothing is stopped, everything is judged."""
+    assumed = Between(assumed_sd=assumed_sd("eager", "inference", control=True))
+    rows = []
+    every: list[PairedEstimate] = []
+    for folder in folders:
+        found = [
+            judged(np.exp(d), np.ones(d.size), between=assumed) for d in sequences(folder) if d.size >= 10
+        ]
+        if found:
+            rows.append(replayed(folder.name, found))
+            every += found
+    if every:
+        rows.append(replayed("all", every))
+    headers = ("run", "sequences", "interval holds 1", "faster or slower", "same", "unsteady", "widened")
+    print("\nstored A/A sequences\n")
+    print(tabulate(rows, headers=headers), flush=True)
+
+
+def replayed(name: str, found: Sequence[PairedEstimate]) -> tuple[object, ...]:
+    verdicts = Counter(told(one) for one in found)
+    held = sum(bool(o.ci_low and o.ci_high and o.ci_low <= 1 <= o.ci_high) for o in found)
+    called = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
+    wider = sum(one.widened > 1 for one in found)
+    return (name, len(found), held, called, verdicts[Verdict.SAME], verdicts[Verdict.UNSTEADY], wider)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repetitions", type=int, default=1500)
+    parser.add_argument("--only", action="append", choices=(*tables(), "replay"), help="these tables only")
+    parser.add_argument("--replay", type=Path, nargs="+", default=sorted((ROOT / "results").iterdir()))
+    options = parser.parse_args()
+    for title, cells in tables().items():
+        if not options.only or title in options.only:
+            print_table(title, cells, options.repetitions)
+    if not options.only or "replay" in options.only:
+        replay(options.replay)
+
+
+if __name__ == "__main__":
+    main()
