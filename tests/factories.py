@@ -24,7 +24,7 @@ from harness.schema import (
     Status,
     TensorError,
 )
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.reports.console import print_report
 
 ENVIRONMENT: dict[str, Scalar] = {
@@ -227,5 +227,5 @@ def accuracy_run() -> tuple[Record, ...]:
 def printed(records: Sequence[Record], width: int, **settings: Any) -> str:
     """The console's report of these records, as that console would show it."""
     file = io.StringIO()
-    print_report(summarise(records), Console(file=file, width=width, **settings))
+    print_report(summarize(records), Console(file=file, width=width, **settings))
     return file.getvalue()

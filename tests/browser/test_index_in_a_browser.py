@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.derive import summarise
-from runner.index_page import write_index
-from runner.record_file import append_record
+from runner.analysis.derive import summarize
 from runner.reports import render_all
+from runner.runs.history.page import write_page
+from runner.store.record_file import append_record
 from tests.browser.open_pages import DESKTOP, PHONE, Scheme, new_visit, overflow
 from tests.factories import make_job, make_record
 
@@ -30,11 +30,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         records = [make_record(make_job(model), speedup=speedup) for model in ("a", "b")]
         for record in records:
             append_record(run / "records.jsonl", record)
-        for file, content in render_all(summarise(records), {"html", "json"}).items():
+        for file, content in render_all(summarize(records), {"html", "json"}).items():
             (run / file).write_bytes(content)
         if cut_short:
             (run / "records.jsonl").write_bytes(b'{"job": 1}\n')
-    write_index(parent)
+    write_page(parent)
     return parent
 
 
@@ -66,5 +66,5 @@ def test_it_fits_paper(browser: Browser, folder: Path) -> None:
     visit = new_visit(browser, (folder / "index.html").as_uri(), DESKTOP, "dark")
     assert visit.page.pdf().startswith(b"%PDF")
     visit.page.emulate_media(media="print")
-    colour = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert colour == "rgb(255, 255, 255)"
+    color = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert color == "rgb(255, 255, 255)"

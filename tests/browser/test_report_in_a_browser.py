@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.labels import plain
 from runner.reports import html
-from runner.reports._html_panels import CHUNK
+from runner.reports.pages.panels import CHUNK
 from tests.browser.open_pages import DESKTOP, PHONE, Scheme, Visit, new_visit, overflow
 from tests.factories import HOSTILE_NAMES, make_job, make_record, synthetic_run
 
@@ -28,7 +28,7 @@ Open = Callable[..., Visit]
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_bytes(html.render(summarise(synthetic_run()))["report.html"])
+    file.write_bytes(html.render(summarize(synthetic_run()))["report.html"])
     return file
 
 
@@ -84,8 +84,8 @@ def test_it_opens_quietly_at_any_width_in_light_and_dark(
     assert visit.page.locator("#forest .point").count() > 20
     assert visit.page.locator("#even .point").count() > 15
     assert overflow(visit.page) <= 0
-    page_colour = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (page_colour == "rgb(255, 255, 255)") == (scheme == "light")
+    page_color = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (page_color == "rgb(255, 255, 255)") == (scheme == "light")
 
 
 def test_names_are_shown_as_they_are(open_report: Open) -> None:
@@ -153,7 +153,7 @@ def test_a_tile_filters_by_its_verdict(open_report: Open) -> None:
 
 def test_nothing_fits_is_said(open_report: Open) -> None:
     visit = open_report("#text=nosuchmodel")
-    assert "Nothing fits" in visit.page.locator("#table tbody").inner_text()
+    assert "No comparison matches" in visit.page.locator("#table tbody").inner_text()
     assert visit.page.locator("#forest").is_hidden()
 
 
@@ -232,7 +232,7 @@ def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
     jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(600)]
     records = [make_record(job, speedup=1 + i / 1000, rounds=5) for i, job in enumerate(jobs)]
     file = tmp_path / "many.html"
-    file.write_bytes(html.render(summarise(records))["report.html"])
+    file.write_bytes(html.render(summarize(records))["report.html"])
     visit = open_report(file=file)
     assert visit.page.locator("#table tbody tr").count() == 200
     visit.page.click("#more")
@@ -244,7 +244,7 @@ def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
 def test_panels_beyond_the_first_parcel_are_those_of_their_rows(open_report: Open, tmp_path: Path) -> None:
     jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(2 * CHUNK + 1)]
     file = tmp_path / "parcels.html"
-    file.write_bytes(html.render(summarise([make_record(job, rounds=3) for job in jobs]))["report.html"])
+    file.write_bytes(html.render(summarize([make_record(job, rounds=3) for job in jobs]))["report.html"])
     visit = open_report(file=file)
     for number in (0, CHUNK - 1, CHUNK, 2 * CHUNK):
         case = f"{jobs[number].key}/inductor"
@@ -264,7 +264,7 @@ def test_the_roofline_and_the_phases_are_drawn(open_report: Open, tmp_path: Path
     }
     job = make_job("drawn")
     file = tmp_path / "work.html"
-    file.write_bytes(html.render(summarise([make_record(job, speedup=2.0, metrics=metrics)]))["report.html"])
+    file.write_bytes(html.render(summarize([make_record(job, speedup=2.0, metrics=metrics)]))["report.html"])
     visit = open_report(f"#case={job.key}/inductor", file=file)
     visit.wait_for_panel(f"{job.key}/inductor")
     panel = visit.page.locator("dialog")

@@ -29,6 +29,7 @@ from harness.codec import to_json  # noqa: E402
 from harness.schema import BASELINE, Job, ModelFacts, Round, Status  # noqa: E402
 
 STEP_S = 0.001
+UNDER_WAY = "under_way"  # the file that "hangs" and "slow" make in the worker's folder when called
 FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.truncate", "subprocess.Popen")
 
 
@@ -37,15 +38,15 @@ FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.trun
 
 def work() -> None:
     """The real worker's ``main`` and conversation, with answers that are made up."""
-    import harness.worker
+    import harness.worker.main
 
-    harness.worker.answers = lambda job, announce, build=None: Pretender(job, announce)
-    harness.worker.guarded = lambda answer, request: {"ok": to_json(answer(request))}
-    harness.worker.main()
+    harness.worker.main.answers = lambda job, announce, *_, **__: Pretender(job, announce)
+    harness.worker.main.guarded = lambda answer, request, device: {"ok": to_json(answer(request))}
+    harness.worker.main.main()
 
 
 class Pretender:
-    """Answers as ``harness.session`` would, for a model that always passes."""
+    """Answers as ``harness.worker.session`` would, for a model that always passes."""
 
     def __init__(self, job: Job, announce: Callable[[Any], None]) -> None:
         self._job = job
@@ -58,10 +59,12 @@ class Pretender:
             return {"model": facts, "environment": {"torch": "none"}}
         if call == "prepare":
             if name == "hangs":
+                Path(UNDER_WAY).touch()
                 time.sleep(600)
             return {"status": Status.PASS, "parity": None, "metrics": {}, "notes": []}
         if call == "measure":
             if name == "slow":
+                Path(UNDER_WAY).touch()
                 time.sleep(1)
             return {"rounds": [self._round(i) for i in range(request["rounds"])], "recompiled": {}}
         return {"metrics": {"iterations_per_sample": 1} if call == "warm_up" else {}}
@@ -79,14 +82,15 @@ def run(argv: list[str], die_at: int = 0, tear: int = 0, *, light: bool = False)
     """``runner.py`` with these workers, and its exit code; ``light``: without the reports that take long."""
     from unittest import mock
 
-    import runner.executors.local
-    from runner.cli import main
-    from runner.worker_start import PlainStart
+    import runner.engine.executors.local
+    import runner.engine.launch
+    from runner.cli.main import main
+    from runner.engine.worker_start import PlainStart
 
     command = [sys.executable, "-S", str(Path(__file__).resolve())]
     start = PlainStart(command=command)
-    mock.patch.object(runner.executors.local, "fresh_start", return_value=start).start()
-    mock.patch.object(runner.executors.local, "forking_works", return_value=False).start()
+    mock.patch.object(runner.engine.launch, "fresh_start", return_value=start).start()
+    mock.patch.object(runner.engine.executors.local, "forking_works", return_value=False).start()
     if die_at:
         _die_at(die_at, argv[-1].removeprefix("--output-dir=").removeprefix("--resume="))
     if tear:
@@ -115,9 +119,9 @@ def _die_at(number: int, folder: str) -> None:
 
 def _tear(number: int) -> None:
     """Kills this process when half of the n-th record is written."""
-    import runner.record_file
+    import runner.store.record_file
 
-    whole = runner.record_file.write_all
+    whole = runner.store.record_file.write_all
     written = 0
 
     def half(file: io.FileIO, data: bytes) -> None:
@@ -128,7 +132,7 @@ def _tear(number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         whole(file, data)
 
-    runner.record_file.write_all = half
+    runner.store.record_file.write_all = half
 
 
 def _leave_out(*endings: str) -> None:
@@ -146,9 +150,9 @@ def serve() -> None:
 
     Answers with the exit code.
     """
-    for name in ("matplotlib.backends.backend_agg", "rich.progress", "rich.table", "runner.derive"):
+    for name in ("matplotlib.backends.backend_agg", "rich.progress", "rich.table", "runner.analysis.derive"):
         importlib.import_module(name)
-    for name in ("runner.reports.console", "runner.merge", "runner.executors.local"):
+    for name in ("runner.reports.console", "runner.store.merge", "runner.engine.executors.local"):
         importlib.import_module(name)
     importlib.import_module("runner.reports").discover()
     print("ready", flush=True)

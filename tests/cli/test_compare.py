@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import Status
+from harness.schema import Protocol, Status
 from tests.cli.command import TOYS, runner
 from tests.factories import control, make_job, make_record
 from tests.unit.test_changes import write
@@ -49,10 +49,14 @@ def test_the_terminal_shows_what_changed_and_fails_only_when_asked(runs: tuple[P
 @pytest.mark.parametrize(
     ("gates", "code", "said"),
     [
-        ("regression:5%", 1, "--fail-on regression:5 %: FAILED (1 of 4 speedups, lower by more than 5 %)"),
+        (
+            "regression:5%",
+            1,
+            "--fail-on regression:5 %: FAILED (speedups that fell by more than 5 %, of 4: 1)",
+        ),
         ("regression:50%", 0, "--fail-on regression:50 %: passed"),
-        ("parity", 1, "--fail-on parity: FAILED (1 passed before and fail now)"),
-        ("graph-breaks", 1, "--fail-on graph-breaks: FAILED (1 more graph breaks than before)"),
+        ("parity", 1, "--fail-on parity: FAILED (results that passed before and fail now: 1)"),
+        ("graph-breaks", 1, "--fail-on graph-breaks: FAILED (results with more graph breaks than before: 1)"),
         ("regression:50%,parity", 1, "--fail-on regression:50 %: passed"),
     ],
 )
@@ -62,11 +66,53 @@ def test_fail_on(runs: tuple[Path, Path], gates: str, code: int, said: str) -> N
     assert said in done.stdout
 
 
+def test_a_regression_needs_the_whole_interval_beyond_the_share(tmp_path: Path) -> None:
+    """About 0.91x [0.85, 0.98]: lower, but perhaps by less than 5 %."""
+    sides = []
+    for which, speedup in (("a", 1.5), ("b", 1.365)):
+        jobs = [make_job(f"model_{number}", candidates=("eager", "inductor")) for number in range(5)]
+        records = [
+            record
+            for number, job in enumerate(jobs)
+            for record in (
+                control(job),
+                make_record(
+                    job, speedup=speedup if number == 1 else 1.5, jitter=0.12, rounds=10, machine=which
+                ),
+            )
+        ]
+        sides.append(str(write(tmp_path / which, records)))
+    done = runner("--compare", *sides, "--format=json")
+    (found,) = [one for one in json.loads(done.stdout)["changes"] if "model_1" in json.dumps(one)]
+    change = found["speedup_factor"]
+    assert found["q_value"] < 0.05
+    assert change["factor"] < 0.95 < change["high"] < 0.98
+    assert runner("--compare", *sides, "--fail-on=regression:5%").returncode == 0
+    assert runner("--compare", *sides, "--fail-on=regression:2%").returncode == 1
+
+
+def test_what_was_found_is_printed_before_a_gate_that_can_tell_nothing(tmp_path: Path) -> None:
+    job = make_job(protocol=Protocol(performance=False))
+    after = make_record(job, status=Status.CRASH)
+    runs = [str(write(tmp_path / "a", [make_record(job)])), str(write(tmp_path / "b", [after]))]
+    done = runner("--compare", *runs, "--fail-on=regression:5%,parity")
+    assert done.returncode == 2
+    assert "New failures: 1" in done.stdout
+    assert "--fail-on parity: FAILED" in done.stdout
+    assert done.stderr.startswith(
+        "error: --fail-on regression:5 %: these runs do not have the data for this gate (no shared result"
+    )
+    assert done.stderr.count("\n") == 1
+    markdown = runner("--compare", *runs, "--fail-on=regression:5%", "--format=md")
+    assert markdown.returncode == 2
+    assert markdown.stdout.startswith("## What changed between two runs")
+
+
 def test_markdown_alone_is_printed_and_the_reason_goes_to_stderr(runs: tuple[Path, Path]) -> None:
     done = runner("--compare", *map(str, runs), "--fail-on", "parity", "--format", "md")
     assert done.returncode == 1
     assert done.stdout.startswith("## What changed between two runs\n")
-    assert ":x: **parity: 1 passed before and fail now**" in done.stdout
+    assert ":x: **parity (results that passed before and fail now: 1)**" in done.stdout
     assert "--fail-on parity: FAILED" in done.stderr
 
 
@@ -94,8 +140,8 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
         (["--since", "7d", "--training"], "--since is for --history"),
         (["--rebuild", "--training"], "--rebuild is for --history"),
         (["--history", "nowhere", "--rebuild"], "--history: there is no folder nowhere"),
-        (["--history", "{a}", "--since", "soon"], "--since: 'soon' is no time"),
-        (["--history", "{a}"], "make it again from the run folders"),
+        (["--history", "{a}", "--since", "soon"], "--since: 'soon' is not a time"),
+        (["--history", "{a}"], "rebuild it from the run folders"),
     ],
 )
 def test_bad_input(runs: tuple[Path, Path], words: list[str], sentence: str) -> None:
@@ -122,7 +168,10 @@ def test_expected_files(runs: tuple[Path, Path], tmp_path: Path) -> None:
     assert runner("--compare", str(path), str(runs[0])).returncode == 0
     worse = runner("--compare", str(path), str(runs[1]))
     assert worse.returncode == 1
-    assert "--fail-on difference: FAILED (2 other statuses or graph breaks than before)" in worse.stdout
+    assert (
+        "--fail-on difference: FAILED (results with another status or number of graph breaks: 2)"
+        in worse.stdout
+    )
     assert runner("--update-expected", str(path), str(runs[1])).returncode == 0
     assert runner("--compare", str(path), str(runs[1])).returncode == 0
 

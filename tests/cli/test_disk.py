@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.record_file import read_records
+from runner.store.record_file import read_records
 from tests.cli.command import ROOT
 from tests.cli.instant_runs import FLAGS, Ended, Server, processes_in
 

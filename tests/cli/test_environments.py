@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner.environments.make import cache_folder
+from runner.plan.environments.make import cache_folder
 from tests.cli.command import ROOT, TOYS, records, runner, statuses
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
@@ -162,7 +162,7 @@ def test_one_environment_under_two_names(tmp_path: Path) -> None:
         (envs(old=str(ROOT / "LICENSE")), "LICENSE cannot be run"),
         (["--envs=torch"], "does not say which version of torch; write torch==2.2.2"),
         (["--reference-env=x"], "--reference-env names one of --envs"),
-        ([*envs(a="/bin/true"), "--executor=ray"], "--envs are interpreters of this machine"),
+        ([*envs(a="/bin/true"), "--executor=ray"], "--envs uses interpreters of this machine"),
     ],
 )
 def test_bad_input(words: list[str], sentence: str) -> None:

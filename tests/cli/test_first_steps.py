@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.config import parse_request
-from runner.flags import build_parser
 from tests.cli.command import ROOT, records, runner
+from tests.command_line import parsed
 
 README, GETTING_STARTED = ROOT / "README.md", ROOT / "docs" / "GETTING_STARTED.md"
 BLOCK = re.compile(r"^```python\n# (my_\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -56,4 +55,4 @@ def test_every_command_on_the_page_is_understood(page: Path) -> None:
     assert len(commands) > 3
     for command in commands:
         if "my_" not in command:  # a file of theirs: typed above
-            parse_request(build_parser().parse_args(shlex.split(command)))
+            parsed(shlex.split(command))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Case, Job, Mode, Protocol
-from harness.status_page import Activity
-from runner.host_process import HostPool, forking_works
-from runner.worker_process import WorkerLost, WorkerProcess, worker_environment
-from runner.worker_start import ForkedStart
-from tests.cli.command import ANIMALS, TOYS, records, runner
+from harness.worker.status_page import Activity
+from runner.engine.host_process import HostPool, forking_works
+from runner.engine.worker_process import WorkerLost, WorkerProcess
+from runner.engine.worker_start import ForkedStart
+from runner.plan.interpreter import worker_environment
+from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner
 
 pytestmark = pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
 
@@ -45,13 +48,25 @@ def soon(seconds: float = 120.0) -> float:
     return time.monotonic() + seconds
 
 
-def test_a_second_worker_is_there_at_once(pool: HostPool, tmp_path: Path) -> None:
+def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path) as first:
         assert first.call(opening(), soon())["ok"]["environment"]["worker"] == "forked"
-    begin = time.monotonic()
+        host = first._process._host  # type: ignore[attr-defined]
     with started(pool, tmp_path) as second:
-        assert time.monotonic() - begin < 1.0  # importing torch alone takes longer
+        assert second._process._host is host  # type: ignore[attr-defined]
         assert second.call(opening(), soon())["ok"]["model"]["parameters"] > 0
+
+
+def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
+    """Otherwise each forked worker imports it again, which doubles the start of a job."""
+    code = (
+        "import sys; from harness.worker.host import _import_torch; _import_torch(); "
+        "before = {*sys.modules}; "
+        "import harness.worker.main, harness.worker.session, harness.worker.replay; "
+        "print(*sorted({*sys.modules} - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == []
 
 
 def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.record_file import append_record
+from runner.store.record_file import append_record
 from tests.cli.command import runner
 from tests.factories import make_job, make_record
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from harness.codec import to_json
 from runner import reports
-from runner.cli import main
-from runner.flags import build_parser
+from runner.cli.main import main
+from runner.cli.parser import build_parser
 from tests.cli.command import ANIMALS, TOYS
 from tests.factories import accuracy_run, synthetic_run
 
@@ -132,9 +132,9 @@ def no_worker(*_: object, **__: object) -> Any:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started: a library that would be asked says that it is not there."""
-    monkeypatch.setattr("runner.probe._ask", lambda *_: None)
+    monkeypatch.setattr("runner.plan.probe._ask", lambda *_: None)
     monkeypatch.setattr("subprocess.Popen", no_worker)
-    monkeypatch.setattr("runner.run_folder.RunFolder.create", no_worker)
+    monkeypatch.setattr("runner.store.run_folder.RunFolder.create", no_worker)
 
 
 def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:

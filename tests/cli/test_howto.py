@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.command import ROOT, records
 
@@ -24,26 +27,32 @@ def copy_with_examples(folder: Path) -> list[str]:
     return [name for name, _ in examples]
 
 
+def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "runner.py", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
 def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     copied = tmp_path / "project"
     copied.mkdir()
     assert [name.rsplit("/", 1)[0] for name in copy_with_examples(copied)] == [
         "suites",
         "harness/backends",
+        "my_backend.py",
         "harness/metrics",
         "runner/reports",
     ]
     run = tmp_path / "run"
     words = ["--suites=spirals", "--inference", "--quick", "--devices=cpu", "--scale=tiny", "--threads=1"]
-    words += ["--compilers=fx,eager", "-n6", "--no-fork-server", "--format=txt", f"--output-dir={run}"]
-    done = subprocess.run(
-        [sys.executable, "runner.py", *words],
-        cwd=copied,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words += ["--compilers=fx,eager", "-n6", "--no-fork-server", "--format=txt,md,csv,html"]
+    words += [f"--output-dir={run}"]
+    done = run_in(copied, words)
     assert done.returncode == 0, done.stdout + done.stderr
     found = records(run)
     assert [(r["candidate"], r["status"]) for r in found] == [("fx", "pass"), ("eager", "pass")]
@@ -51,5 +60,33 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     assert all(r["metrics"]["candidate_processor_s"] > 0 for r in found)
     # one model has no interval over models
     assert re.fullmatch(r"fx \d[\d.]*x, eager \d[\d.]*x\n", (run / "one_line.txt").read_text())
-    made = {path.name for path in run.iterdir() if path.is_file()}
-    assert made == {"run.json", "records.jsonl", "one_line.txt", "gh_executive_summary.txt"}
+    # the metric's one file is enough: its columns, its table of means, its panel
+    report = (run / "report.md").read_text(encoding="utf-8")
+    assert "| processor s |" in report
+    assert "**Processor time ratio, models**" in report
+    (table,) = run.glob("fx_*_performance.csv")
+    (row,) = csv.DictReader(table.read_text(encoding="utf-8").splitlines())
+    assert float(row["candidate_processor_s"]) == pytest.approx(
+        found[0]["metrics"]["candidate_processor_s"], rel=1e-4
+    )
+    assert float(row["processor_ratio"]) > 0
+    assert {path.name for path in run.glob("processor.csv")} == {"processor.csv"}
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "mean<br>processor ratio" in page
+    assert '"header":"processor s"' in page
+
+
+def test_a_compiler_of_ones_own_works_as_the_page_says(tmp_path: Path) -> None:
+    copied = tmp_path / "project"
+    copied.mkdir()
+    copy_with_examples(copied)
+    page = (ROOT / "docs" / "HOWTO.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^python runner.py (--model=my_backend.py:make .*)$", page, re.MULTILINE)
+    run = tmp_path / "run"
+    done = run_in(copied, [*command.split(), "-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r["candidate"]: r["status"] for r in records(run)} == {
+        "my_backend.no_dropout": "pass",
+        "my_backend.traced": "pass",
+        "eager": "pass",
+    }

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 from harness.codec import to_json
-from runner.config import parse_request
-from runner.flags import build_parser
-from runner.plan import plan
+from runner.plan.jobs import plan
 from tests.cli.command import TOYS, records, runner, statuses
+from tests.command_line import config_of_words
 
 FLAGS = ("--training", f"--suites={TOYS}", "--compilers=eager", "-n4")
 
@@ -26,8 +25,7 @@ def test_two_parts_joined_are_the_whole(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Planned but" not in done.stdout
 
-    config = parse_request(build_parser().parse_args(list(FLAGS))).config
-    assert config is not None
+    config = config_of_words(FLAGS)
     whole = plan(config)
     run = json.loads((joined / "run.json").read_text())
     assert run["jobs"] == to_json(whole)

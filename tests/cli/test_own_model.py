@@ -23,6 +23,9 @@ def nothing():
 def raises():
     raise RuntimeError("there is no such file as weights.bin")
 
+def frozen():
+    return torch.nn.Linear(8, 4).requires_grad_(False), torch.randn(4, 8)
+
 value = 3
 """
 
@@ -51,24 +54,60 @@ def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
     assert record["model"]["input_shapes"] == ["input.0.0: float32[7, 8]"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "more", "says"),
-    [
-        ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
-        ("my_models:raises", [], "there is no such file as weights.bin"),
-        ("my_models:absent", [], "--model: 'my_models' has no function 'absent'"),
-        ("my_models:value", [], "--model: 'my_models' has no function 'value'"),
-        ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
-        ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),
-        ("my_models:named", ["--model-config=a=1"], "has no configuration that the harness knows"),
-    ],
-)
-def test_what_is_wrong_with_it_is_one_record(spec: str, more: list[str], says: str, tmp_path: Path) -> None:
+REFUSED = [
+    ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
+    ("my_models:absent", [], "--model: 'my_models' has no function 'absent'"),
+    ("my_models:value", [], "--model: 'my_models' has no function 'value'"),
+    ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
+    ("nosuch:make", [], "--model: there is no module 'nosuch' here"),
+    ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),
+    ("my_models:named", ["--model-config=a=1"], "has no configuration that can be changed"),
+    (
+        "my_models:frozen",
+        ["--training"],
+        "--training: of my_models:frozen, nothing requires a gradient",
+    ),
+    ("my_models:make", ["--generate"], "--generate: my_models:make does not say how it generates"),
+    ("broken.py:make", [], "broken.py, line 2: "),
+    ("needs_more:make", [], "--model: needs_more cannot be imported: ModuleNotFoundError: No module named"),
+    ("my_models:make", ["--inductor-config=max_autotun=1"], "--inductor-config: inductor has no setting"),
+    ("my_models:make", ["--inductor-config=max_autotune=7x"], "takes true or false, not '7x'"),
+    ("my_models:make", ["-dcuda:63"], "--devices: cuda:63 is not there"),
+]
+
+
+@pytest.mark.parametrize(("spec", "more", "says"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
+def test_what_cannot_be_is_refused_before_anything_is_measured(
+    spec: str, more: list[str], says: str, tmp_path: Path
+) -> None:
     mine(tmp_path)
-    words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu", *more]
+    (tmp_path / "broken.py").write_text("import torch\ndef make(:\n")
+    (tmp_path / "needs_more.py").write_text("import nothing_like_that\n")
+    mode = [] if {"--training", "--generate"} & set(more) else ["--inference"]
+    device = [] if "-dcuda:63" in more else ["-dcpu"]
+    words = [*mode, *device, "--compilers=eager", "--accuracy", *more]
     done = runner(f"--model={spec}", *words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("error: --")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_its_function_raises_is_one_record_with_a_log(tmp_path: Path) -> None:
+    mine(tmp_path)
+    words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu"]
+    done = runner("--model=my_models:raises", *words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
     assert done.returncode == 1
     (record,) = records(tmp_path / "run")
     assert record["status"] == "model_fail_to_load"
-    assert says in record["failure"]["message"]
+    assert "there is no such file as weights.bin" in record["failure"]["message"]
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_suite_that_has_no_model_for_the_mode_is_named(tmp_path: Path) -> None:
+    words = ["--suites=huggingface,tiny_gpt", "--generate", f"--output-dir={tmp_path / 'run'}"]
+    done = runner(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --generate: tiny_gpt has no model for it\n"

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.record_file import CUT_SHORT, read_records
+from runner.store.record_file import CUT_SHORT, read_records
 from tests.cli.command import ANIMALS, ROOT
+from tests.cli.instant import UNDER_WAY
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -188,17 +189,17 @@ def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         run.communicate()
 
 
-def wait_for_worker(folder: Path) -> None:
+def wait_for_call(folder: Path) -> None:
+    """Waits until the worker of the model that takes long has been called, not only started."""
     deadline = time.monotonic() + PATIENCE_S
-    while not processes_in(folder):
-        assert time.monotonic() < deadline, "no worker began"
+    while not any(folder.rglob(UNDER_WAY)):
+        assert time.monotonic() < deadline, "no worker was called"
         time.sleep(0.05)
-    time.sleep(0.5)  # it has been called by then
 
 
 def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs") as run:
-        wait_for_worker(tmp_path)
+        wait_for_call(tmp_path)
         run.kill()
         run.communicate(timeout=PATIENCE_S)
         assert left_after(tmp_path, 5) == []
@@ -224,10 +225,7 @@ def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, m
 
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
-        deadline = time.monotonic() + PATIENCE_S
-        while not (tmp_path / "run" / "cases").exists() or "hangs" not in str(processes_names(tmp_path)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         time.sleep(1)
         assert run.poll() is None  # it waits for the call under way
@@ -245,8 +243,7 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
 
 def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=slow", "-n100") as run:
-        wait_for_worker(tmp_path)
-        time.sleep(1)
+        wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         output, errors = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 130
@@ -261,7 +258,7 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
 
 def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs", "--timeout=4") as run:
-        wait_for_worker(tmp_path)
+        wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         output, errors = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 130
@@ -269,21 +266,10 @@ def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
         assert "--resume" in output + errors
 
 
-def processes_names(folder: Path) -> list[str]:
-    """The folders in which the workers of a run work."""
-    names = []
-    for pid in processes_in(folder):
-        try:
-            names.append(Path(f"/proc/{pid}/cwd").readlink().name)
-        except OSError:
-            continue
-    return names
-
-
 def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with started(folder, "--only=hangs") as first:
-        wait_for_worker(tmp_path)
+        wait_for_call(tmp_path)
         for words in ([*FLAGS, f"--output-dir={folder}"], ["--resume", str(folder)]):
             done = subprocess.run(
                 [sys.executable, INSTANT, *words],

@@ -48,7 +48,7 @@ def build(case: Case) -> Workload:
 
 
 def make_model(name: str) -> nn.Module:
-    """Random weights, larger than usual: a model fresh from its initialiser repeats one token."""
+    """Random weights, larger than usual: a model fresh from its initializer repeats one token."""
     import torch
 
     from suites.models.torchvision_ops import define_missing_ops

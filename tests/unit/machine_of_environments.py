@@ -1,4 +1,4 @@
-"""Workers that pretend, one for each of two environments, for the tests of ``runner.environments``."""
+"""Workers that pretend, one for each of two environments."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.codec import to_json
 from harness.schema import BASELINE, WHOLE, Environment, Failure, Job, Status
-from harness.status_page import Activity
-from runner.worker_process import WorkerLost
+from harness.worker.status_page import Activity
+from runner.engine.worker_process import WorkerLost
 from tests.factories import make_parity
 
 ENVIRONMENTS = tuple(
@@ -80,27 +80,29 @@ class Worker:
         return fault if fault is not None else {"ok": getattr(self, f"_{name}")(request)}
 
     def _open(self, request: Mapping[str, Any]) -> Reply:
-        self.given = request.get("given")
+        self.imported = request.get("imported")
         model = {"parameters": 7, "parameter_bytes": 28, "input_shapes": [], "batch_size": 8}
         return {"model": model, "environment": {"torch": self._job.environments[0].torch}}
 
-    def _hand_over(self, request: Mapping[str, Any]) -> Reply:
+    def _export(self, request: Mapping[str, Any]) -> Reply:
         Path(request["path"]).write_text("weights")
         return {}
 
-    def _shake(self, request: Mapping[str, Any]) -> Reply:
-        Path(request["path"]).write_text("shaken")
+    def _perturb(self, request: Mapping[str, Any]) -> Reply:
+        Path(request["path"]).write_text("perturbed")
         return {}
 
-    def _agree(self, request: Mapping[str, Any]) -> Reply:
-        if self.given is None:
-            return {"parity": None, "note": "", "judged": True}
-        assert Path(self.given).read_text() == "weights"
-        shaken = request.get("shaken")
-        assert shaken is None or Path(shaken).read_text() == "shaken"
-        bad = self._machine.disagree == self._env and not (shaken and self._machine.kinks)
-        found = make_parity(Status.FAIL_ACCURACY if bad else Status.PASS)
-        return {"parity": to_json(found), "note": "a note", "judged": not self._machine.unsteady}
+    def _cross_parity(self, request: Mapping[str, Any]) -> Reply:
+        if self.imported is None:
+            return {"status": "pass_due_to_skip", "parity": None, "notes": []}
+        assert Path(self.imported).read_text() == "weights"
+        perturbed = request.get("perturbed")
+        assert perturbed is None or Path(perturbed).read_text() == "perturbed"
+        bad = self._machine.disagree == self._env and not (perturbed and self._machine.kinks)
+        status = Status.FAIL_ACCURACY if bad else Status.PASS
+        found = to_json(make_parity(status))
+        status = Status.EAGER_TWO_RUNS_DIFFER if self._machine.unsteady else status
+        return {"status": status.value, "parity": found, "notes": ["a note"]}
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
         found: Reply = {
@@ -117,7 +119,6 @@ class Worker:
         return {"metrics": {"iterations_per_sample": iterations}, "first_calls_s": calls}
 
     def _measure(self, request: Mapping[str, Any]) -> Reply:
-        assert request["rounds"] == 1
         self._machine.iterations.add(request["iterations"])
         order = [BASELINE, *request["candidates"]]
         self._machine.now += 1.0

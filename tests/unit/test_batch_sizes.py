@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.batch_sizes import batch_sizes
 from runner.errors import UsageError
+from runner.plan.batch_sizes import batch_sizes
 
 
 def written(folder: Path, text: str) -> Path:

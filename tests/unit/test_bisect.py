@@ -13,14 +13,14 @@ import pytest
 from rich.console import Console
 
 from harness.schema import Record, Status
-from runner.bisect.command import bisect
-from runner.bisect.evidence import evidence
-from runner.bisect.search import Evidence, Found, pooled, search
-from runner.bisect.versions import pip_versions, versions_asked
-from runner.changes.statistics import Uncertain
-from runner.config import RunConfig, Where, parse_request
 from runner.errors import UsageError
-from runner.flags import build_parser
+from runner.plan.config import RunConfig, Where
+from runner.runs.bisect.command import bisect
+from runner.runs.bisect.evidence import evidence
+from runner.runs.bisect.search import Evidence, SearchResult, pooled, search
+from runner.runs.bisect.versions import pip_versions, versions_asked
+from runner.runs.compare.statistics import Uncertain
+from tests.command_line import config_of_words, parsed
 from tests.factories import make_job, make_record
 
 VERSIONS = tuple(f"2.{minor}" for minor in range(16))
@@ -59,7 +59,7 @@ class World:
             rounds=20,
         )
 
-    def search(self) -> Found:
+    def search(self) -> SearchResult:
         return search(self.versions, self, lambda found: None)
 
 
@@ -118,7 +118,7 @@ def test_a_version_that_fails_while_speed_is_followed_is_left_out() -> None:
     world = World(lambda place: 0.8 if place >= 9 else 1.0, lambda p: "crash" if p == 8 else "pass")
     found = world.search()
     assert (found.last_old, found.first_new) == ("2.7", "2.9")
-    assert found.skipped == {"2.8": "2.8 has no speed: it ended as crash"}
+    assert found.skipped == {"2.8": "2.8 has no speed: its status is crash"}
 
 
 def test_what_lies_halfway_is_asked_again_and_then_not_guessed() -> None:
@@ -225,8 +225,8 @@ def test_versions(text: str, versions: tuple[str, ...], beside: tuple[str, ...])
         ("timm==1..2", "does not say which torch"),
         ("torch==2.13.0..2.11.0", "2.13.0 is not older than 2.11.0; name the older"),
         ("torch==2.13.0,2.11.0", "2.13.0 is not older than 2.11.0; name each once"),
-        ("torch==2.11.5..2.13.0", "pip finds no torch 2.11.5; near it are 2.11.0"),
-        ("torch==2.11.0..next", "'next' is no version"),
+        ("torch==2.11.5..2.13.0", "pip finds no torch 2.11.5; the nearest are 2.11.0"),
+        ("torch==2.11.0..next", "'next' is not a version"),
         ("torch==2.11.0,", "names no versions"),
     ],
 )
@@ -256,9 +256,7 @@ class Said:
 
 def config(*words: str) -> RunConfig:
     flags = ["--training", "--bisect=torch==2.0..2.3", "--devices=cpu", *words]
-    found = parse_request(build_parser().parse_args(flags)).config
-    assert found is not None
-    return found
+    return config_of_words(flags)
 
 
 ONE = ("--only=MLP_addition", "--inductor")
@@ -294,17 +292,17 @@ def test_the_evidence_is_printed_and_kept(tmp_path: Path) -> None:
         True,
     )
     assert len(kept["steps"]) == len(world.asked)
-    with pytest.raises(UsageError, match="holds files already"):
+    with pytest.raises(UsageError, match="is not empty; name a new folder"):
         run(tmp_path / "b", world)
 
 
 def test_what_cannot_be_told_is_said_and_exits_1(tmp_path: Path) -> None:
     code, text = run(tmp_path, World(lambda p: {0: 1.0, 15: 0.8}.get(p, math.sqrt(0.8)), noise=0.02))
     assert code == 1
-    assert "cannot be told apart" in text
+    assert "cannot be distinguished" in text
     same, said = run(tmp_path / "same", World())
     assert same == 0
-    assert "MLP_addition with inductor is the same with torch 2.0 and 2.15" in said
+    assert "MLP_addition with inductor does not change from torch 2.0 to 2.15" in said
 
 
 def test_one_model_with_one_compiler(tmp_path: Path) -> None:
@@ -319,4 +317,4 @@ def test_one_model_with_one_compiler(tmp_path: Path) -> None:
         ("--executor=ray", "measures on this machine"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            config(*ONE, extra)
+            parsed(["--training", "--bisect=torch==2.0..2.3", "--devices=cpu", *ONE, extra])

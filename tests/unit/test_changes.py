@@ -12,16 +12,17 @@ import pytest
 
 from harness.codec import from_json, to_json
 from harness.schema import Environment, Extras, Mode, Protocol, Record, Status
-from runner.changes.changes import Change, Changes, Verdict, changes_between
-from runner.changes.gates import gates_asked, outcomes
-from runner.changes.load import load, load_records, results_of
-from runner.changes.run import Run
 from runner.errors import UsageError
 from runner.labels import suite_labels
-from runner.record_file import append_record
+from runner.runs.compare.changes import Change, ChangeVerdict, RunChanges, changes_between
+from runner.runs.compare.gates import gates_asked, outcomes
+from runner.runs.compare.load import load, load_records, results_of
+from runner.runs.compare.run import Run
+from runner.store.record_file import append_record
 from tests.factories import control, make_job, make_record
 
 MODELS = tuple(f"model_{number}" for number in range(6))
+MOVED = (ChangeVerdict.REGRESSED, ChangeVerdict.IMPROVED)
 
 
 def write(folder: Path, records: Sequence[Record], **about: Any) -> Path:
@@ -47,11 +48,11 @@ def run_of(folder: Path, speedups: dict[str, float], *, machine: str = "", **cha
     return write(folder, records)
 
 
-def compared(first: Path, second: Path) -> Changes:
+def compared(first: Path, second: Path) -> RunChanges:
     return changes_between(load("--compare", first), load("--compare", second))
 
 
-def the_change(found: Changes, name: str = "model", compiler: str = "inductor") -> Change:
+def the_change(found: RunChanges, name: str = "model", compiler: str = "inductor") -> Change:
     (change,) = (
         c for c in (*found.changes, *found.controls) if (c.first.name, c.first.compiler) == (name, compiler)
     )
@@ -62,7 +63,7 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
     before = run_of(tmp_path / "a", dict.fromkeys(MODELS, 1.5))
     after = run_of(tmp_path / "b", {**dict.fromkeys(MODELS, 1.5), "model_3": 1.2}, machine="another")
     found = compared(before, after)
-    assert [c.first.name for c in found.with_verdict(Verdict.REGRESSED)] == ["model_3"]
+    assert [c.first.name for c in found.with_verdict(ChangeVerdict.REGRESSED)] == ["model_3"]
     lost = the_change(found, "model_3").speedup
     assert lost is not None
     assert lost.factor == pytest.approx(0.8, rel=0.01)
@@ -88,7 +89,7 @@ def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
     assert found.drift.factor == pytest.approx(1.3)
     assert found.drift.spread == pytest.approx(0, abs=1e-9)
     for change in found.changes:
-        assert change.verdict is not Verdict.REGRESSED
+        assert change.verdict is not ChangeVerdict.REGRESSED
         assert change.compiled is not None
         assert change.compiled.factor == pytest.approx(1.0, rel=0.01), "slower as all, so not slower itself"
 
@@ -142,7 +143,7 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
     assert found.drift is None
     assert found.noise is None
     assert len(found.breaks) == 1
-    with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first and Other CPU"):
+    with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first run and Other CPU"):
         outcomes(found, gates_asked(["regression"]))
 
 
@@ -236,7 +237,7 @@ def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
     (result,) = load_records(write(tmp_path / "a", [several]) / "records.jsonl").results
     assert result.processes == 2
     assert result.speedup is not None
-    assert result.speedup.df == 1
+    assert result.speedup.df == 5  # two processes, and a prior of four degrees of freedom
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_no_compiler_in_common(tmp_path: Path) -> None:
 # -- --fail-on --------------------------------------------------------------------
 
 
-def gate(found: Changes, *words: str) -> list[int]:
+def gate(found: RunChanges, *words: str) -> list[int]:
     return [len(outcome.cases) for outcome in outcomes(found, gates_asked(words))]
 
 
@@ -345,7 +346,9 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     assert len(timed) == 3 * (17 * 3 + 2 + 1)
     held = [change.speedup.low <= 1 <= change.speedup.high for change in timed if change.speedup]
     assert sum(held) / len(held) >= 0.93
-    called = [change for change in timed if change.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)]
+    called = [
+        change for change in timed if change.verdict in (ChangeVerdict.REGRESSED, ChangeVerdict.IMPROVED)
+    ]
     assert len(called) <= 0.05 * len(timed)
 
 

@@ -11,20 +11,20 @@ import pytest
 from rich.console import Console
 
 from harness.schema import Status
-from runner.changes.as_json import render_json
-from runner.changes.changes import changes_between
-from runner.changes.console import print_changes
-from runner.changes.csv_file import is_result_file
-from runner.changes.expected import HEADER, update_expected
-from runner.changes.gates import FOR_EXPECTED, gates_asked, outcomes
-from runner.changes.load import load
-from runner.changes.markdown import render_markdown
-from runner.changes.run import Run
-from runner.changes.statistics import ASSUMED_WITHIN_SD
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from runner.reports import field_csv
 from runner.reports.markdown import LIMIT
+from runner.runs.compare.changes import changes_between
+from runner.runs.compare.csv_file import is_result_file
+from runner.runs.compare.expected import HEADER, update_expected
+from runner.runs.compare.gates import FOR_EXPECTED, gates_asked, outcomes
+from runner.runs.compare.load import load
+from runner.runs.compare.output.as_json import render_json
+from runner.runs.compare.output.console import print_changes
+from runner.runs.compare.output.markdown import render_markdown
+from runner.runs.compare.run import Run
+from runner.runs.compare.statistics import ASSUMED_WITHIN_SD
 from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, make_job, make_record, synthetic_run
 from tests.unit.test_changes import write
 
@@ -116,7 +116,7 @@ def test_our_own_csv_files_are_the_run_that_they_came_from(tmp_path: Path) -> No
     run = write(tmp_path / "run", records)
     files = tmp_path / "files"
     files.mkdir()
-    for name, content in field_csv.render(summarise(records)).items():
+    for name, content in field_csv.render(summarize(records)).items():
         (files / name).write_bytes(content)
     found = changes_between(loaded(run), loaded(files))
     assert not found.mismatches
@@ -133,7 +133,8 @@ def test_our_own_csv_files_are_the_run_that_they_came_from(tmp_path: Path) -> No
         if change.first.speedup.df < 5:  # too few rounds for an interval, and a CSV file has no rounds
             assert change.second.speedup.se == ASSUMED_WITHIN_SD
             continue
-        assert change.second.speedup.se == pytest.approx(change.first.speedup.se, rel=0.01)
+        six_digits = pytest.approx(change.first.speedup.se, rel=0.03, abs=1e-4)
+        assert change.second.speedup.se == six_digits
         assert change.second.speedup.df == change.first.speedup.df
 
 
@@ -168,7 +169,7 @@ def test_a_file_that_says_too_little_is_asked_for_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("x.csv", "a,b\n1,2\n", "no file of results: it needs a column 'name' and one of speedup"),
+        ("x.csv", "a,b\n1,2\n", "not a file of results: it needs a column 'name' and one of speedup"),
         ("x.csv", "name,speedup\n", "holds no result"),
         ("x.csv", b"name,speedup\n\xff,1\n", "cannot be read as CSV"),
         ("records.jsonl", "", "holds no result"),
@@ -234,7 +235,7 @@ def test_any_difference_from_what_is_expected_fails_and_is_updated(tmp_path: Pat
     assert [case.split("(")[0].strip() for case in outcome.cases] == ["toys a", "toys b", "toys e"]
     assert "pass -> fail_accuracy" in outcome.cases[0]
     assert "0 -> 2 graph breaks" in outcome.cases[1]
-    assert "pass, and not in the first" in outcome.cases[2]
+    assert "pass, only in the second run" in outcome.cases[2]
     made = update_expected(path, run)
     assert (made.rows, len(made.added), len(made.changed), made.kept) == (5, 1, 2, 1)
     assert outcomes(changes_between(loaded(path), loaded(run)), FOR_EXPECTED)[0].cases == ()
@@ -246,7 +247,7 @@ def test_a_result_in_another_size_than_expected_is_a_difference(tmp_path: Path) 
     run = write(tmp_path / "two", [make_record(make_job("a", batch_size=4)), make_record(make_job("b"))])
     (outcome,) = outcomes(changes_between(loaded(path), loaded(run)), FOR_EXPECTED)
     assert len(outcome.cases) == 1
-    assert "measured in another way (batch size 8 -> 4)" in outcome.cases[0]
+    assert "measured under other conditions (batch size 8 -> 4)" in outcome.cases[0]
 
 
 def test_another_file_is_never_overwritten(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_another_file_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is another kind of file"):
         update_expected(path, run)
     path.write_text("my,own\n1,2\n")
-    with pytest.raises(UsageError, match="no file of results"):
+    with pytest.raises(UsageError, match="not a file of results"):
         update_expected(path, run)
     assert path.read_text() == "my,own\n1,2\n"
 
@@ -284,7 +285,7 @@ def test_outputs_say_the_same(tmp_path: Path) -> None:
         assert "2 -> 3 graph breaks" in plain
         assert "Drift: eager in B takes" in plain
         assert "assumed" in plain
-    assert "--fail-on parity: FAILED (1 passed before and fail now)" in printed
+    assert "--fail-on parity: FAILED (results that passed before and fail now: 1)" in printed
     assert [gate["failed"] for gate in data["gates"]] == [True, True]
     assert {change["name"] for change in data["changes"]} == {"resnet18", "BERT_pytorch", "broken"}
 
@@ -305,7 +306,7 @@ def test_markdown_fits_into_a_comment_and_nothing_in_it_is_markup(tmp_path: Path
     assert len(markdown.encode()) < LIMIT
     assert "<script" not in markdown
     assert "@someone" not in markdown
-    assert "left out, to keep this short: --format=json has all of them" in markdown
+    assert "omitted, to keep this short: --format=json has all of them" in markdown
     assert "\x1b" not in printed
     assert "[red]markup[/red]" in printed
 
@@ -316,7 +317,7 @@ def test_a_narrow_terminal_drops_columns_and_says_so(tmp_path: Path) -> None:
     with Console(width=80) as console, console.capture() as printed:
         print_changes(found, (), console)
     lines = printed.get().splitlines()
-    assert any(line.startswith("Left out for width: compiled, ms A -> B") for line in lines)
+    assert any(line.startswith("Columns omitted for width: compiled, ms A -> B") for line in lines)
     tables = [line for line in lines if line.startswith(("resnet18", "BERT_pytorch"))]
     assert tables
     assert all(len(line) <= 80 for line in tables)

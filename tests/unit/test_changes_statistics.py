@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from runner.changes.statistics import (
+from runner.analysis.statistics import paired_speedup
+from runner.runs.compare.statistics import (
     ASSUMED_PROCESS_SD,
     Uncertain,
     difference,
@@ -23,7 +24,6 @@ from runner.changes.statistics import (
     shamos,
     with_noise,
 )
-from runner.statistics import paired_speedup
 
 ROUNDS = 20
 WITHIN = 0.03  # standard deviation of a round's log-ratio
@@ -84,9 +84,20 @@ def test_within_run_intervals_alone_would_not() -> None:
     assert np.mean([estimate(change).p_value < 0.05 for change in changes]) > 0.3
 
 
-def test_real_changes_of_some_models_are_no_noise_where_there_are_controls() -> None:
+def test_the_noise_is_the_larger_of_controls_and_spread() -> None:
+    """Eager's processes may agree better than a compiler's: with controls alone 87.6 % were covered."""
+    rng = np.random.default_rng(6)
+    steady = [Uncertain(value=rng.normal(0, 0.0025), se=0.002, df=19) for _ in range(12)]
+    moving = [Uncertain(value=rng.normal(0, 0.015), se=0.002, df=19) for _ in range(12)]
+    found = process_noise(steady, moving)
+    assert found.source == "spread"
+    assert found.sd == pytest.approx(0.015 / math.sqrt(2), rel=0.5)
+    assert process_noise(moving, steady).source == "controls"
+
+
+def test_real_changes_of_some_models_make_intervals_wider_and_never_too_narrow() -> None:
     found, _ = simulate(models=12, controls=6, between=0.01, changed=0.2)
-    assert 0.93 <= found.covered <= 0.98
+    assert found.covered >= 0.93
 
 
 def test_the_spread_of_changes_is_too_large_rather_than_too_small() -> None:

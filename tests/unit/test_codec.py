@@ -78,7 +78,7 @@ protocols = st.builds(
     seed=counts,
     threads=st.none() | counts,
     repeat=st.none() | counts,
-    precision=floats,
+    ci_width=floats,
     timeout_s=floats,
     isolate=st.booleans(),
 )

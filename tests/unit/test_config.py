@@ -8,20 +8,15 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Mode
-from runner.compilers import DEFAULT_COMPILERS
-from runner.config import QUICK, Action, Request, RunConfig, parse_request
+from runner.cli.actions import list_models, measure, print_commands, visualize
 from runner.errors import UsageError
-from runner.flags import build_parser
-
-
-def request(*words: str) -> Request:
-    return parse_request(build_parser().parse_args(list(words)))
+from runner.plan.compilers import DEFAULT_COMPILERS
+from runner.plan.config import QUICK, RunConfig
+from tests.command_line import config_of_words, parsed
 
 
 def config(*words: str) -> RunConfig:
-    found = request("--training", *words).config
-    assert found is not None
-    return found
+    return config_of_words(["--training", *words])
 
 
 def test_defaults() -> None:
@@ -32,7 +27,7 @@ def test_defaults() -> None:
     assert found.modes == (Mode.TRAINING,)
     protocol = found.protocol
     assert (protocol.min_rounds, protocol.max_rounds, protocol.max_measure_s) == (10, 100, 60.0)
-    assert (protocol.precision, protocol.repeat, protocol.parity) == (0.02, None, "scaled")
+    assert (protocol.ci_width, protocol.repeat, protocol.parity) == (0.02, None, "scaled")
     assert (protocol.accuracy, protocol.performance) == (True, True)
 
 
@@ -61,18 +56,19 @@ def test_the_same_thing_twice_counts_once() -> None:
 
 def test_the_protocol() -> None:
     found = config("--precision", "5%", "--seed", "3", "--timeout=90", "--threads", "1", "--isolate").protocol
-    assert (found.precision, found.seed, found.timeout_s, found.threads) == (0.05, 3, 90.0, 1)
+    assert (found.ci_width, found.seed, found.timeout_s, found.threads) == (0.05, 3, 90.0, 1)
     assert found.isolate is True
     assert config("--accuracy").protocol.performance is False
     assert config("--performance").protocol.accuracy is False
-    assert config("--precision=0.01").protocol.precision == 0.01
+    assert config("--precision=0.01").protocol == config("--ci-width=1%").protocol
+    assert config("--precision=0.01").protocol.ci_width == 0.01
     assert config("--parity=field").protocol.parity == "field"
 
 
 def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:
     quick = config("--quick").protocol
-    assert {name: getattr(quick, name) for name in QUICK} == QUICK
-    assert config("--quick", "--precision=1%").protocol.precision == 0.01
+    assert quick == QUICK
+    assert config("--quick", "--precision=1%").protocol.ci_width == 0.01
 
 
 def test_a_suite_may_be_a_file(tmp_path: Path) -> None:
@@ -82,15 +78,19 @@ def test_a_suite_may_be_a_file(tmp_path: Path) -> None:
 
 
 def test_actions() -> None:
-    assert request("--list").action is Action.LIST
-    assert request("--visualize-logs", "x").folder == Path("x")
-    assert request("--resume", "x").action is Action.RESUME
-    assert request("--training", "--print_run_commands").action is Action.PRINT_COMMANDS
+    assert parsed(["--list"])[0] is list_models
+    assert parsed(["--training", "--print_run_commands"])[0] is print_commands
+    action, asked = parsed(["--visualize-logs", "x"])
+    assert (action, asked.folder) == (visualize, Path("x"))
+    action, asked = parsed(["--resume", "x"])
+    assert (action, asked.folder, asked.config) == (measure, Path("x"), None)
+    action, asked = parsed(["--training"])
+    assert (action, asked.config) == (measure, config())
 
 
 def test_modes_come_in_one_order_however_they_are_asked_for() -> None:
     both = (Mode.TRAINING, Mode.INFERENCE)
-    assert request("--training", "--inference").config == request("--inference", "--training").config
+    assert config_of_words(["--training", "--inference"]) == config_of_words(["--inference", "--training"])
     assert set(config("--inference").modes) == set(both)
 
 
@@ -121,11 +121,11 @@ BAD = [
     (["--training", "--timeout=nan"], "--timeout"),
     (["--training", "--timeout=inf"], "--timeout"),
     (["--training", "--timeout=soon"], "--timeout"),
-    (["--training", "--precision=0"], "--precision"),
+    (["--training", "--precision=0"], "--ci-width"),
     (["--training", "--precision=2"], "2% or 0.02"),
-    (["--training", "--precision=-1%"], "--precision"),
-    (["--training", "--precision=200%"], "--precision"),
-    (["--training", "--precision=nan"], "--precision"),
+    (["--training", "--precision=-1%"], "--ci-width"),
+    (["--training", "--precision=200%"], "--ci-width"),
+    (["--training", "--precision=nan"], "--ci-width"),
     (["--training", "--precision=fine"], "2%"),
     (["--training", "-k", "("], "-k/--filter"),
     (["--training", "-x", "["], "-x/--exclude"),
@@ -137,6 +137,11 @@ BAD = [
     (["--training", "--compilers="], "--compilers"),
     (["--training", "--devices="], "--devices"),
     (["--training", "--only="], "--only"),
+    (["--training", "--protocol=max_rounds"], "not written as key=value"),
+    (["--training", "--protocol=max_round=3"], "did you mean max_rounds"),
+    (["--training", "--protocol=max_rounds=3"], "max_rounds=3 is less than min_rounds=10"),
+    (["--training", "--protocol=max_rounds=2.5"], "max_rounds: '2.5' is not a whole number"),
+    (["--training", "--protocol=alpha=nan"], "a share between 0 and 1"),
     (["--training", "--unheard-of"], "--unheard-of"),
     (["--training", "stray"], "stray"),
     (["--training", "-n"], "-n"),
@@ -148,7 +153,13 @@ BAD = [
 )
 def test_bad_input_names_what_is_wrong(words: list[str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        request(*words)
+        parsed(words)
     sentence = str(caught.value)
     assert says in sentence
     assert "\n" not in sentence
+
+
+def test_what_has_no_flag_of_its_own() -> None:
+    found = config("--protocol=max_rounds=40", "--protocol", "alpha=0.01").protocol
+    assert (found.max_rounds, found.alpha) == (40, 0.01)
+    assert config("--quick", "--protocol=max_rounds=15").protocol.max_rounds == 15

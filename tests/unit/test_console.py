@@ -12,12 +12,20 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from harness.schema import Record, Status
-from runner.derive import summarise
-from runner.digits import memory_text, ms_text, p_text, rounds_text, significant, speedup_text, steps_text
-from runner.reports._fit import DROPPED_FIRST, fit, shorten
-from runner.reports._sections import sections
-from runner.reports._table import filled_columns
+from runner.analysis.derive import summarize
+from runner.analysis.digits import (
+    memory_text,
+    ms_text,
+    p_text,
+    rounds_text,
+    significant,
+    speedup_text,
+    steps_text,
+)
 from runner.reports.console import print_report
+from runner.reports.parts.fit import fit, shorten, shortened
+from runner.reports.parts.sections import sections
+from runner.reports.parts.table import filled_columns
 from tests.factories import control, make_job, make_record, printed, synthetic_run
 
 
@@ -30,16 +38,17 @@ def test_nothing_is_wider_than_the_console(width: int) -> None:
 def test_a_table_row_is_one_line_however_narrow() -> None:
     for width in (72, 80, 120):
         text = printed(synthetic_run(), width)
-        (section,) = [s for s in sections(summarise(synthetic_run())) if s.dtype == "amp"]
+        (section,) = [s for s in sections(summarize(synthetic_run())) if s.dtype == "amp"]
         rows = text.split(section.title)[1].splitlines()[4:8]
         for row, compiler in zip(rows, ("eager", "aot_eager", "inductor", "torchscript"), strict=True):
             assert compiler in row
 
 
 def test_columns_are_left_out_in_order_and_named() -> None:
-    (section, *_) = sections(summarise(synthetic_run()))
-    filled = {column.key for column in filled_columns(section)}
-    there = [key for key in DROPPED_FIRST if key in filled]  # prefill is for generation alone
+    (section, *_) = sections(summarize(synthetic_run()))
+    droppable = [column for column in filled_columns(section) if column.drop is not None]
+    there = [column.key for column in sorted(droppable, key=lambda column: column.drop or 0)]
+    assert there[0] == "worst"
     before: set[str] = set()
     for width in range(200, 50, -1):
         fitted = fit(section, width)
@@ -49,10 +58,10 @@ def test_columns_are_left_out_in_order_and_named() -> None:
         before = dropped
         text = printed(synthetic_run(), width) if width in (60, 80, 120) else ""
         if text:
-            names = " ".join(text.split("Left out for width: ")[1].split("; all columns")[0].split())
+            names = " ".join(text.split()).split("Columns omitted for width: ")[1].split("; all columns")[0]
             assert names == ", ".join(column.header.replace("\n", " ") for column in fitted.dropped)
     always = {"model", "candidate", "speedup", "verdict"}
-    assert before == filled - always
+    assert before == {column.key for column in filled_columns(section)} - always
 
 
 def test_status_takes_the_verdicts_place_where_parity_is_left_out() -> None:
@@ -65,7 +74,7 @@ def test_status_takes_the_verdicts_place_where_parity_is_left_out() -> None:
     assert "fail_accuracy" in narrow
 
 
-def test_no_colour_where_the_console_is_no_terminal() -> None:
+def test_no_color_where_the_console_is_no_terminal() -> None:
     assert "\x1b" not in printed(synthetic_run(), 80)
     assert "\x1b[" in printed(synthetic_run(), 80, force_terminal=True, color_system="standard")
 
@@ -78,7 +87,7 @@ def test_markup_in_names_is_shown_as_it_is() -> None:
 def test_an_ascii_console_gets_ascii() -> None:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")
-    print_report(summarise(synthetic_run()), Console(file=file, width=100))
+    print_report(summarize(synthetic_run()), Console(file=file, width=100))
     file.flush()
     assert b"\\u7db2\\u8def" in raw.getvalue()
 
@@ -89,7 +98,7 @@ def test_eager_time_stands_once_and_again_only_where_it_differs() -> None:
     apart = [shared[0], make_record(job, "inductor", speedup=4.0, machine="another")]
 
     def eager_times(records: Sequence[Record]) -> list[str]:
-        (section,) = sections(summarise(records))
+        (section,) = sections(summarize(records))
         fitted = fit(section, 200)
         place = [column.key for column in fitted.columns].index("eager_ms")
         return [row[place] for row in fitted.rows]
@@ -213,3 +222,33 @@ def test_significant_digits_round_and_never_add(value: float, digits: int) -> No
 def test_rounds() -> None:
     assert rounds_text(30, 30) == "n = 30"
     assert rounds_text(10, 100) == "n = 10 to 100"
+
+
+def test_a_bracket_does_not_eat_the_end_of_a_name() -> None:
+    for room in (18, 20, 24, 28):
+        short = shorten("HuggingFaceGPT_shakespeare_64 (small)", room)
+        assert len(short) <= room
+        assert short.startswith("Hugg")
+        assert short.endswith("_64 (small)")
+    many = "HuggingFaceGPT_shakespeare_64 (small, p1000, n2000, n_layer=2, n_head=2)"
+    short = shorten(many, 28)
+    assert len(short) <= 28
+    assert "_64 (smal" in short
+
+
+def test_what_every_model_has_in_brackets_is_said_once_where_there_is_no_room() -> None:
+    jobs = [make_job(f"HuggingFaceGPT_shakespeare_{width}", scale="small") for width in (64, 96)]
+    text = printed([make_record(job, speedup=1.5) for job in jobs], 80)
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("HuggingFace")] == [
+        "HuggingFaceG..akespeare_64",
+        "HuggingFaceG..akespeare_96",
+    ]
+    assert "Omitted from every model's name for width: (small)." in text
+
+
+def test_names_that_would_look_the_same_stay_whole_and_the_others_are_shortened() -> None:
+    alike = [f"a_very_long_common_beginning_{i}_and_a_very_long_common_end" for i in range(2)]
+    other = "another_very_long_beginning_and_another_very_long_ending"
+    short = shortened([*alike, other], 20)
+    assert [short[name] for name in alike] == alike
+    assert short[other] == "another_v..ng_ending"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 
 import pytest
 
-from harness.schema import Mode, Protocol, Record, Scalar, Status
-from runner.comparison import Comparison, Finding, GroupSummary, Summary, Verdict
-from runner.derive import compare, summarise
-from runner.digits import steps_text
-from runner.statistics import false_discovery, paired_speedup
+from harness.schema import Mode, ModelFacts, Protocol, Record, Scalar, Setting, Status
+from runner.analysis.comparison import Comparison, Finding, GroupSummary, Summary
+from runner.analysis.derive import compare, summarize
+from runner.analysis.digits import steps_text
+from runner.analysis.estimate import Verdict
+from runner.analysis.statistics import false_discovery
+from runner.analysis.verdicts.between import ASSUMED
+from runner.analysis.verdicts.decision import Between, judged
+from runner.labels import case_name, ran_batch
+from suites import tiny_gpt
 from tests.factories import control, make_job, make_record, synthetic_run
 
 
@@ -40,7 +46,8 @@ def finding(summary: Summary, title: str) -> Finding:
 def test_timing_numbers_are_those_of_the_paired_samples() -> None:
     record = make_record(make_job(), speedup=1.5)
     assert record.samples is not None
-    expected = paired_speedup(record.samples.baseline_s, record.samples.candidate_s)
+    tau = Between(assumed_sd=ASSUMED["inductor", "training"])
+    expected = judged(record.samples.baseline_s, record.samples.candidate_s, between=tau)
     found = one(record)
     assert found.n == 20
     assert found.speedup == expected.speedup
@@ -68,7 +75,7 @@ def test_q_values_are_over_the_whole_run_with_its_controls() -> None:
 def test_without_samples_every_number_is_none(status: Status) -> None:
     found = one(make_record(make_job(), status=status))
     assert found.n == 0
-    others = ("record", "compiler", "device", "n", "processes")
+    others = ("record", "compiler", "device", "n", "processes", "derived")
     numbers = [getattr(found, f) for f in found.__dataclass_fields__ if f not in others]
     assert numbers == [None] * len(numbers)
 
@@ -137,7 +144,7 @@ def test_comparisons_are_in_plan_order() -> None:
         make_record(second, "inductor"),
         make_record(second, "aot_eager"),
     ]
-    found = [(c.record.job.case.name, c.record.candidate) for c in summarise(records).comparisons]
+    found = [(c.record.job.case.name, c.record.candidate) for c in summarize(records).comparisons]
     assert found == [
         ("first", "eager"),
         ("first", "inductor"),
@@ -155,13 +162,13 @@ def test_geometric_mean_counts_slowdowns_and_leaves_out_failures() -> None:
         make_record(make_job("d"), status=Status.CRASH),
         make_record(make_job("e"), speedup=None),
     ]
-    found = group(summarise(records), "inductor")
+    found = group(summarize(records), "inductor")
     assert found.geomean_speedup == pytest.approx(1.0, rel=0.01)
     assert found.geomean_low is not None
     assert found.geomean_low < 0.5
     assert (found.total, found.passed, found.averaged) == (5, 3, 2)
     assert found.pass_share == pytest.approx(3 / 5)
-    assert found.verdicts == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 0}
+    assert found.verdicts == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 0, "unsteady": 0}
 
 
 def test_means_are_over_those_that_passed_and_have_a_number() -> None:
@@ -171,23 +178,23 @@ def test_means_are_over_those_that_passed_and_have_a_number() -> None:
         make_record(make_job("c"), compilation_s=90.0, memory_ratio=0.1, status=Status.FAIL_ACCURACY),
         make_record(make_job("d"), metrics={"compilation_latency_s": None}, speedup=None),
     ]
-    found = group(summarise(records), "inductor")
-    assert found.mean_compilation_latency_s == 15.0
-    assert found.compilation_n == 2
-    assert found.mean_memory_ratio == pytest.approx(0.75)
-    assert found.memory_n == 2
+    found = group(summarize(records), "inductor")
+    assert found.means["compilation_latency_s"].value == 15.0
+    assert found.means["compilation_latency_s"].n == 2
+    assert found.means["memory_ratio"].value == pytest.approx(0.75)
+    assert found.means["memory_ratio"].n == 2
 
 
 def test_nothing_passed_means_no_averages() -> None:
-    found = group(summarise([make_record(make_job(), status=Status.CRASH)]), "inductor")
+    found = group(summarize([make_record(make_job(), status=Status.CRASH)]), "inductor")
     assert (found.total, found.passed, found.averaged, found.pass_share) == (1, 0, 0, 0.0)
     assert found.geomean_speedup is None
-    assert found.mean_compilation_latency_s is None
-    assert found.mean_memory_ratio is None
+    assert found.means["compilation_latency_s"].value is None
+    assert found.means["memory_ratio"].value is None
 
 
 def test_one_model_has_a_mean_but_no_interval() -> None:
-    found = group(summarise([make_record(make_job(), speedup=1.5)]), "inductor")
+    found = group(summarize([make_record(make_job(), speedup=1.5)]), "inductor")
     assert found.geomean_speedup == pytest.approx(1.5, rel=0.01)
     assert (found.geomean_low, found.geomean_high) == (None, None)
 
@@ -200,7 +207,7 @@ def test_groups_keep_suite_mode_device_and_dtype_apart() -> None:
         make_job(device="cuda"),
         make_job(dtype="amp"),
     ]
-    assert [g.total for g in summarise([make_record(job) for job in jobs]).groups] == [1] * 5
+    assert [g.total for g in summarize([make_record(job) for job in jobs]).groups] == [1] * 5
 
 
 def on(device: str, model: str | None, name: str = "model") -> Record:
@@ -227,7 +234,7 @@ def on(device: str, model: str | None, name: str = "model") -> Record:
 def test_equal_devices_are_averaged_together_and_others_never(
     devices: list[tuple[str, str | None]], labels: list[str]
 ) -> None:
-    found = summarise([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
+    found = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
     by_name = {c.record.job.case.name: c.device for c in found.comparisons}
     assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
     assert {g.device: g.total for g in found.groups} == {label: labels.count(label) for label in labels}
@@ -237,14 +244,14 @@ def test_environment_keeps_what_differs() -> None:
     cpu = make_record(make_job())
     cuda = make_record(make_job(device="cuda"))
     cuda = replace(cuda, environment={**cuda.environment, "device": "cuda", "cuda": "12.8"})
-    found = summarise([cpu, cuda]).environment
+    found = summarize([cpu, cuda]).environment
     assert found["device"] == "cpu | cuda"
     assert found["cuda"] == "None | 12.8"
     assert found["threads"] == 4
 
 
 def test_no_records_make_an_empty_summary() -> None:
-    found = summarise([])
+    found = summarize([])
     assert [found.comparisons, found.groups, found.warnings, found.caveats] == [()] * 4
 
 
@@ -253,14 +260,14 @@ def test_no_records_make_an_empty_summary() -> None:
 
 def test_a_clean_run_has_no_warnings() -> None:
     job = make_job()
-    assert titles(summarise([control(job), make_record(job, speedup=1.5)])) == []
+    assert titles(summarize([control(job), make_record(job, speedup=1.5)])) == []
 
 
 def test_parity_failures_name_the_worst_tensor_with_its_errors() -> None:
-    found = finding(summarise([make_record(make_job(), status=Status.FAIL_ACCURACY)]), "Parity failures")
+    found = finding(summarize([make_record(make_job(), status=Status.FAIL_ACCURACY)]), "Parity failures")
     assert found.cases == (
         (
-            "toys model (training, float32, cpu), inductor: 2 of 10 tensors are off; "
+            "toys model (training, float32, cpu), inductor: 2 of 10 tensors differ too much; "
             "worst grad.layer.weight: RMS error 0.5 is above the limit 0.0012 (eager's own error 0.0001)"
         ),
     )
@@ -268,7 +275,7 @@ def test_parity_failures_name_the_worst_tensor_with_its_errors() -> None:
 
 
 def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
-    summary = summarise([make_record(make_job(), status=Status.EAGER_TWO_RUNS_DIFFER)])
+    summary = summarize([make_record(make_job(), status=Status.EAGER_TWO_RUNS_DIFFER)])
     assert "by 5 % of a tensor's size" in finding(summary, "Parity cannot be judged").cases[0]
 
 
@@ -278,13 +285,13 @@ def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
         (Status.TIMEOUT, "Timed out", "--timeout (it was 1200 s)"),
         (Status.OOM, "Out of memory", "--batch-size"),
         (Status.NOT_COMPILED, "Not compiled", "log"),
-        (Status.RECOMPILES, "Compiled again", "TORCH_LOGS=recompiles"),
+        (Status.RECOMPILES, "Recompiled in later steps", "TORCH_LOGS=recompiles"),
         (Status.CRASH, "Could not run", "report.md"),
         (Status.MODEL_FAIL_TO_LOAD, "Could not run", "report.md"),
     ],
 )
 def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: str, advice: str) -> None:
-    found = finding(summarise([make_record(make_job(), status=status)]), title)
+    found = finding(summarize([make_record(make_job(), status=status)]), title)
     assert f"{status.value} in phase compile" in found.cases[0]
     assert "cases/made-up/output.log" in found.cases[0]
     assert advice in found.advice
@@ -292,7 +299,7 @@ def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: st
 
 def test_isolate_is_not_advised_to_those_who_use_it() -> None:
     job = make_job(protocol=Protocol(isolate=True))
-    found = finding(summarise([make_record(job, status=Status.OOM)]), "Out of memory")
+    found = finding(summarize([make_record(job, status=Status.OOM)]), "Out of memory")
     assert "--isolate" not in found.advice
 
 
@@ -302,41 +309,68 @@ def test_slowdowns_compilation_and_memory_beyond_the_fields_limits() -> None:
         make_record(make_job("long"), speedup=2.0, compilation_s=121.0),
         make_record(make_job("large"), speedup=2.0, memory_ratio=0.8),
     ]
-    summary = summarise(records)
+    summary = summarize(records)
     assert "0.80" in finding(summary, "Slower than eager").cases[0]
     assert "3 graph breaks" in finding(summary, "Slower than eager").cases[0]
     steps = steps_text(summary.comparisons[1].break_even_steps or 0.0)
     assert f"121 s, break-even steps: {steps}" in finding(summary, "Long compilation").cases[0]
-    assert "0.80x, peak 2.50 GB against eager's 2.00 GB" in finding(summary, "More memory").cases[0]
+    assert "0.80x, peak 2.50 GB (eager 2.00 GB)" in finding(summary, "More memory").cases[0]
     assert len(summary.warnings) == 3
 
 
 def test_limits_are_not_warned_about_just_inside_them() -> None:
     records = [
-        make_record(make_job("a"), speedup=0.97, jitter=0.001),
-        make_record(make_job("b"), compilation_s=119.0, memory_ratio=0.91),
+        make_record(make_job("a"), speedup=0.953, jitter=0.001),
+        make_record(make_job("b"), speedup=1.1, compilation_s=119.0, memory_ratio=0.91),
     ]
-    assert titles(summarise(records)) == []
+    assert titles(summarize(records)) == []
 
 
 def test_a_wide_interval_names_the_rounds_that_would_do() -> None:
-    found = finding(summarise([make_record(make_job(), jitter=0.3)]), "Intervals wider than +-2 %")
-    assert "after 20 rounds; about " in found.cases[0]
+    found = finding(summarize([make_record(make_job(), jitter=0.3)]), "Intervals wider than +-2 %")
+    assert "after 20 rounds; needs about " in found.cases[0]
     assert "--repeat" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("clear verdict", "Measuring ended because the verdict was clear: no further round could change it."),
+        ("most rounds", "Measuring ended by the limit on rounds (20)."),
+        ("out of time", "Measuring ended by the limit on time (60 s for each job)."),
+        ("out of budget", "Measuring ended because the time budget was spent."),
+        ("stopped", "Measuring was stopped early."),
+    ],
+)
+def test_why_measuring_ended_is_what_ended_it(reason: str, says: str) -> None:
+    record = dataclasses.replace(make_record(make_job(), jitter=0.3), rounds_ended=reason)
+    assert finding(summarize([record]), "Intervals wider").advice.startswith(says)
+
+
+def test_of_an_older_record_the_samples_tell_why_measuring_ended() -> None:
+    clear = make_record(make_job(), speedup=3.0, jitter=0.1)
+    most = make_record(make_job(protocol=Protocol(max_rounds=20)), jitter=0.3)
+    neither = make_record(make_job(), jitter=0.3)
+    for record, says in (
+        (clear, "the verdict was clear"),
+        (most, "the limit on rounds (20)"),
+        (neither, "a limit on time, or was stopped"),
+    ):
+        assert says in finding(summarize([record]), "Intervals wider").advice
 
 
 def test_no_interval_at_all_is_a_wide_one() -> None:
     job = make_job(protocol=Protocol(repeat=2))
-    found = finding(summarise([make_record(job, rounds=2)]), "Intervals wider")
+    found = finding(summarize([make_record(job, rounds=2)]), "Intervals wider")
     assert "no interval after 2 rounds" in found.cases[0]
     assert found.advice.startswith("Measuring ended by --repeat")
 
 
 def test_a_control_that_moved_is_said_first_among_the_timings() -> None:
     job = make_job()
-    summary = summarise([make_record(job, "eager", speedup=0.8), make_record(job, speedup=0.8)])
+    summary = summarize([make_record(job, "eager", speedup=0.8), make_record(job, speedup=0.8)])
     assert titles(summary) == ["The A/A control moved", "Slower than eager (speedup below 0.95)"]
-    assert "eager against itself came out 0.80" in summary.warnings[0].cases[0]
+    assert "speedup of eager over eager 0.80" in summary.warnings[0].cases[0]
     assert len(summary.warnings[1].cases) == 1  # the control is not called a slow compiler as well
 
 
@@ -345,14 +379,14 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
     record = make_record(make_job())
     assert record.samples is not None
     damaged = replace(record.samples, candidate_s=(bad, *record.samples.candidate_s[1:]))
-    summary = summarise([replace(record, samples=damaged)])
+    summary = summarize([replace(record, samples=damaged)])
     assert summary.comparisons[0].speedup is None
     assert "20 rounds" in finding(summary, "Samples that cannot be used").cases[0]
 
 
 def test_cases_with_the_same_advice_stand_together() -> None:
     records = [make_record(make_job(f"m{i}"), status=Status.CRASH) for i in range(3)]
-    (found,) = summarise(records).warnings
+    (found,) = summarize(records).warnings
     assert len(found.cases) == 3
 
 
@@ -360,16 +394,34 @@ def test_cases_with_the_same_advice_stand_together() -> None:
 
 
 def test_caveats_count_what_was_cut() -> None:
-    found = " ".join(summarise(synthetic_run()).caveats)
+    found = " ".join(summarize(synthetic_run()).caveats)
     assert "smaller than the published one for 1 of 12 jobs (column batch)" in found
     assert "The model is smaller than the published one for 1 of 12 jobs" in found
-    assert "for: torchscript." in found
+    assert "runs in eager: torchscript." in found
     assert "no optimizer" in found
+
+
+@pytest.mark.parametrize("scale", ["small", "tiny"])
+def test_models_of_tiny_gpt_are_the_published_ones_at_every_scale(scale: str) -> None:
+    offered = tiny_gpt.cases(Setting(mode=Mode.TRAINING, device_type="cpu", scale=scale))
+    jobs = [replace(make_job(), case=case) for case in offered]
+    found = summarize([make_record(job) for job in jobs])
+    assert not any("model is smaller" in caveat for caveat in found.caveats)
+    assert [case_name(case) for case in offered] == [case.name for case in offered]
+    assert case_name(replace(offered[0], suite="other", tags=())) == f"{offered[0].name} ({scale})"
+
+
+def test_a_batch_that_only_the_model_knows_was_not_halved() -> None:
+    facts = ModelFacts(parameters=1, parameter_bytes=4, input_shapes=("x: float32[4, 2]",), batch_size=4)
+    for asked, halved in ((None, False), (4, False), (8, True)):
+        record = replace(make_record(make_job(batch_size=asked)), model=facts)
+        assert any("halved" in caveat for caveat in summarize([record]).caveats) == halved
+        assert ran_batch(record) == 4
 
 
 def test_unchecked_parity_is_said() -> None:
     job = make_job(protocol=Protocol(accuracy=False), mode=Mode.INFERENCE)
-    found = summarise([make_record(job, status=Status.PASS_DUE_TO_SKIP)]).caveats
+    found = summarize([make_record(job, status=Status.PASS_DUE_TO_SKIP)]).caveats
     assert "Parity was not checked" in found[0]
     assert not any("optimizer" in caveat for caveat in found)
 
@@ -379,3 +431,12 @@ def test_eager_in_another_precision_than_its_baseline_is_no_control() -> None:
     assert one(make_record(job, candidate="eager")).compiler == "eager bfloat16"
     same = replace(make_job(dtype="float32"), baseline_dtype="float32")
     assert one(make_record(same, candidate="eager")).compiler == "eager"
+
+
+def test_jobs_without_an_fp64_run_are_counted() -> None:
+    with_fp64, without = make_record(make_job("one")), make_record(make_job("two"))
+    assert without.parity is not None
+    without = replace(without, parity=replace(without.parity, reference="eager"))
+    (found,) = [c for c in summarize([with_fp64, without]).caveats if "fp64" in c]
+    assert found.startswith("In 1 of 2 jobs there is no run in fp64 to compare with")
+    assert not [c for c in summarize([with_fp64]).caveats if "no run in fp64" in c]

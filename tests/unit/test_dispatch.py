@@ -13,10 +13,10 @@ import pytest
 
 from harness.codec import from_json, to_json
 from harness.schema import Job, Record, Status
-from harness.status_page import Activity
-from runner.errors import UsageError
-from runner.executors import Ended, Event, Started, Stop, Work
-from runner.executors.dispatch import (
+from harness.worker.status_page import Activity
+from runner.cli.commands import job_command
+from runner.engine.executors import Ended, Event, Started, Stop, Work
+from runner.engine.executors.dispatch import (
     ATTEMPTS,
     Dispatcher,
     Node,
@@ -27,8 +27,9 @@ from runner.executors.dispatch import (
     check_room,
     slots,
 )
-from runner.executors.local import Watch
-from runner.executors.node import NodeJob, node_environment
+from runner.engine.executors.local import Watch
+from runner.engine.executors.node import NodeJob, node_environment
+from runner.errors import UsageError
 from tests.unit.test_executors import Folder, record, recorded, work
 
 Message = dict[str, Any] | SessionLost | None
@@ -80,6 +81,7 @@ class Cluster:
 
     def start(self, order: Mapping[str, Any], slot: Slot) -> NodeSession:
         one = Work(job=from_json(Job, order["job"]), candidates=tuple(order["candidates"]))
+        assert order["reproduce"] == {name: job_command(one.job, (name,)) for name in one.candidates}
         self.orders.append((one.job.case.name, slot.node.id, one.candidates))
         self.sessions.append(Session(self.script(one, slot), slot))
         return self.sessions[-1]
@@ -99,7 +101,9 @@ def run(
     cluster: Cluster, planned: Sequence[Work], path: Path, stop: Stop = lambda: False
 ) -> tuple[list[Event], Dispatcher]:
     ticks = iter(range(10_000))
-    dispatcher = Dispatcher(cluster, clock=lambda: float(next(ticks)), sleep=lambda seconds: None)
+    dispatcher = Dispatcher(
+        cluster, job_command, clock=lambda: float(next(ticks)), sleep=lambda seconds: None
+    )
     return list(dispatcher.run(planned, Folder(path), stop)), dispatcher
 
 
@@ -177,7 +181,7 @@ def test_a_stop_lets_rounds_end_and_starts_nothing_new(tmp_path: Path) -> None:
 
     cluster = Cluster([node("x"), node("y")], waiting)
     events = []
-    for event in Dispatcher(cluster).run(FIVE, Folder(tmp_path), lambda: bool(pressed)):
+    for event in Dispatcher(cluster, job_command).run(FIVE, Folder(tmp_path), lambda: bool(pressed)):
         events.append(event)
         if isinstance(event, Record):
             pressed.append(1)
@@ -187,7 +191,7 @@ def test_a_stop_lets_rounds_end_and_starts_nothing_new(tmp_path: Path) -> None:
 
 def test_whoever_stops_listening_ends_all_jobs(tmp_path: Path) -> None:
     cluster = Cluster([node("x"), node("y")], healthy)
-    events = Dispatcher(cluster).run(FIVE, Folder(tmp_path), lambda: False)
+    events = Dispatcher(cluster, job_command).run(FIVE, Folder(tmp_path), lambda: False)
     next(events)
     events.close()
     assert [session.told for session in cluster.sessions] == [["abandon", "kill"]] * 2
@@ -202,7 +206,7 @@ def test_a_cluster_that_loses_its_last_node_is_waited_for_and_then_given_up(tmp_
         return start(order, slot)
 
     cluster.start = last_start  # type: ignore[method-assign]
-    with pytest.raises(UsageError, match=r"no node left .* go on with --resume"):
+    with pytest.raises(UsageError, match=r"no node left .* continue with --resume"):
         run(cluster, FIVE, tmp_path)
 
 
@@ -221,7 +225,9 @@ def test_a_cpu_job_has_a_node_for_itself_unless_it_says_how_many_threads() -> No
         ("y", 1, 4, 1),
     ]
     shared = slots(nodes, "cpu", 3)[0]
-    assert shared.notes == ("had 3 of the node's 4 cores; others may have disturbed it",)
+    assert shared.notes == (
+        "had 3 of the node's 4 cores; other jobs on the node may have disturbed the times",
+    )
     assert all(slot.notes == () for slot in slots(nodes, "cuda", None))
 
 

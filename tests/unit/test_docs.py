@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from harness import schema
-from runner.flags_page import PAGE, page
+from harness.codec import recorded_name
+from runner.analysis.derive import summarize
+from runner.cli import metrics_page
+from runner.cli.flags_page import PAGE, page
+from runner.reports.console import print_report
+from runner.store.record_file import read_records
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md"])
+MAIN_JOB = "tiny_gpt-training-bfloat16-cpu"
+LEFT_OUT = "(four more kinds of warnings: slower than eager, wide intervals, open verdicts, dependent rounds)"
+PAGES = sorted(
+    [*DOCS.glob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+)
 
 
 def test_the_page_of_flags_is_what_the_parser_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m runner.flags_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m runner.cli.flags_page"
 
 
 def kinds() -> list[type]:
@@ -35,15 +48,68 @@ def documented(name: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: str(kind.__name__))
 def test_every_field_of_the_record_is_explained(kind: type) -> None:
-    assert documented(kind.__name__) == {f.name for f in dataclasses.fields(kind)}
+    assert documented(kind.__name__) == {recorded_name(f) for f in dataclasses.fields(kind)}
 
 
 def test_every_status_is_explained() -> None:
     assert documented("Status") == {status.value for status in schema.Status}
 
 
+def test_the_table_of_metrics_is_what_they_declare() -> None:
+    text = metrics_page.PAGE.read_text(encoding="utf-8")
+    assert text == metrics_page.page(text), "run: python -m runner.cli.metrics_page"
+
+
+def test_every_phase_is_explained() -> None:
+    text = (DOCS / "FORMAT.md").read_text(encoding="utf-8").split("\n## Phases\n", 1)[1].split("\n## ", 1)[0]
+    assert tuple(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)) == schema.PHASES
+
+
+def written_phases(tree: ast.Module) -> Iterator[str]:
+    """Words that become a failure's phase: of activities, of failures, and the names of a worker's calls."""
+    for node in ast.walk(tree):
+        words: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("Activity", "Failure"):
+                words = [keyword.value for keyword in node.keywords if keyword.arg == "phase"]
+            words += node.args[:1] if name in ("_say", "_call", "attempting") else []
+        elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "calls":
+            words = [key for key in getattr(node.value, "keys", ()) if key is not None]
+        yield from (str(w.value).replace("_", " ") for w in words if isinstance(w, ast.Constant))
+
+
+def test_every_phase_that_is_written_is_one_of_the_documented() -> None:
+    files = [path for folder in ("harness", "runner", "torchduet") for path in (ROOT / folder).rglob("*.py")]
+    written = {word for path in files for word in written_phases(ast.parse(path.read_text()))}
+    assert {"plan", "start", "import", "open", "build", "eager", "perturb", "prepare", "warm up"} <= written
+    assert written <= set(schema.PHASES)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_estimator_is_named_as_it_is(path: Path) -> None:
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    assert not re.search(r"(?<!pseudo-)(?<!pseudo)\bmedian of (the |all )?(paired |pairwise )?ratios", text)
+
+
+def test_the_readme_says_which_estimator_the_speedup_is() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    sentence = text.split("*speedup* is", 1)[1].split(".", 1)[0]
+    assert "Hodges–Lehmann pseudo-median" in sentence  # noqa: RUF001
+
+
+def test_the_readme_quotes_what_the_program_prints() -> None:
+    records = read_records(ROOT / "results" / MAIN_JOB / "records.jsonl").records
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as printed:
+        print_report(summarize(records), console)
+    lines = {line.rstrip() for line in printed.get().splitlines()}
+    quoted = (ROOT / "README.md").read_text(encoding="utf-8").split("```\nPassrate ", 1)[1].split("```")[0]
+    assert [line for line in quoted.splitlines()[1:] if line not in lines] == [LEFT_OUT]
+
+
 def test_every_version_of_the_format_is_explained() -> None:
-    assert documented("Versions") <= {f.name for kind in kinds() for f in dataclasses.fields(kind)}
+    assert documented("Versions") <= {recorded_name(f) for kind in kinds() for f in dataclasses.fields(kind)}
     text = (DOCS / "FORMAT.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| (\d+) \| 20", text, re.MULTILINE) == [
         str(version) for version in range(1, schema.SCHEMA_VERSION + 1)
@@ -55,6 +121,34 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub makes of the headings, without those in code."""
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#+ (.+)$", plain, re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+    return {
+        name if count == 0 else f"{name}-{number}" if number else name
+        for name, count in found.items()
+        for number in range(count + 1)
+    }
+
+
+def test_anchors_are_githubs() -> None:
+    assert anchors("# A `b`, c/d\n```\n# no\n```\n## A b\n## A b\n") == {"a-b-cd", "a-b", "a-b-1"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_to_headings_lead_to_one(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+        page = path if not target else path.parent / target
+        if "://" not in target and page.suffix == ".md":
+            assert anchor in anchors(page.read_text(encoding="utf-8")), f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("study", ["a", "b", *(["c"] if (ROOT / "results" / "study-c-cpu").exists() else [])])

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from harness.schema import Failure, Record, Samples, Status
-from runner import doctor
-from runner.doctor import checked, examine, noise_lines, this_machine
-from runner.machine import Check, Machine
+from runner.cli.actions import doctor
+from runner.cli.actions.doctor import checked, examine, noise_lines, this_machine
+from runner.cli.machine import Check, Machine
 
 CPU = "sys/devices/system/cpu"
 
@@ -45,7 +45,7 @@ def by_name(subject: Machine) -> dict[str, Check]:
 def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
     found = by_name(machine(tmp_path))
     assert not any(check.advice for check in found.values())
-    assert "not told" in found["CPU governor"].found
+    assert "unknown" in found["CPU governor"].found
     assert "other GPU users" not in found
 
 
@@ -57,7 +57,7 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({f"{CPU}/intel_pstate/no_turbo": "0\n"}, "turbo", "on", "echo 1"),
         ({f"{CPU}/intel_pstate/no_turbo": "1\n"}, "turbo", "off", ""),
         ({f"{CPU}/cpufreq/boost": "1\n"}, "turbo", "on", "echo 0"),
-        ({"proc/loadavg": "3.00 1 1 1/9 7"}, "load", "3 in the last minute, on 4 CPUs", "other work"),
+        ({"proc/loadavg": "3.00 1 1 1/9 7"}, "load", "3 in the last minute, on 4 CPUs", "other processes"),
         ({"proc/loadavg": "0.30 1 1 1/9 7"}, "load", "0.3 in the last minute, on 4 CPUs", ""),
         ({"sys/fs/cgroup/cpu.max": "150000 100000"}, "CPU quota", "1.5 CPUs", "--threads=1"),
         ({"sys/fs/cgroup/cpu.max": "800000 100000"}, "CPU quota", "8 CPUs", ""),

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from harness.schema import Environment, Protocol
-from runner.compilers import Usable
-from runner.environments.make import Say, cache_folder, key_of, made, why_pip_failed
-from runner.environments.plan import candidates_in, in_environments, split_candidate
-from runner.environments.probe import probe
-from runner.environments.resolve import check_devices, check_still_there, resolved
-from runner.environments.spec import environments_asked
 from runner.errors import UsageError
+from runner.plan.compilers import Usable
+from runner.plan.environments.make import Say, cache_folder, key_of, made, why_pip_failed
+from runner.plan.environments.plan import candidates_in, in_environments, split_candidate
+from runner.plan.environments.probe import probe
+from runner.plan.environments.resolve import check_devices, check_still_there, resolved
+from runner.plan.environments.spec import environments_asked
 from tests.factories import make_job
 
 OLD = Environment(name="old", python="/old/python", asked="/old/python", torch="2.2.2")
@@ -138,7 +138,7 @@ def test_it_is_made_once_and_says_so(cache: Path) -> None:
 
     assert made("old", ("torch==2.2.2",), said.append, never, fine) == first
     assert len(said) == 1
-    assert "made before" in said[0]
+    assert "uses the environment" in said[0]
 
 
 @pytest.mark.parametrize("when", ["install", "check"])
@@ -210,12 +210,12 @@ def test_pips_account_as_a_sentence() -> None:
     ]
     text = why_pip_failed(lines, ("torch==9.9",))
     assert "pip finds no torch==9.9 for Python" in text
-    assert text.endswith("the latest there are 2.0.1, 2.1.0, 2.2.0, 2.13.0")
+    assert text.endswith("the latest versions are 2.0.1, 2.1.0, 2.2.0, 2.13.0")
     none = "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)"
-    assert "there is none at all" in why_pip_failed([none], ("x==1",))
+    assert "it has no version" in why_pip_failed([none], ("x==1",))
     full = ["ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"]
     assert "No space left on device" in why_pip_failed(full, ("torch==2.2.2",))
-    assert "it said nothing" in why_pip_failed([], ("torch==2.2.2",))
+    assert "without a message" in why_pip_failed([], ("torch==2.2.2",))
 
 
 # -- asking one -----------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
             "Python is 3.8.1; a worker needs 3.10 or la",
         ),
         ([{**PYTHON, "machine": "sparc"}, TORCH], "", "its Python is for sparc, this machine is"),
-        ([PYTHON, {"torch": None, "torch_error": ""}], "", "it has no torch; install it there"),
+        ([PYTHON, {"torch": None, "torch_error": ""}], "", "it has no torch; install torch there"),
         (
             [PYTHON, {"torch_error": "OSError: libc.so: wrong ELF class"}],
             "",
@@ -261,7 +261,7 @@ def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
         ),
         ([PYTHON, {**TORCH, "torch": "1.13.1"}], "", "its torch is 1.13.1; a worker needs 2.0 or later"),
         ([PYTHON], "kill -ILL $$", "importing its torch ends the process (SIGILL"),
-        ([], "echo 'no such module' >&2; exit 1", "is no Python that works (no such module)"),
+        ([], "echo 'no such module' >&2; exit 1", "is not a working Python (no such module)"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(
@@ -277,7 +277,7 @@ def test_what_cannot_be_used_is_one_sentence(
 
 def test_a_program_for_another_machine_is_one_sentence(tmp_path: Path) -> None:
     python = script(tmp_path / "python", "not a program at all\0")
-    with pytest.raises(UsageError, match="is no program for this machine"):
+    with pytest.raises(UsageError, match="is not a program for this machine"):
         probe(python, "old")
     assert os.strerror(errno.ENOEXEC)
     with pytest.raises(UsageError, match="cannot be run"):
@@ -314,7 +314,7 @@ def test_our_own_python_answers() -> None:
 
 
 def test_a_device_that_one_environment_lacks(tmp_path: Path) -> None:
-    python = says(tmp_path / "one", PYTHON, {**TORCH, "cuda_devices": 1})
+    python = says(tmp_path / "one", PYTHON, {**TORCH, "devices": {"cuda": 1}})
     found = resolved(environments_asked([f"a={python}"], None), lambda _: None)
     check_devices(found, ["cpu", "cuda", "cuda:0"])
     with pytest.raises(UsageError, match=r"--devices: a \(torch 2.2.2\) cannot use cuda:1: it finds 1"):
@@ -326,7 +326,7 @@ def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
     same = Environment(name="a", python=str(python), asked=str(python), torch="2.2.2")
     check_still_there([make_job(environments=(same,))])
     other = Environment(name="a", python=str(python), asked=str(python), torch="2.3.0")
-    with pytest.raises(UsageError, match=r"--resume: a has torch 2.2.2 now, and had 2.3.0"):
+    with pytest.raises(UsageError, match=r"--resume: a has torch 2.2.2 now, but had 2.3.0"):
         check_still_there([make_job(environments=(other,))])
     gone = Environment(name="a", python="/nowhere/python", asked="", torch="2.2.2")
     with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python"):

@@ -12,9 +12,10 @@ import pytest
 
 from harness.codec import from_json, to_json
 from harness.schema import Environment, Record, Samples, Status
-from runner.comparison import AcrossEnvironments, Summary, Verdict
-from runner.derive import summarise
-from runner.environments.plan import candidates_in
+from runner.analysis.comparison import AcrossEnvironments, Summary
+from runner.analysis.derive import summarize
+from runner.analysis.estimate import Verdict
+from runner.plan.environments.plan import candidates_in
 from runner.reports import render_all
 from tests.factories import make_job, make_parity, make_record, make_samples, printed
 
@@ -26,7 +27,7 @@ SPEEDUPS = {"eager@new": 0.5, "inductor@old": 2.0, "inductor@new": 4.0}
 """Against eager of the candidate's own environment, and for eager against the reference's."""
 
 
-def timed(candidate: str, model: str, rounds: int = 20) -> Samples:
+def timed(candidate: str, model: str, rounds: int = 21, by_process: tuple[int, ...] = (7, 7, 7)) -> Samples:
     """Eager is half as fast in the new environment: inductor's 4x there is 2x against the reference's."""
     own = make_samples(speedup=SPEEDUPS[candidate], machine=model, seed=candidate, rounds=rounds)
     reference = own.baseline_s
@@ -38,6 +39,7 @@ def timed(candidate: str, model: str, rounds: int = 20) -> Samples:
         reference_s=reference,
         reference_position=own.baseline_position,
         round_index=tuple(range(rounds)),
+        rounds_by_process=by_process,
     )
 
 
@@ -55,12 +57,26 @@ def records(model: str = "m", statuses: Mapping[str, Status] | None = None) -> l
     return found
 
 
+def test_one_process_a_side_has_no_verdict_across_environments() -> None:
+    alone = [
+        replace(r, samples=timed(r.candidate, "m", by_process=())) if r.samples is not None else r
+        for r in records()
+    ]
+    summary = summarize(alone)
+    assert {one.verdict for one in summary.across} == {Verdict.INCONCLUSIVE}
+    own = {c.record.candidate: c.verdict for c in summary.comparisons}
+    assert own["eager@new"] is Verdict.INCONCLUSIVE  # over eager of another process
+    assert own["inductor@new"] is Verdict.FASTER  # over eager of its own process
+    assert any("--processes=3" in caveat for caveat in summary.caveats)
+    assert not any("--processes=3" in caveat for caveat in summarize(records()).caveats)
+
+
 def across(summary: Summary) -> dict[tuple[str, str], AcrossEnvironments]:
     return {(one.environment, one.compiler): one for one in summary.across}
 
 
 def test_a_speedup_over_a_slower_eager_is_not_a_speedup() -> None:
-    summary = summarise(records())
+    summary = summarize(records())
     found = across(summary)
     own = {c.record.candidate: c for c in summary.comparisons}
     assert own["inductor@new"].speedup == pytest.approx(4.0, rel=0.02)
@@ -76,7 +92,7 @@ def test_a_speedup_over_a_slower_eager_is_not_a_speedup() -> None:
 
 
 def test_eager_against_eager_comes_first() -> None:
-    summary = summarise([*reversed(records("one")), *records("two")])
+    summary = summarize([*reversed(records("one")), *records("two")])
     assert [(o.record.job.case.name, o.environment, o.compiler) for o in summary.across] == [
         *(("one", "new", "eager"), ("one", "old", "inductor"), ("one", "new", "inductor")),
         *(("two", "new", "eager"), ("two", "old", "inductor"), ("two", "new", "inductor")),
@@ -84,14 +100,14 @@ def test_eager_against_eager_comes_first() -> None:
 
 
 def test_the_false_discovery_rate_is_over_the_whole_family() -> None:
-    summary = summarise([*records("one"), *records("two")])
+    summary = summarize([*records("one"), *records("two")])
     assert all(o.q_value is not None and o.p_value is not None for o in summary.across)
     assert all((o.q_value or 0) >= (o.p_value or 0) for o in summary.across)
 
 
 def test_what_counts_in_an_average() -> None:
     wrong = {"inductor@new": Status.FAIL_ACCURACY}
-    summary = summarise([*records("one"), *records("two", wrong)])
+    summary = summarize([*records("one"), *records("two", wrong)])
     averages = {(one.environment, one.compiler): one for one in summary.across_averages}
     assert (averages["new", "inductor"].averaged, averages["new", "inductor"].total) == (1, 2)
     assert averages["old", "inductor"].averaged == 2
@@ -102,7 +118,7 @@ def test_what_counts_in_an_average() -> None:
 def test_an_environment_with_other_results_counts_nowhere() -> None:
     bad = make_parity(Status.FAIL_ACCURACY)
     found = [replace(r, env_parity=bad) if r.env == "new" else r for r in records()]
-    summary = summarise(found)
+    summary = summarize(found)
     assert across(summary)["new", "inductor"].same_results is False
     assert across(summary)["new", "inductor"].counts is False
     assert across(summary)["old", "inductor"].counts is True
@@ -116,7 +132,7 @@ def test_without_the_reference_there_is_a_row_and_no_number() -> None:
         replace(r, samples=replace(r.samples, reference_s=())) if r.samples is not None else r
         for r in records()
     ]
-    summary = summarise(found)
+    summary = summarize(found)
     assert all(one.speedup is None and one.verdict is None and not one.counts for one in summary.across)
     assert all(one.geomean_speedup is None for one in summary.across_averages)
     assert "Environments" in printed(found, 100)
@@ -124,7 +140,7 @@ def test_without_the_reference_there_is_a_row_and_no_number() -> None:
 
 def test_an_ordinary_run_has_no_such_tables() -> None:
     ordinary = [make_record(make_job())]
-    summary = summarise(ordinary)
+    summary = summarize(ordinary)
     assert summary.across == ()
     assert summary.across_averages == ()
     assert "Environments" not in printed(ordinary, 200)
@@ -132,7 +148,7 @@ def test_an_ordinary_run_has_no_such_tables() -> None:
 
 
 def test_the_files() -> None:
-    files = render_all(summarise(records()), ["csv", "md"])
+    files = render_all(summarize(records()), ["csv", "md"])
     rows = list(csv.DictReader(io.StringIO(files["environments.csv"].decode())))
     assert [(row["environment"], row["compiler"]) for row in rows] == [
         *(("new", "eager"), ("old", "inductor"), ("new", "inductor"))
@@ -143,7 +159,7 @@ def test_the_files() -> None:
     assert rows[1]["same_results"] == ""
     averages = list(csv.DictReader(io.StringIO(files["environments_averages.csv"].decode())))
     assert len(averages) == 3
-    (json_file,) = render_all(summarise(records()), ["json"]).values()
+    (json_file,) = render_all(summarize(records()), ["json"]).values()
     found = json.loads(json_file)
     assert [row["candidate"] for row in found["environments"]] == [
         "eager@new",
@@ -153,7 +169,7 @@ def test_the_files() -> None:
     assert len(found["environment_averages"]) == 3
     report = files["report.md"].decode()
     assert report.index("## Environments: geometric mean") < report.index("## Environments: toys, training")
-    assert "held against eager of old" in report
+    assert "compared with eager of old" in report
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
@@ -166,12 +182,12 @@ def test_the_console_s_table_fits(width: int) -> None:
 
 
 def test_a_slower_environment_and_a_moved_control_are_found() -> None:
-    titles = [finding.title for finding in summarise(records()).warnings]
+    titles = [finding.title for finding in summarize(records()).warnings]
     assert "Eager is slower in another environment" in titles
     assert not any(title.startswith("Slower than eager") for title in titles)
     job = make_job(environments=ENVIRONMENTS, candidates=("eager@old",))
     moved = replace(make_record(job, "eager@old", speedup=1.2, jitter=0.001), env="old")
-    titles = [finding.title for finding in summarise([moved]).warnings]
+    titles = [finding.title for finding in summarize([moved]).warnings]
     assert "The A/A control between processes moved" in titles
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from harness.schema import Job, Protocol, Record, Status
-from runner.environments.plan import candidates_in
-from runner.environments.run import EnvironmentsRun
-from runner.worker_process import WorkerLost
+from runner.cli.commands import job_command
+from runner.engine.job_run import JobRun, Place
+from runner.engine.worker_process import WorkerLost
+from runner.plan.environments.plan import candidates_in
 from tests.factories import make_job
 from tests.unit.machine_of_environments import ENVIRONMENTS, Fault, Machine, Quiet, failed, lost
 
@@ -37,13 +38,16 @@ def run(
 ) -> dict[str, Record]:
     job = job or make(compilers, **protocol)
     records = list(
-        EnvironmentsRun(
+        JobRun(
             job,
             machine.launch,
             Quiet(),
             candidates=candidates or job.candidates,
-            logs={one.name: f"cases/x/envs/{one.name}/output.log" for one in ENVIRONMENTS},
-            folder=folder,
+            place=Place(
+                logs={one.name: f"cases/x/envs/{one.name}/output.log" for one in ENVIRONMENTS},
+                folder=folder,
+            ),
+            reproduce=job_command,
             stop=stop,
             clock=lambda: machine.now,
         ).run()
@@ -51,7 +55,7 @@ def run(
     found = {record.candidate: record for record in records}
     assert len(found) == len(records)
     assert machine.open == 0
-    assert list(folder.iterdir()) == []  # nothing that was handed over is left
+    assert list(folder.iterdir()) == []  # nothing that was exported is left
     return found
 
 
@@ -64,10 +68,10 @@ def test_all_workers_are_open_at_once_and_rounds_alternate_in_random_order(tmp_p
     found = run(machine, tmp_path)
     assert machine.most_open == 2
     calls = [
-        call for call in machine.calls if call[1].split()[0] in ("open", "hand_over", "agree", "prepare")
+        call for call in machine.calls if call[1].split()[0] in ("open", "export", "cross_parity", "prepare")
     ]
     assert calls == [
-        *(("old", "open"), ("old", "hand_over"), ("new", "open"), ("new", "agree")),
+        *(("old", "open"), ("old", "export"), ("new", "open"), ("new", "cross_parity")),
         *(("old", "prepare a"), ("new", "prepare a")),
     ]
     orders = rounds_of(machine)
@@ -133,7 +137,7 @@ def test_records_name_the_environment(tmp_path: Path) -> None:
     assert found["eager@new"].metrics["candidate_peak_memory_bytes"] == 20
     assert found["a@new"].metrics["baseline_peak_memory_bytes"] == 20
     assert found["a@new"].metrics["candidate_peak_memory_bytes"] == 5
-    assert "--envs=old=old --envs=new=new --compilers=a" in found["a@new"].reproduce
+    assert "--envs=old=old --envs=new=new --backend=a" in found["a@new"].reproduce
     assert "--envs=new" not in found["a@old"].reproduce
     # a worker is told of its own environment and compilers alone
     assert [(job.environments[0].name, job.candidates) for job in machine.jobs] == [
@@ -163,13 +167,13 @@ def test_another_result_is_a_failure_of_that_environment_s_eager_alone(tmp_path:
     assert found["eager@new"].samples is not None  # timed all the same
 
 
-def test_what_disagrees_is_held_against_the_reference_s_shaken_eager(tmp_path: Path) -> None:
+def test_what_disagrees_is_held_against_the_reference_s_perturbed_eager(tmp_path: Path) -> None:
     machine = Machine()
     machine.disagree, machine.kinks = "new", True
     found = run(machine, tmp_path)
     assert found["eager@new"].status is Status.PASS
-    asked = [call for call in machine.calls if call[1] in ("agree", "shake")]
-    assert asked == [("new", "agree"), ("old", "shake"), ("new", "agree")]
+    asked = [call for call in machine.calls if call[1] in ("cross_parity", "perturb")]
+    assert asked == [("new", "cross_parity"), ("old", "perturb"), ("new", "cross_parity")]
 
 
 def test_eager_that_differs_from_itself_is_no_failure_of_the_environment(tmp_path: Path) -> None:
@@ -260,12 +264,12 @@ def test_out_of_memory_halves_the_batch_for_all(tmp_path: Path) -> None:
     assert all("batch 4 instead of 8" in record.notes[0] for record in found.values())
 
 
-def test_weights_that_cannot_be_handed_over_are_a_note(tmp_path: Path) -> None:
-    machine = Machine({("old", 1, "hand_over", ""): failed(Status.FAIL_TO_RUN)})
+def test_weights_that_cannot_be_exported_are_a_note(tmp_path: Path) -> None:
+    machine = Machine({("old", 1, "export", ""): failed(Status.FAIL_TO_RUN)})
     found = run(machine, tmp_path)
     assert found["eager@new"].status is Status.PASS_DUE_TO_SKIP
     assert found["eager@new"].env_parity is None
-    assert any("with weights and inputs of its own" in note for note in found["eager@new"].notes)
+    assert any("has its own weights and inputs" in note for note in found["eager@new"].notes)
 
 
 def test_who_compiles_again_and_again_is_given_up(tmp_path: Path) -> None:
@@ -325,4 +329,4 @@ def test_one_environment_alone_needs_nobody(tmp_path: Path) -> None:
     machine = Machine()
     found = run(machine, tmp_path, job=job)
     assert found["a@old"].status is Status.PASS
-    assert ("old", "hand_over") not in machine.calls
+    assert ("old", "export") not in machine.calls

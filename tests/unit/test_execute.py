@@ -9,19 +9,22 @@ from typing import Any
 import pytest
 
 from harness.schema import BASELINE, WHOLE, Case, Failure, Job, Mode, Protocol, Record, Status
-from harness.status_page import Activity
-from runner.execute import JobRun
-from runner.worker_process import WorkerLost
+from harness.worker.status_page import Activity
+from runner.cli.commands import job_command
+from runner.engine.job_run import JobRun, Place
+from runner.engine.worker_process import WorkerLost
 
 Reply = dict[str, Any]
 
 
-def lost(variant: str = "", *, timed_out: bool = False, phase: str = "measure") -> WorkerLost:
+def lost(
+    variant: str = "", *, timed_out: bool = False, full: bool = False, phase: str = "measure"
+) -> WorkerLost:
     kind = "timeout" if timed_out else "SIGSEGV"
     return WorkerLost(
         Failure(kind=kind, message="gone", phase=phase),
         Activity(phase=phase, variant=variant),
-        status=Status.TIMEOUT if timed_out else Status.CRASH,
+        status=Status.OOM if full else Status.TIMEOUT if timed_out else Status.CRASH,
     )
 
 
@@ -138,7 +141,8 @@ def run(
         script.launch,
         Quiet(),
         candidates=candidates,
-        log="cases/x/output.log",
+        place=Place(logs={"": "cases/x/output.log"}),
+        reproduce=job_command,
         stop=stop,
         clock=lambda: float(next(ticks)),
     )
@@ -158,8 +162,8 @@ def test_a_healthy_job() -> None:
     assert [name for _, name in script.calls] == [
         "open",
         "prepare a",
-        "prepare b",
         "prepare c",
+        "prepare b",  # in an order that is drawn: harness.timing.measure.placement
         "warm_up",
         "measure",
         "finish",
@@ -176,7 +180,8 @@ def test_a_healthy_job() -> None:
     assert records[1].metrics.get("candidate_peak_memory_bytes") is None
     assert first.model is not None
     assert first.environment == {"torch": "0"}
-    assert "--compilers=a " in first.reproduce
+    assert first.rounds_ended == "fixed count"
+    assert "--backend=a " in first.reproduce
     assert first.job.candidates == ("a", "b", "c")
 
 
@@ -228,7 +233,7 @@ def test_after_a_crash_of_eager_each_candidate_is_measured_alone() -> None:
     records = run(script)
     assert statuses(records) == {"a": Status.PASS, "b": Status.CRASH, "c": Status.PASS}
     assert script.sessions == 4
-    assert records[0].notes[0] == "measured alone: beside others, eager ended the worker (SIGSEGV)"
+    assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (SIGSEGV)"
 
 
 def test_eager_that_crashes_alone_is_the_end_of_it() -> None:
@@ -291,8 +296,11 @@ def test_each_call_has_its_phases_time_within_the_jobs() -> None:
 
 
 def test_losing_the_worker_at_the_end_loses_metrics_not_samples() -> None:
-    records = run(Script({(1, "finish", ""): lost("a")}))
-    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    """Who ran then has failed; the others keep their results."""
+    script = Script({(1, "finish", ""): lost("a")})
+    records = run(script)
+    assert statuses(records) == {"a": Status.CRASH, "b": Status.PASS, "c": Status.PASS}
+    assert records[0].failure is not None
     assert all(r.samples is not None and len(r.samples) == 6 for r in records)
     assert "no step metrics" in records[0].notes[-1]
     assert records[0].metrics.get("baseline_peak_memory_bytes") is None
@@ -345,7 +353,15 @@ def test_only_the_missing_candidates_are_run_but_the_record_names_the_whole_job(
     script = Script()
     case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
     job = Job(case=case, device="cpu", dtype="float32", candidates=("a", "b"), protocol=Protocol(repeat=1))
-    records = list(JobRun(job, script.launch, Quiet(), candidates=("b",), log="x").run())
+    going = JobRun(
+        job,
+        script.launch,
+        Quiet(),
+        candidates=("b",),
+        place=Place(logs={"": "x"}),
+        reproduce=job_command,
+    )
+    records = list(going.run())
     assert [r.candidate for r in records] == ["b"]
     assert records[0].job == job
     assert script.job.candidates == ("b",)
@@ -356,31 +372,82 @@ def test_only_the_missing_candidates_are_run_but_the_record_names_the_whole_job(
 
 def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
     script = Script(
-        {(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM), (2, "prepare", "b"): failed(Status.OOM)}
+        {
+            (1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM),
+            (2, "prepare", "b"): failed(Status.OOM),
+            (3, "prepare", "b"): failed(Status.OOM),  # alone
+        }
     )
     records = run(script, batch_size=8)
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
-    assert script.sessions == 3
+    assert script.sessions == 5
     for record in records:
         assert record.job.case.batch_size == 8  # what was asked for: the key that a resumed run looks for
         assert record.model is not None
         assert record.model.batch_size == 2
-        assert "batch 2 instead of 8, for want of memory" in record.notes
+        assert "batch 2 instead of 8: not enough memory" in record.notes
+
+
+@pytest.mark.parametrize(
+    "fault", [("prepare", "b", failed(Status.OOM)), ("measure", "", lost("b", full=True))]
+)
+def test_who_runs_out_of_memory_beside_others_is_tried_alone_with_the_whole_batch(
+    fault: tuple[str, str, Reply | WorkerLost],
+) -> None:
+    call, candidate, reply = fault
+    script = Script({(1, call, candidate): reply})
+    records = {record.candidate: record for record in run(script, batch_size=8)}
+    assert statuses([*records.values()]) == dict.fromkeys("abc", Status.PASS)
+    assert list(records) == ["b", "a", "c"]
+    assert script.sessions == 3
+    assert records["b"].notes[0] == "measured alone: beside other candidates, it ran out of memory"
+    assert records["a"].notes[0] == "measured in a fresh worker after b ended as OOM"
+    for record in records.values():
+        assert record.model is not None
+        assert record.model.batch_size == 8
 
 
 def test_a_batch_of_one_is_not_halved() -> None:
     faults: dict[tuple[int, str, str], Reply | WorkerLost] = {
-        (session, "prepare", "b"): failed(Status.OOM) for session in range(1, 4)
+        (session, "prepare", "b"): failed(Status.OOM) for session in range(1, 5)
     }
     records = run(Script(faults), batch_size=2)
     assert statuses(records) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
 
 
 def test_a_fixed_batch_is_not_halved() -> None:
-    script = Script({(1, "prepare", "b"): failed(Status.OOM)})
+    script = Script({(session, "prepare", "b"): failed(Status.OOM) for session in (1, 2)})
     records = run(script, batch_size=8, fixed_batch=True)
     assert statuses(records) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
-    assert script.sessions == 1
+    assert script.sessions == 3
+
+
+# -- a broken device -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("call", "candidate"), [("prepare", "b"), ("warm_up", ""), ("measure", "")])
+def test_who_breaks_the_device_costs_itself_and_a_fresh_worker(call: str, candidate: str) -> None:
+    broken = failed(Status.FAIL_TO_RUN, "CUDA error: an illegal memory access was encountered")
+    broken["failed"]["broken"] = True
+    script = Script({(1, call, candidate): broken})
+    script.running = "b"
+    records = {record.candidate: record for record in run(script)}
+    assert statuses([*records.values()]) == {"b": Status.FAIL_TO_RUN, "a": Status.PASS, "c": Status.PASS}
+    assert script.sessions == 2
+    failure = records["b"].failure
+    assert failure is not None
+    assert failure.message.startswith("CUDA error")
+    assert records["a"].notes[0] == "measured in a fresh worker after b ended as fail_to_run"
+
+
+def test_a_device_that_breaks_while_eager_runs_has_each_candidate_measured_alone() -> None:
+    broken = failed(Status.FAIL_TO_RUN, "CUDA error")
+    broken["failed"]["broken"] = True
+    script = Script({(1, "measure", ""): broken})
+    script.running = BASELINE
+    records = run(script)
+    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
+    assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (E)"
 
 
 def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:

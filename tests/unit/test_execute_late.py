@@ -51,7 +51,7 @@ def test_a_candidate_that_turned_wrong_during_the_rounds_does_not_pass() -> None
     assert parity is not None
     assert parity.worst is not None
     assert (parity.failed, parity.worst.failure) == (1, "it differs")
-    assert records["a"].notes[-1] == "a changed in time: loss: it differs"
+    assert records["a"].notes[-1] == "a: results changed during the run: loss: it differs"
     assert records["a"].samples is not None  # it was timed all the same
     assert records["c"].notes == ("n",)  # it had failed before
 
@@ -63,4 +63,19 @@ def test_where_eager_changed_nobody_passes() -> None:
         "eager_two_runs_differ",
         "fail_accuracy",
     ]
-    assert records["a"].notes[-1] == "eager changed in time: loss: it differs"
+    assert records["a"].notes[-1] == "eager: results changed during the run: loss: it differs"
+
+
+def test_a_candidate_whose_last_step_fails_has_failed() -> None:
+    class Failing(Late):
+        def _finish(self, request: Mapping[str, Any]) -> Reply:
+            failure = {"kind": "RuntimeError", "message": "late", "phase": "finish", "log": None}
+            return {**super()._finish(request), "late_failures": {"a": failure, "c": failure}}
+
+    records = {record.candidate: record for record in run(Failing())}
+    assert [records[name].status.value for name in "abc"] == ["fail_to_run", "pass", "fail_accuracy"]
+    failure = records["a"].failure
+    assert failure is not None
+    assert (failure.phase, failure.message) == ("finish", "late")
+    assert records["a"].samples is not None
+    assert records["c"].failure is None  # it had failed before

@@ -16,15 +16,17 @@ from rich.console import Console
 from rich.progress import Progress
 
 from harness.schema import Case, Job, Mode, Protocol, Record, Status
-from harness.status_page import Activity
-from runner.config import RunConfig, Where, parse_request
+from harness.worker.status_page import Activity
+from runner.cli.commands import job_command
+from runner.cli.progress import BarView, PlainView
+from runner.engine.executors import Doing, Ended, Event, Started, Stop, Timed, Work
+from runner.engine.executors.choice import opened
+from runner.engine.executors.local import JobRecords, LocalExecutor, Watch
+from runner.engine.worker_start import PlainStart
 from runner.errors import UsageError
-from runner.executors import Doing, Ended, Event, Started, Stop, Timed, Work, opened
-from runner.executors.local import JobRecords, LocalExecutor, Watch
-from runner.flags import build_parser
-from runner.plan import Catalogue, plan
-from runner.progress import BarView, PlainView
-from runner.worker_start import PlainStart
+from runner.plan.config import RunConfig, Where
+from runner.plan.jobs import Catalog, plan
+from tests.command_line import parsed
 
 PATIENCE_S = 20.0  # of a test that would otherwise hang
 
@@ -83,7 +85,7 @@ class Devices:
 
 
 def run(measure: JobRecords, planned: Sequence[Work], stop: Stop = lambda: False) -> list[Event]:
-    return list(LocalExecutor(measure).run(planned, Folder(), stop))
+    return list(LocalExecutor(job_command, measure=measure).run(planned, Folder(), stop))
 
 
 def recorded(events: Sequence[Event]) -> list[tuple[str, str]]:
@@ -137,7 +139,7 @@ def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
             assert len(written) == number
             yield record(one, candidate)
 
-    for event in LocalExecutor(measure).run([work("m")], Folder(), lambda: False):
+    for event in LocalExecutor(job_command, measure=measure).run([work("m")], Folder(), lambda: False):
         if isinstance(event, Record):
             time.sleep(0.05)  # a slow disk
             written.append(event)
@@ -147,7 +149,7 @@ def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
 def test_a_stop_ends_both_lanes_after_their_current_rounds() -> None:
     pressed = threading.Event()
     events = []
-    for event in LocalExecutor(Devices().measure).run(SIX, Folder(), pressed.is_set):
+    for event in LocalExecutor(job_command, measure=Devices().measure).run(SIX, Folder(), pressed.is_set):
         events.append(event)
         if isinstance(event, Record):
             pressed.set()
@@ -171,7 +173,7 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     devices = Broken()
     events: list[Event] = []
     with pytest.raises(OSError, match="no space left"):
-        events.extend(LocalExecutor(devices.measure).run(SIX, Folder(), lambda: False))
+        events.extend(LocalExecutor(job_command, measure=devices.measure).run(SIX, Folder(), lambda: False))
     assert sorted(devices.closed) == ["m0", "m1"]
     assert recorded(events) == [("m0", "a")]
 
@@ -186,7 +188,9 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
 
     devices = Endless()
     before = threading.active_count()
-    with closing(LocalExecutor(devices.measure).run(SIX, Folder(), lambda: False)) as events:
+    with closing(
+        LocalExecutor(job_command, measure=devices.measure).run(SIX, Folder(), lambda: False)
+    ) as events:
         while devices.most < 2:
             next(events)
     assert sorted(devices.closed) == ["m0", "m1"]
@@ -195,10 +199,10 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
 
 def test_a_real_worker_is_ended_with_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
-    monkeypatch.setattr("runner.executors.local.fresh_start", lambda: PlainStart(command=silent))
+    monkeypatch.setattr("runner.engine.launch.fresh_start", lambda: PlainStart(command=silent))
     folder = Folder(tmp_path)
     one = work("m", "cpu")
-    with closing(LocalExecutor(fork=False).run([one], folder, lambda: False)) as events:
+    with closing(LocalExecutor(job_command, fork=False).run([one], folder, lambda: False)) as events:
         while not isinstance(next(events), Doing) or not folder.open_case(one.job).read_text():
             pass
     process = Path("/proc") / folder.open_case(one.job).read_text().strip()
@@ -209,12 +213,10 @@ def test_a_real_worker_is_ended_with_its_lane(tmp_path: Path, monkeypatch: pytes
 
 
 def planned(*devices: str, names: str = "abcde") -> tuple[Job, ...]:
-    config = parse_request(
-        build_parser().parse_args(["--training", f"--devices={','.join(devices)}", "--compilers=eager"])
-    ).config
+    config = parsed(["--training", f"--devices={','.join(devices)}", "--compilers=eager"])[1].config
     assert isinstance(config, RunConfig)
     cases = tuple(dataclasses.replace(work(name).job.case, suite="tiny_gpt") for name in names)
-    return plan(config, Catalogue(cases=lambda *_: cases, find=lambda *_: {}))
+    return plan(config, Catalog(cases=lambda *_: cases, find=lambda *_: {}))
 
 
 def test_devices_of_one_kind_share_the_plan_and_each_job_is_there_once() -> None:
@@ -239,21 +241,21 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--devices=cuda,cuda:0"], "--devices: cuda and cuda:0 are the same device"),
+        (["--devices=cuda,cuda:0"], "-d/--devices: cuda and cuda:0 are the same device"),
         (["--executor=rya"], "--executor: there is no executor called 'rya'; did you mean ray?"),
         (["--ray-address=auto"], "--ray-address is for --executor=ray"),
     ],
 )
 def test_bad_flags(flags: list[str], sentence: str) -> None:
     with pytest.raises(UsageError) as raised:
-        parse_request(build_parser().parse_args(["--training", *flags]))
+        parsed(["--training", *flags])
     assert str(raised.value).startswith(sentence)
 
 
 def test_the_executor_is_asked_for_in_a_new_run_and_in_a_resumed_one() -> None:
     for first in ("--training", "--resume=somewhere"):
         words = [first, "--executor=ray", "--ray-address=h:1"]
-        where = parse_request(build_parser().parse_args(words)).where
+        where = parsed(words)[1].where
         assert where == Where(executor="ray", ray_address="h:1")
 
 
@@ -261,7 +263,7 @@ def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(UsageError, match="ray is not installed; pip install"),
-        opened(Where(executor="ray"), [work("m").job]),
+        opened(Where(executor="ray"), [work("m").job], job_command),
     ):
         pass
 
@@ -278,10 +280,10 @@ def test_lines_name_the_job_where_several_are_under_way() -> None:
     view.event(Ended(job=one.job))
     view.event(record(two, "a"))
     assert text.getvalue().splitlines() == [
-        "[1/2] m0 float32 cuda:0",
+        "[1/2] m0 training float32 cuda:0",
         "    a: pass",
-        "[2/2] m1 float32 cuda:1",
-        "    m0 float32 cuda:0  b: pass",
+        "[2/2] m1 training float32 cuda:1",
+        "    m0 training float32 cuda:0  b: pass",
         "    a: pass",
     ]
 
@@ -291,13 +293,14 @@ def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     view = BarView(progress, 6)
     view.event(Started(job=SIX[0].job))
     view.event(Timed(job=SIX[0].job, done=6, pairs={"a": ([2.0] * 6, [1.0] * 6)}))
-    assert progress.tasks[0].description == "m0 float32  round 6  a 2.00x"
+    assert progress.tasks[0].description == "m0 training float32  round 6  a 2.00x"
     for one in SIX[1:5]:
         view.event(Doing(job=one.job, activity=Activity(phase="prepare", variant="b")))
-    shown = "m0 float32  round 6 | m1 float32  prepare b | m2 float32  prepare b | 2 more"
+    two = "m1 training float32  prepare b | m2 training float32  prepare b"
+    shown = f"m0 training float32  round 6 | {two} | 2 more"
     assert progress.tasks[0].description == shown
     for one in SIX[:4]:
         view.event(Ended(job=one.job))
     view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
-    assert progress.tasks[0].description == "m4 float32  round 3"
+    assert progress.tasks[0].description == "m4 training float32  round 3"
     assert progress.tasks[0].completed == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from runner.flags import build_parser
+from runner.cli.parser import build_parser
 
 FLAGS = [
     "--accuracy",
@@ -17,12 +17,14 @@ FLAGS = [
     "--batch-size-file",
     "--bfloat16",
     "--bisect",
+    "--ci-width",
     "--cold-start-latency",
     "--compare",
     "--compilers",
     "--device",
     "--devices",
     "--doctor",
+    "--dropout",
     "--dtypes",
     "--dynamic-batch-only",
     "--dynamic-shapes",
@@ -74,6 +76,7 @@ FLAGS = [
     "--print_run_commands",
     "--processes",
     "--prompt-tokens",
+    "--protocol",
     "--quick",
     "--ray-address",
     "--rebuild",
@@ -92,6 +95,7 @@ FLAGS = [
     "--time-budget",
     "--timeout",
     "--timings",
+    "--torchbench",
     "--total-partitions",
     "--training",
     "--update-expected",

@@ -8,22 +8,22 @@ import pytest
 
 from harness.schema import Scalar, Status
 from runner import reports
-from runner.derive import summarise
+from runner.analysis.derive import summarize
+from runner.cli.formats import CONSOLE, formats_asked, printed
 from runner.errors import UsageError
-from runner.formats import CONSOLE, formats_asked, printed
 from runner.reports import formats, render_all
 from tests.factories import accuracy_run, make_job, make_record
 
 
 def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
-    assert formats() == ("csv", "html", "json", "md", "png", "svg", "txt")
+    assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg", "txt")
     for module in reports.discover():
         assert module.FORMATS, module.__name__
 
 
 def test_words_are_taken_in_any_case_and_none_means_all() -> None:
-    assert formats_asked(()) is None
-    assert formats_asked(("HTML", "console")) == frozenset({"html", "console"})
+    assert formats_asked({}) is None
+    assert formats_asked({"format": ["HTML,console"]}) == frozenset({"html", "console"})
     assert printed(None)
     assert printed(frozenset({CONSOLE}))
     assert not printed(frozenset({"html"}))
@@ -33,11 +33,11 @@ def test_an_unknown_word_ends_in_a_sentence() -> None:
     with pytest.raises(
         UsageError, match="--format: there is no format called 'pdf'; choose from console, csv"
     ):
-        formats_asked(("md", "pdf"))
+        formats_asked({"format": ["md,pdf"]})
 
 
 def test_only_files_of_the_formats_asked_for_are_made() -> None:
-    summary = summarise(accuracy_run())
+    summary = summarize(accuracy_run())
     assert set(render_all(summary, {"md"})) == {"report.md"}
     assert set(render_all(summary, {"txt"})) == {"gh_executive_summary.txt"}  # not the tables beside it
     assert {name.rsplit(".", 1)[-1] for name in render_all(summary, {"csv", "json"})} == {"csv", "json"}
@@ -48,7 +48,7 @@ def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyP
     module = ModuleType("runner.reports.badge")
     monkeypatch.setattr(module, "render", lambda summary: {"badge.svg": b""}, raising=False)
     monkeypatch.setattr(reports, "discover", lambda: (module,))
-    summary = summarise(accuracy_run())
+    summary = summarize(accuracy_run())
     assert set(render_all(summary, {"badge"})) == {"badge.svg"}
     assert render_all(summary, {"svg"}) == {}
 
@@ -67,13 +67,13 @@ def long_report(models: int, metrics: dict[str, Scalar] | None = None) -> str:
         )
         for number in range(models)
     ]
-    return render_all(summarise(records), {"md"})["report.md"].decode()
+    return render_all(summarize(records), {"md"})["report.md"].decode()
 
 
 def test_a_long_report_fits_into_a_comment_and_says_what_is_missing() -> None:
     text = long_report(500)
     assert 60_000 < len(text.encode()) <= 65_536
-    assert "rows left out, to keep this short: report.html and summary.json have all of them.)" in text
+    assert "rows omitted, to keep this short: report.html and summary.json have all of them.)" in text
     assert text.count("<details>") == text.count("</details>") > 1
     assert text.count("```") % 2 == 0
     outside = "".join(text.split("```")[::2])
@@ -85,5 +85,5 @@ def test_a_long_report_fits_into_a_comment_and_says_what_is_missing() -> None:
 def test_a_report_with_more_parts_than_fit_says_so() -> None:
     text = long_report(300, {"graph_break_reasons": "\n".join("a reason" * 20 for _ in range(5))})
     assert len(text.encode()) <= 65_536
-    assert "left out, to " in text
+    assert "omitted, to " in text
     assert text.count("<details>") == text.count("</details>")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import Mode, Record
-from runner.derive import compare
-from runner.generation import generation_of
-from tests.factories import make_job, make_record
+from runner.analysis.derive import compare
+from runner.analysis.generation import generation_of
+from tests.factories import make_job, make_record, printed
 
 
 def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float = 0.2) -> Record:
@@ -57,3 +57,11 @@ def test_other_modes_have_no_parts() -> None:
     assert generation_of(record) is None
     (comparison,) = compare([record])
     assert comparison.generation is None
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_table_of_a_terminal_keeps_the_models_names(width: int) -> None:
+    text = printed([generated()], width)
+    rows = [line for line in text.splitlines() if "inductor" in line and "x [" in line]
+    assert rows[-1].startswith("model")
+    assert all(len(line) <= width for line in text.splitlines())

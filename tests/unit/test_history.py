@@ -19,14 +19,15 @@ from rich.console import Console
 
 from harness.schema import Status
 from runner.errors import UsageError
-from runner.history.asked import Asked, since, tags_asked
-from runner.history.command import show_history
-from runner.history.enter import enter, entry_of, rebuild
-from runner.history.index import INDEX, VERSION, Entry, read_entries, write_entry
-from runner.history.listing import matching
-from runner.history.plot import render
-from runner.history.trends import latest_changes, sections
-from runner.record_file import append_record
+from runner.runs.history.asked import Asked, since
+from runner.runs.history.command import show_history
+from runner.runs.history.enter import enter, entry_of, rebuild
+from runner.runs.history.index import INDEX, VERSION, IndexedRun, read_entries, write_entry
+from runner.runs.history.listing import matching
+from runner.runs.history.plot import render
+from runner.runs.history.trends import latest_changes, trends
+from runner.store.record_file import append_record
+from tests.command_line import config_of_words
 from tests.factories import make_job, make_record
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -76,12 +77,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
+def entries(folder: Path) -> tuple[IndexedRun, ...]:
     return read_entries(folder / INDEX)
 
 
 def marks(folder: Path) -> dict[str, set[str]]:
-    (section,) = sections(entries(folder))
+    (section,) = trends(entries(folder))
     return {point.run: set(point.marks or ()) for point in section.lines["inductor"]}
 
 
@@ -104,7 +105,7 @@ def test_no_change_is_marked_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_the_newest_change_is_told(story: Path) -> None:
-    (sentence,) = latest_changes(sections(entries(story)))
+    (sentence,) = latest_changes(trends(entries(story)))
     assert sentence.startswith("toys, training, float32, cpu on Synthetic CPU, inductor: compile time 1.")
     assert sentence.endswith("(in run-4)")
 
@@ -114,7 +115,7 @@ def test_a_run_is_entered_as_it_is_in_its_folder(story: Path) -> None:
     assert first == entry_of(story / "run-0")
     assert (first.name, first.created, first.tags) == ("run-0", BEGIN, ("base", "night"))
     assert first.facts["torch"] == "0.0.0+synthetic"
-    assert first.command == "runner.py --training"
+    assert first.command == "python runner.py --training"
     assert len(first.results) == 2 * MODELS
 
 
@@ -172,7 +173,7 @@ def test_a_damaged_index_is_one_sentence_and_can_be_made_again(
     for number in range(3):
         enter(make_run(tmp_path, number))
     damage(tmp_path / INDEX, kind)
-    with pytest.raises(UsageError, match=r"make it again from the run folders: .* --rebuild") as caught:
+    with pytest.raises(UsageError, match=r"rebuild it from the run folders: .* --rebuild") as caught:
         entries(tmp_path)
     assert str(caught.value).startswith("--history: ")
     assert "\n" not in str(caught.value)
@@ -225,7 +226,7 @@ def test_programs_may_enter_at_once(tmp_path: Path) -> None:
 
 
 def test_there_is_no_index_yet(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no .*history\.sqlite; make it again"):
+    with pytest.raises(UsageError, match=r"there is no .*history\.sqlite; rebuild it"):
         entries(tmp_path)
     with pytest.raises(UsageError, match="there is no run in"):
         rebuild(tmp_path)
@@ -263,15 +264,15 @@ def test_times_since() -> None:
     assert since("2026-01-02", now) == datetime(2026, 1, 2, tzinfo=timezone.utc)
     assert since("2026-01-02T03:04:05+01:00", now) == datetime(2026, 1, 2, 2, 4, 5, tzinfo=timezone.utc)
     for text in ("", "yesterday", "7", "d", "2026-13-01", "99999d"):
-        with pytest.raises(UsageError, match=r"--since: .* is no time"):
+        with pytest.raises(UsageError, match=r"--since: .* is not a time"):
             since(text, now)
 
 
 def test_tags() -> None:
-    assert tags_asked([" a b ", "c", "c"]) == ("a b", "c")
+    assert config_of_words(["--training", "--tag= a b ", "--tag=c"]).tags == ("a b", "c")
     for bad in ("", " ", "a\nb", "x" * 100):
         with pytest.raises(UsageError, match="--tag: "):
-            tags_asked([bad])
+            config_of_words(["--training", f"--tag={bad}"])
 
 
 def shown(folder: Path, formats: frozenset[str] | None = None, **asked: Any) -> str:
@@ -313,7 +314,7 @@ def test_formats_and_filters_that_fit_nothing(story: Path) -> None:
 
 
 def test_the_same_history_gives_the_same_picture(story: Path) -> None:
-    found = sections(entries(story))
+    found = trends(entries(story))
     assert render(found) == render(found)
     assert render(()) == {}
 
@@ -325,7 +326,7 @@ def test_a_joined_run_stands_for_its_parts(tmp_path: Path) -> None:
     make_run(tmp_path, 2, about=joined)
     make_run(tmp_path, 3)
     rebuild(tmp_path)
-    (section,) = sections(entries(tmp_path))
+    (section,) = trends(entries(tmp_path))
     assert [point.run for point in section.lines["inductor"]] == ["run-2", "run-3"]
 
 
@@ -333,4 +334,4 @@ def test_other_machines_are_other_lines(tmp_path: Path) -> None:
     for number in range(2):
         enter(make_run(tmp_path, number))
     first, second = entries(tmp_path)
-    assert sections((first, replace(second, machine="another"))) == ()
+    assert trends((first, replace(second, machine="another"))) == ()

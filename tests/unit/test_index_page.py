@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import pytest
 
 from harness.codec import to_json
 from harness.schema import Record, Status
-from runner import index_page
-from runner.cli import main
-from runner.derive import summarise
-from runner.index_page import read_run, write_index
-from runner.record_file import append_record
+from runner.analysis.derive import summarize
+from runner.cli.main import main
 from runner.reports import render_all
+from runner.runs.history import page as history_page
+from runner.runs.history.enter import enter, entry_of
+from runner.runs.history.page import read_run, write_page
+from runner.store.record_file import append_record
 from tests.factories import make_job, make_record
 
 JOBS = tuple(make_job(name, candidates=("inductor",)) for name in ("a", "b"))
@@ -39,14 +41,14 @@ def make_run(
     for record in found:
         append_record(folder / "records.jsonl", record)
     if derived:
-        for name, content in render_all(summarise(found), {"json"}).items():
+        for name, content in render_all(summarize(found), {"json"}).items():
             (folder / name).write_bytes(content)
         (folder / "report.html").touch()
     return folder
 
 
 def page(folder: Path) -> str:
-    write_index(folder)
+    write_page(folder)
     return (folder / "index.html").read_text()
 
 
@@ -61,7 +63,7 @@ def test_runs_are_listed_newest_first_with_links_and_a_line_over_time(tmp_path: 
     assert "100%, 2/2" in text
     assert text.count("<svg") == 1
     assert "over time: toys, training, float32, cpu on synthetic cpu" in text.lower()
-    assert write_index(tmp_path) == f"2 runs -> {tmp_path / 'index.html'}"
+    assert write_page(tmp_path) == f"2 runs -> {tmp_path / 'index.html'}"
     assert (tmp_path / "index.html").read_text() == text
 
 
@@ -71,7 +73,7 @@ def test_it_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     text = page(tmp_path)
     assert "<script" not in text
     assert "default-src 'none'" in text
-    assert "#010203" not in text  # the charts have the page's own colour
+    assert "#010203" not in text  # the charts have the page's own color
     assert "currentColor" in text
     addresses = {word for word in text.replace('"', " ").split() if "://" in word}
     assert all("www.w3.org" in address for address in addresses)
@@ -87,18 +89,47 @@ def test_names_are_text(tmp_path: Path) -> None:
     assert 'href="./a%20b%23c%3Fd/report.html"' in text
 
 
-def test_a_summary_is_used_only_where_it_says_what_the_records_say(
+def test_a_run_that_was_entered_is_read_again_only_where_its_file_has_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = make_run(tmp_path / "run", records(), derived=True)
-    from_records = read_run(make_run(tmp_path / "plain", records()))
+    folder = make_run(tmp_path / "run", records())
+    known = entry_of(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(index_page, "read_records", None)  # would fail
-        fast = read_run(folder)
-    assert fast.groups == from_records.groups
-    assert (fast.passed, fast.total, fast.state) == (2, 2, "complete")
-    (folder / "summary.json").write_text('{"groups": 3}')
-    assert read_run(folder).groups == from_records.groups
+        patch.setattr(history_page, "load_records", None)  # would fail
+        assert read_run(folder, known) == read_run(folder, known)
+        assert read_run(folder, known).state == "complete"
+    append_record(folder / "records.jsonl", make_record(JOBS[0], "later"))
+    assert len(read_run(folder, known).run.results) == 3
+
+
+def test_the_page_shows_what_the_history_knows(tmp_path: Path) -> None:
+    for day in (1, 2):
+        run = make_run(tmp_path / f"run-{day}", records(), day)
+        about = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**about, "tags": ["night <b>"]}))
+        enter(run)
+    shutil.rmtree(tmp_path / "run-1")
+
+    text = page(tmp_path)
+    assert "folder gone" in text
+    assert "night &lt;b&gt;" in text
+    assert text.count("<svg") == 1, "what was measured in the run that is gone is in the chart"
+    for panel in ("passed, %", "speedup, geometric mean", "compilation, s", "memory, eager / compiled"):
+        assert panel in text
+
+
+def test_what_changed_beyond_noise_is_on_the_page(tmp_path: Path) -> None:
+    for day, compiled in ((1, Status.PASS), (2, Status.CRASH)):
+        make_run(tmp_path / f"run-{day}", records(1.5, compiled), day)
+    text = page(tmp_path)
+    assert "Changed beyond noise in the newest run:" in text
+    assert "inductor: pass rate 1 lost (in run-2)" in text
+
+
+def test_an_index_that_is_damaged_costs_nothing(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", records())
+    (tmp_path / "history.sqlite").write_bytes(b"nonsense" * 1000)
+    assert write_page(tmp_path) == f"1 run -> {tmp_path / 'index.html'}"
 
 
 def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
@@ -126,7 +157,7 @@ def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
     for name in ("torn plan", "odd plan", "list"):
         assert states[name] == "damaged: run.json is no plan, or was cut short; records.jsonl is missing"
     assert states["deep"] == "damaged: run.json is no plan, or was cut short"
-    assert "8 runs, 6 damaged" in write_index(tmp_path)
+    assert "8 runs, 6 damaged" in write_page(tmp_path)
     assert "no run at all" not in (tmp_path / "index.html").read_text()
 
 

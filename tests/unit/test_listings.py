@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from harness.schema import Environment
-from runner.cli import main
-from runner.compilers import Usable
-from runner.environments.resolve import Found
-from runner.environments.spec import Asked
+from runner.cli.main import main
+from runner.plan.compilers import Usable
+from runner.plan.environments.resolve import Found
+from runner.plan.environments.spec import Asked
 
 
-def answers(device_type: str, names: Sequence[str] = (), python: str | None = None) -> Mapping[str, Usable]:
+def answers(
+    device_type: str, names: Sequence[str] = (), python: str | None = None, **_: object
+) -> Mapping[str, Usable]:
     assert not names
     why = f"{python} lacks it" if python else None
     return {
@@ -26,7 +28,7 @@ def answers(device_type: str, names: Sequence[str] = (), python: str | None = No
 def test_compilers_of_this_interpreter(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("runner.listings.usable_compilers", answers)
+    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
     assert main(["--list-compilers", "--devices=cpu"]) == 0
     eager, onnxrt = capsys.readouterr().out.splitlines()
     assert eager.split() == ["cpu", "eager", "yes", "the", "control"]
@@ -45,8 +47,8 @@ def test_compilers_of_each_environment(
             for one in asked
         )
 
-    monkeypatch.setattr("runner.environments.prepare.resolved", found)
-    monkeypatch.setattr("runner.environments.prepare.usable_compilers", answers)
+    monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
+    monkeypatch.setattr("runner.plan.environments.prepare.usable_compilers", answers)
     python = sys.executable
     assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}"]) == 0
     lines = capsys.readouterr().out.splitlines()

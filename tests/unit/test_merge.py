@@ -13,11 +13,11 @@ import pytest
 
 from harness.codec import to_json
 from harness.schema import SCHEMA_VERSION, Job, Record, Samples, Status
-from runner.cli import main
+from runner.cli.main import main
 from runner.errors import UsageError
-from runner.merge import merge
-from runner.partition import Partition, part_facts
-from runner.run_folder import RunFolder
+from runner.plan.partition import Partition, part_facts
+from runner.store.merge import merge
+from runner.store.run_folder import RunFolder
 from tests.factories import make_job, make_record
 
 PAIR = ("eager", "inductor")
@@ -267,12 +267,12 @@ def test_paths_that_will_not_do(tmp_path: Path) -> None:
     b = write_run(tmp_path / "b", [TWO], whole(TWO))
     (tmp_path / "empty").mkdir()
     for paths, target, says in (
-        ([a], "new", "--merge: one run has nothing to be joined with; name at least two folders"),
+        ([a], "new", "--merge: one run cannot be merged with itself; name at least two folders"),
         ([a, tmp_path / "b" / ".." / "a"], "new", "is named twice"),
         ([a, tmp_path / "none"], "new", "--merge: there is no folder"),
         ([a, tmp_path / "empty"], "new", "--merge: there is no records.jsonl in"),
-        ([a, b], "a/new", "--output-dir: .*/a/new lies in .*/a, which stays as it is"),
-        ([a, b], "b", "--output-dir: .*/b lies in"),
+        ([a, b], "a/new", "--output-dir: .*/a/new is inside .*/a; name a folder outside"),
+        ([a, b], "b", "--output-dir: .*/b is inside"),
         ([a, b], ".", "--output-dir: .* holds files already; name a new folder"),
     ):
         with pytest.raises(UsageError, match=says):
@@ -290,7 +290,7 @@ def test_a_damaged_plan(text: str, tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", [TWO], whole(TWO))
     (b / "run.json").write_text(text, encoding="latin-1")
-    with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move it away"):
+    with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move this file away"):
         merge([a, b], tmp_path / "new", [])
 
 
@@ -304,4 +304,4 @@ def test_the_command_line_builds_the_reports_and_says_what_is_missing(
     assert note in capsys.readouterr().out
     assert (tmp_path / "new" / "report.md").is_file()
     assert main(["--merge", str(a), str(b), "--list"]) == 2
-    assert "--merge and --list exclude each other" in capsys.readouterr().err
+    assert "--list and --merge exclude each other" in capsys.readouterr().err

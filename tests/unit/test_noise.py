@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 from harness.schema import Record, Samples
-from runner.derive import compare, summarise
-from runner.noise import noise_of, rounds_for
+from runner.analysis.comparison import Numbers
+from runner.analysis.derive import compare, summarize
+from runner.analysis.noise import rounds_for
 from tests.factories import make_job, make_record
 from tests.unit.test_doctor import samples
+
+
+def disturbance_of(record: Record) -> Numbers | None:
+    (found,) = compare([record])
+    return found.noise
 
 
 def made(times: Samples | None, **metrics: Any) -> Record:
@@ -33,7 +39,7 @@ def noisy(n: int, spread: float) -> Samples:
 
 
 def test_the_numbers_of_known_samples() -> None:
-    noise = noise_of(
+    noise = disturbance_of(
         made(
             samples([1.0, 3.0] * 5, [2.0] * 10),
             rounds_wall_s=10.0,
@@ -46,27 +52,27 @@ def test_the_numbers_of_known_samples() -> None:
         )
     )
     assert noise is not None
-    assert noise.baseline_cv == pytest.approx(math.sqrt(10 / 9) / 2)
-    assert noise.candidate_cv == 0
-    assert noise.lag_1 == pytest.approx(-0.9)
-    assert (noise.baseline_minor_faults, noise.candidate_minor_faults) == (3.0, 4.0)
-    assert noise.stolen_share == pytest.approx(0.05)  # two CPUs
-    assert noise.involuntary_switches_per_s == pytest.approx(5)
-    assert noise.throttled_share == pytest.approx(0.2)
-    assert (noise.gpu_clock_min_mhz, noise.gpu_clock_max_mhz) == (1200, 1980)
+    assert noise["baseline_cv"] == pytest.approx(math.sqrt(10 / 9) / 2)
+    assert noise["candidate_cv"] == 0
+    assert noise["lag_1"] == pytest.approx(-0.9)
+    assert (noise["baseline_minor_faults"], noise["candidate_minor_faults"]) == (3.0, 4.0)
+    assert noise["stolen_share"] == pytest.approx(0.05)  # two CPUs
+    assert noise["involuntary_switches_per_s"] == pytest.approx(5)
+    assert noise["throttled_share"] == pytest.approx(0.2)
+    assert (noise["gpu_clock_min_mhz"], noise["gpu_clock_max_mhz"]) == (1200, 1980)
 
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
-    noise = noise_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0))
+    noise = disturbance_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0))
     assert noise is not None
-    assert noise.stolen_share is None
-    assert noise.throttled_share is None
-    assert noise.involuntary_switches_per_s is None
-    assert noise.gpu_clock_min_mhz is None
-    assert noise.lag_1 is None  # no variation at all
-    assert noise_of(made(None)) is None
-    assert noise_of(made(samples([0.01], [math.nan]))) is None
-    assert noise_of(made(samples([0.01, 0.02], [0.01]))) is None
+    assert noise["stolen_share"] is None
+    assert noise["throttled_share"] is None
+    assert noise["involuntary_switches_per_s"] is None
+    assert noise["gpu_clock_min_mhz"] is None
+    assert noise["lag_1"] is None  # no variation at all
+    assert disturbance_of(made(None)) is None
+    assert disturbance_of(made(samples([0.01], [math.nan]))) is None
+    assert disturbance_of(made(samples([0.01, 0.02], [0.01]))) is None
 
 
 def test_rounds_grow_with_the_square_of_the_noise() -> None:
@@ -81,7 +87,7 @@ def test_rounds_grow_with_the_square_of_the_noise() -> None:
 
 
 def titles(record: Record) -> list[str]:
-    return [finding.title for finding in summarise([record]).warnings]
+    return [finding.title for finding in summarize([record]).warnings]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +100,9 @@ def titles(record: Record) -> list[str]:
         (
             noisy(40, 0.02),
             {"gpu_clock_min_mhz": 900, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
-            "The GPU's clock was held back",
+            "The GPU lowered its clock",
         ),
+        (noisy(40, 0.02), {"allocator_retries": 3}, "The GPU's memory was short"),
     ],
 )
 def test_noise_that_matters_is_found(times: Samples, metrics: dict[str, Any], title: str) -> None:
@@ -109,10 +116,11 @@ def test_noise_that_matters_is_found(times: Samples, metrics: dict[str, Any], ti
         {"involuntary_switches": 5000, "rounds_wall_s": 10.0},  # and yet the times are steady
         {"gpu_clock_min_mhz": 1890, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
         {"gpu_clock_min_mhz": 9, "gpu_clock_max_mhz": 19, "gpu_throttle_reasons": "set application clocks"},
+        {"allocator_retries": 0, "device_allocations": 5},
     ],
 )
 def test_noise_that_does_not_matter_is_not(metrics: dict[str, Any]) -> None:
-    words = ("depend", "stolen", "quota", "Other work", "clock")
+    words = ("depend", "stolen", "quota", "Other work", "clock", "memory")
     assert not [t for t in titles(made(noisy(40, 0.02), **metrics)) if any(word in t for word in words)]
 
 
@@ -130,22 +138,22 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
     (found,) = compare([record])
     work = found.work
     assert work is not None
-    assert work.baseline_tflop_per_s == pytest.approx(0.1)
-    assert work.candidate_tflop_per_s == pytest.approx(0.2)
-    assert work.candidate_share_of_measured == pytest.approx(0.5)
-    assert work.baseline_share_of_data_sheet == pytest.approx(0.1)
-    assert work.candidate_items_per_s == pytest.approx(6400)
-    assert work.energy_ratio == pytest.approx(1.5)
+    assert work["baseline_tflop_per_s"] == pytest.approx(0.1)
+    assert work["candidate_tflop_per_s"] == pytest.approx(0.2)
+    assert work["candidate_share_of_measured"] == pytest.approx(0.5)
+    assert work["baseline_share_of_data_sheet"] == pytest.approx(0.1)
+    assert work["candidate_items_per_s"] == pytest.approx(6400)
+    assert work["energy_ratio"] == pytest.approx(1.5)
     other = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
     (found,) = compare([other])
     assert found.work is not None
-    assert found.work.baseline_share_of_measured is None  # that peak is of another precision
-    assert found.work.candidate_share_of_measured == pytest.approx(0.5)
+    assert found.work["baseline_share_of_measured"] is None  # that peak is of another precision
+    assert found.work["candidate_share_of_measured"] == pytest.approx(0.5)
 
 
 def test_work_without_metrics_is_none() -> None:
     (found,) = compare([made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)])
     assert found.work is not None
-    assert found.work.candidate_tflop_per_s is None
-    assert found.work.item is None
-    assert found.work.energy_ratio is None
+    assert found.work["candidate_tflop_per_s"] is None
+    assert found.work["item"] is None
+    assert found.work["energy_ratio"] is None

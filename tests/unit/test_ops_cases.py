@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import SCALES, Case, Mode, Setting
-from runner.comparison import OPERATION
+from runner.analysis.comparison import OPERATION
 from suites import _direct, ops
 
 REPOSITORY = Path(ops.__file__).resolve().parents[1]

@@ -13,14 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.schema import Job, Protocol, Record
-from runner.cli import main
-from runner.config import parse_request
+from runner.cli.main import main
 from runner.errors import UsageError
-from runner.expected_time import COMPILE_S, START_S, VARIANT_S, estimated_s, timings, wall_s
-from runner.flags import build_parser
-from runner.partition import Partition, balanced, expected_by, nothing_in, part_of
-from runner.record_file import append_record, read_records
+from runner.plan.partition import (
+    COMPILE_S,
+    START_S,
+    VARIANT_S,
+    Partition,
+    balanced,
+    estimated_s,
+    expected_by,
+    our_part,
+    part_of,
+    timings,
+    wall_s,
+)
+from runner.store.record_file import append_record, read_records
 from tests.cli.command import TOYS
+from tests.command_line import parsed
 from tests.factories import make_job, make_record
 
 COMMITTED = Path(__file__).parents[2] / "results" / "tiny_gpt-training-bfloat16-cpu" / "records.jsonl"
@@ -188,7 +198,7 @@ def test_times_that_cannot_be_read_say_nothing() -> None:
 )
 def test_flags_that_do_not_fit(words: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        parse_request(build_parser().parse_args(["--training", *words]))
+        parsed(["--training", *words])
 
 
 def test_an_earlier_run_that_says_nothing(tmp_path: Path) -> None:
@@ -233,7 +243,8 @@ def test_an_empty_part_is_a_sentence_and_no_error(
     assert out == []
     assert err == "Nothing to do in part 5 of 9: the plan has 3 jobs in all.\n"
     assert not list(tmp_path.iterdir())
-    assert nothing_in(Partition(index=1, total=2), 1).endswith("the plan has 1 job in all.")
+    assert our_part(Partition(index=1, total=2), [make_job()]) == ()
+    assert capsys.readouterr().err.endswith("the plan has 1 job in all.\n")
 
 
 def test_the_same_flags_give_the_same_part_twice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from harness.schema import Case, Mode, Protocol, Setting
-from runner.commands import job_command
-from runner.config import Changes, RunConfig, Selection, parse_request
+from runner.cli.commands import job_command
 from runner.errors import UsageError
-from runner.flags import build_parser
-from runner.plan import Catalogue, plan
+from runner.plan.config import Changes, RunConfig, Selection
+from runner.plan.jobs import Catalog, plan
+from tests.command_line import config_of_words
 
 
 def case(name: str, *tags: str) -> Case:
@@ -39,7 +39,7 @@ def beyond(suite: str, name: str, setting: Setting) -> Case:
     return dataclasses.replace(case(name), published_batch_size=None, scale=setting.scale)
 
 
-MADE_UP = Catalogue(cases=lambda *_: OFFERED, find=find, case_for=beyond)
+MADE_UP = Catalog(cases=lambda *_: OFFERED, find=find, case_for=beyond)
 
 
 def config(**changes: object) -> RunConfig:
@@ -94,7 +94,7 @@ def test_selection() -> None:
 
 def test_quick_takes_two_where_a_suite_marks_none() -> None:
     unmarked = tuple(case(f"case{i}") for i in range(5))
-    jobs = plan(config(selection=Selection(quick=True)), Catalogue(cases=lambda *_: unmarked))
+    jobs = plan(config(selection=Selection(quick=True)), Catalog(cases=lambda *_: unmarked))
     assert [job.case.name for job in jobs] == ["case0", "case1"]
 
 
@@ -144,18 +144,17 @@ def test_a_selection_of_nothing_is_an_error(selection: dict[str, tuple[str, ...]
     [
         Protocol(),
         Protocol(repeat=30, seed=5, threads=1, timeout_s=60.0, isolate=True),
-        Protocol(accuracy=False, precision=0.05),
+        Protocol(accuracy=False, ci_width=0.05),
         Protocol(performance=False, parity="field"),
-        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, precision=0.05),
-        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, precision=0.01),
+        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, ci_width=0.05),
+        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, ci_width=0.01),
     ],
 )
 def test_the_command_of_a_job_makes_the_same_job(protocol: Protocol) -> None:
     job = plan(config(protocol=protocol, changes=Changes(batch_size=2)), MADE_UP)[0]
     words = shlex.split(job_command(job, ("inductor",)))
     assert words[:2] == ["python", "suites/tiny_gpt.py"]
-    again = parse_request(build_parser().parse_args(words[2:])).config
-    assert again is not None
+    again = config_of_words(words[2:])
     (repeated,) = plan(again, MADE_UP)
     assert repeated == dataclasses.replace(job, candidates=("inductor",))
     assert repeated.key == job.key
@@ -163,5 +162,19 @@ def test_the_command_of_a_job_makes_the_same_job(protocol: Protocol) -> None:
 
 def test_a_suite_given_by_path_goes_through_the_runner() -> None:
     offered = (dataclasses.replace(case("a b"), suite="/x/my suite.py"),)
-    job = plan(config(suites=("/x/my suite.py",)), Catalogue(cases=lambda *_: offered))[0]
+    job = plan(config(suites=("/x/my suite.py",)), Catalog(cases=lambda *_: offered))[0]
     assert shlex.split(job_command(job))[1:3] == ["runner.py", "--suites=/x/my suite.py"]
+
+
+def test_a_model_that_only_another_mode_has_is_named_with_this_mode() -> None:
+    def cases(suite: str, setting: Setting) -> tuple[Case, ...]:
+        names = {Mode.TRAINING: ("trained",), Mode.INFERENCE: ("trained", "run_alone"), Mode.GENERATE: ()}
+        return tuple(dataclasses.replace(case(name), mode=setting.mode) for name in names[setting.mode])
+
+    catalog = dataclasses.replace(MADE_UP, cases=cases, find=lambda *_: {})
+    asked = config(selection=Selection(only=("run_alone",)))
+    with pytest.raises(UsageError, match="run_alone cannot be run with --training; use --inference"):
+        plan(asked, catalog)
+    assert [job.case.name for job in plan(dataclasses.replace(asked, modes=(Mode.INFERENCE,)), catalog)] == [
+        "run_alone"
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from harness.codec import to_json
 from harness.schema import Case, Job, Mode, Record, Status
-from runner.record_file import append_record, read_records
+from runner.store.record_file import append_record, read_records
 
 
 def record(candidate: str, name: str = "m") -> Record:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.protocol import AUTO
 from harness.schema import Failure, Job, Protocol, Record, Status
-from runner.derive import summarise
-from runner.replication import with_processes
+from runner.analysis.derive import summarize
+from runner.engine.processes import with_processes
 from tests.factories import make_job, make_record, make_samples
 
 
@@ -52,10 +53,10 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
         assert record.samples is not None
         assert record.samples.rounds_by_process == (11, 12, 13)
         assert len(record.samples) == len(record.samples.candidate_s) == 36
-    # each process has its own order of the rounds; parity is checked once
+    # each process has its own order of the rounds, and checks parity
     assert [measured.protocol.process for measured, _ in processes.jobs] == [0, 1, 2]
-    assert [measured.protocol.accuracy for measured, _ in processes.jobs] == [True, False, False]
-    comparison = summarise(found).comparisons[0]
+    assert [measured.protocol.accuracy for measured, _ in processes.jobs] == [True, True, True]
+    comparison = summarize(found).comparisons[0]
     assert comparison.processes == 3
     assert comparison.speedup == pytest.approx(1.02, abs=0.01)
     assert comparison.between_sd == pytest.approx(0.01, abs=0.006)
@@ -71,6 +72,39 @@ def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() 
     assert found["b"].samples is not None
     assert found["b"].samples.rounds_by_process == (11, 12, 13)
     assert processes.jobs[2][1] == ("b",)
+
+
+def test_parity_counts_in_every_process() -> None:
+    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        status = Status.FAIL_ACCURACY if one.protocol.process == 1 else Status.PASS
+        yield from (make_record(one, candidate, status=status) for candidate in candidates)
+
+    (found,) = with_processes(job(3), ("a",), measure, lambda: False)
+    assert found.status is Status.FAIL_ACCURACY
+    assert "fail_accuracy in process 2 of 3" in found.notes
+    assert found.samples is not None
+    assert len(found.samples.rounds_by_process) == 3
+
+
+@pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])
+def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int, most: int) -> None:
+    jobs: list[Job] = []
+
+    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        jobs.append(one)
+        for candidate in candidates:
+            samples = make_samples(speedup=speedup, rounds=20, seed=f"{len(jobs)}", jitter=0.01)
+            yield replace(make_record(one, candidate), samples=samples)
+
+    ticks = iter(range(0, 1000, 10))  # a process takes 10 s
+    found = list(with_processes(job(AUTO), ("a",), measure, lambda: False, lambda: float(next(ticks))))
+    assert least <= len(jobs) <= most
+    assert found[0].samples is not None
+    assert len(found[0].samples.rounds_by_process) == (len(jobs) if len(jobs) > 1 else 0)
+    for later in jobs[1:]:  # the optimum of costs and variances, within the protocol's bounds
+        assert later.protocol.min_rounds == later.protocol.max_rounds
+        assert 10 <= later.protocol.min_rounds <= 100
+    assert [one.protocol.process for one in jobs] == list(range(len(jobs)))
 
 
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:

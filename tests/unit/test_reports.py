@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 
 from harness.schema import Mode, Protocol, Status
 from runner import reports
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.reports import discover, field_csv, markdown, render_all, speedup_plot, summary_csv
 from tests.factories import HOSTILE_NAMES, accuracy_run, make_job, make_record, printed, synthetic_run
 
@@ -59,7 +59,7 @@ def csv_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 def texts(name: str) -> dict[str, str]:
     """Every text that a run ends in, by file name; lines without the spaces that pad a table."""
     records = RUNS[name]()
-    files = render_all(summarise(records))
+    files = render_all(summarize(records))
     found = {file: content.decode() for file, content in files.items() if not file.endswith(NOT_GOLDEN)}
     for width in (80, 200):
         lines = printed(records, width).splitlines()
@@ -84,7 +84,7 @@ def test_texts_are_the_golden_ones(name: str) -> None:
 
 
 def test_the_synthetic_run_has_every_kind_of_ending() -> None:
-    summary = summarise(synthetic_run())
+    summary = summarize(synthetic_run())
     assert {c.verdict.value for c in summary.comparisons if c.verdict is not None} == {
         "faster",
         "slower",
@@ -107,8 +107,8 @@ def test_the_synthetic_run_has_every_kind_of_ending() -> None:
 
 
 def test_rendering_twice_gives_the_same_bytes() -> None:
-    first = render_all(summarise(synthetic_run()))
-    assert render_all(summarise(synthetic_run())) == first
+    first = render_all(summarize(synthetic_run()))
+    assert render_all(summarize(synthetic_run())) == first
     assert any(name.endswith(".png") for name in first)
 
 
@@ -126,7 +126,7 @@ def test_a_report_that_fails_costs_no_other(
         raise OSError("no fonts")
 
     monkeypatch.setattr(speedup_plot, "render", fail)
-    files = render_all(summarise(accuracy_run()))
+    files = render_all(summarize(accuracy_run()))
     assert "report.md" in files
     assert capsys.readouterr().err == "error: report speedup_plot was not made: OSError: no fonts\n"
 
@@ -136,11 +136,11 @@ def test_two_reports_cannot_write_the_same_file(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "render", markdown.render, raising=False)
     monkeypatch.setattr(reports, "discover", lambda: (markdown, module))
     with pytest.raises(ValueError, match=r"both write \['report.md'\]"):
-        render_all(summarise(accuracy_run()))
+        render_all(summarize(accuracy_run()))
 
 
 def test_no_records_give_no_nonsense() -> None:
-    files = render_all(summarise([]))
+    files = render_all(summarize([]))
     assert files["passrate.csv"] == b",Compiler\n"
     assert "no records" in files["report.md"].decode()
     assert "no records" not in printed([], 80)  # the caller says so, with the folder's name
@@ -157,7 +157,7 @@ def test_importing_reports_loads_no_heavy_library() -> None:
 
 
 def test_names_of_any_length_break_nothing() -> None:
-    summary = summarise([make_record(make_job("long" * 100), speedup=1.5)])
+    summary = summarize([make_record(make_job("long" * 100), speedup=1.5)])
     assert any(name.endswith(".png") for name in render_all(summary))
     for width in (72, 200):
         text = printed([c.record for c in summary.comparisons], width)
@@ -165,7 +165,7 @@ def test_names_of_any_length_break_nothing() -> None:
 
 
 def test_files_hold_no_control_characters_whatever_models_are_called() -> None:
-    for name, content in render_all(summarise(synthetic_run())).items():
+    for name, content in render_all(summarize(synthetic_run())).items():
         assert all(c.isalnum() or c in "._-" for c in name), name
         if not name.endswith(".png"):
             text = content.decode()
@@ -176,7 +176,7 @@ def test_files_hold_no_control_characters_whatever_models_are_called() -> None:
 
 
 def test_field_columns_come_first_and_in_order() -> None:
-    files = field_csv.render(summarise(synthetic_run()))
+    files = field_csv.render(summarize(synthetic_run()))
     for name, content in files.items():
         expected = PERFORMANCE_COLUMNS if name.endswith("_performance.csv") else ACCURACY_COLUMNS
         header = content.decode().splitlines()[0].split(",")
@@ -186,7 +186,7 @@ def test_field_columns_come_first_and_in_order() -> None:
 
 def test_file_names_are_the_fields() -> None:
     job = make_job(mode=Mode.INFERENCE, device="cuda:1", dtype="bfloat16", suite="/a b/my_suite.py")
-    assert sorted(field_csv.render(summarise([make_record(job)]))) == [
+    assert sorted(field_csv.render(summarize([make_record(job)]))) == [
         "inductor_my_suite_bfloat16_inference_cuda-1_accuracy.csv",
         "inductor_my_suite_bfloat16_inference_cuda-1_performance.csv",
     ]
@@ -201,20 +201,20 @@ def test_file_names_are_the_fields() -> None:
     ],
 )
 def test_files_exist_only_for_what_was_asked(protocol: Protocol, kinds: list[str]) -> None:
-    files = field_csv.render(summarise([make_record(make_job(protocol=protocol))]))
+    files = field_csv.render(summarize([make_record(make_job(protocol=protocol))]))
     assert sorted(name.rsplit("_", 1)[-1] for name in files) == [f"{kind}.csv" for kind in kinds]
 
 
 def test_suites_of_the_same_name_do_not_share_files() -> None:
     jobs = [make_job(suite=suite) for suite in ("toys", "/a/toys.py", "/b/toys.py")]
-    files = field_csv.render(summarise([make_record(job) for job in jobs]))
+    files = field_csv.render(summarize([make_record(job) for job in jobs]))
     assert len(files) == 6
     assert "inductor_toys_float32_training_cpu_accuracy.csv" in files
 
 
 def test_field_numbers_have_the_fields_meaning_and_units() -> None:
     record = make_record(make_job(), speedup=2.0, compilation_s=5.0, memory_ratio=1.25)
-    summary = summarise([record])
+    summary = summarize([record])
     (row,) = table(field_csv.render(summary)["inductor_toys_float32_training_cpu_performance.csv"])
     (comparison,) = summary.comparisons
     assert comparison.speedup_of_medians is not None
@@ -227,7 +227,7 @@ def test_field_numbers_have_the_fields_meaning_and_units() -> None:
 
 
 def test_a_missing_number_is_an_empty_cell() -> None:
-    files = field_csv.render(summarise([make_record(make_job(), status=Status.CRASH)]))
+    files = field_csv.render(summarize([make_record(make_job(), status=Status.CRASH)]))
     (row,) = table(files["inductor_toys_float32_training_cpu_performance.csv"])
     present = {name for name, text in row.items() if text}
     assert present == {
@@ -246,7 +246,7 @@ def test_a_missing_number_is_an_empty_cell() -> None:
 
 def test_every_record_has_its_row() -> None:
     records = synthetic_run()
-    files = field_csv.render(summarise(records))
+    files = field_csv.render(summarize(records))
     for kind in ("performance", "accuracy"):
         rows = [
             row for name, content in files.items() if name.endswith(f"_{kind}.csv") for row in table(content)
@@ -255,7 +255,7 @@ def test_every_record_has_its_row() -> None:
 
 
 def test_no_cell_is_a_formula() -> None:
-    for name, content in csv_files(render_all(summarise(synthetic_run()))).items():
+    for name, content in csv_files(render_all(summarize(synthetic_run()))).items():
         for row in csv.reader(io.StringIO(content.decode(), newline="")):
             for cell in row:
                 if cell.startswith(("=", "+", "-", "@")):
@@ -273,7 +273,7 @@ def test_cells_are_the_fields() -> None:
         make_record(make_job("b"), speedup=0.5, compilation_s=14.68, memory_ratio=1.0),
         make_record(make_job("c"), status=Status.FAIL_ACCURACY, speedup=9.0),
     ]
-    files = summary_csv.render(summarise(records))
+    files = summary_csv.render(summarize(records))
     assert files["passrate.csv"] == b',Compiler,toys\ninductor,inductor,"67%, 2/3"\n'
     assert files["geomean.csv"] == b",Compiler,toys\ninductor,inductor,1.00x\n"
     assert files["comp_time.csv"] == b",Compiler,toys\ninductor,inductor,12.34\n"
@@ -281,7 +281,7 @@ def test_cells_are_the_fields() -> None:
 
 
 def test_averages_without_a_number_are_empty_not_zero() -> None:
-    files = summary_csv.render(summarise([make_record(make_job(), status=Status.CRASH)]))
+    files = summary_csv.render(summarize([make_record(make_job(), status=Status.CRASH)]))
     assert files["passrate.csv"] == b',Compiler,toys\ninductor,inductor,"0%, 0/1"\n'
     for name in ("geomean.csv", "comp_time.csv", "memory.csv"):
         assert files[name] == b",Compiler,toys\ninductor,inductor,\n"
@@ -289,9 +289,9 @@ def test_averages_without_a_number_are_empty_not_zero() -> None:
 
 def test_columns_are_suites_unless_conditions_differ() -> None:
     two_suites = [make_record(make_job()), make_record(make_job(suite="more"))]
-    assert summary_csv.render(summarise(two_suites))["geomean.csv"].startswith(b",Compiler,toys,more\n")
+    assert summary_csv.render(summarize(two_suites))["geomean.csv"].startswith(b",Compiler,toys,more\n")
     two_dtypes = [make_record(make_job()), make_record(make_job(dtype="amp"))]
-    header = summary_csv.render(summarise(two_dtypes))["geomean.csv"].splitlines()[0]
+    header = summary_csv.render(summarize(two_dtypes))["geomean.csv"].splitlines()[0]
     assert header == b",Compiler,toys training float32 cpu,toys training amp cpu"
 
 
@@ -299,7 +299,7 @@ def test_columns_are_suites_unless_conditions_differ() -> None:
 
 
 def test_names_never_become_markup() -> None:
-    text = markdown.render(summarise(synthetic_run()))["report.md"].decode()
+    text = markdown.render(summarize(synthetic_run()))["report.md"].decode()
     assert "<script" not in text.split("```")[0]
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     html = [token.content for token in tokens if token.type == "html_block"]
@@ -324,7 +324,7 @@ def test_any_text_is_shown_as_it_is(text: str) -> None:
 
 
 def test_table_rows_all_have_as_many_cells_as_the_header() -> None:
-    text = markdown.render(summarise(synthetic_run()))["report.md"].decode()
+    text = markdown.render(summarize(synthetic_run()))["report.md"].decode()
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     rows: list[int] = []
     tables: list[list[int]] = []
@@ -336,7 +336,7 @@ def test_table_rows_all_have_as_many_cells_as_the_header() -> None:
             rows.append(0)
         elif token.type in ("th_open", "td_open"):
             rows[-1] += 1
-    assert len(tables) == 8  # four averages, three sections, the environment
+    assert len(tables) == 12  # six averages, two of candidate over candidate, three sections, the environment
     assert all(len(set(rows)) == 1 for rows in tables)
     lines = [line for line in text.splitlines() if line.startswith("|")]
     bars = [line.replace("\\|", "").count("|") for line in lines]
@@ -345,13 +345,13 @@ def test_table_rows_all_have_as_many_cells_as_the_header() -> None:
 
 def test_every_command_is_in_the_report() -> None:
     records = accuracy_run()
-    text = markdown.render(summarise(records))["report.md"].decode()
+    text = markdown.render(summarize(records))["report.md"].decode()
     assert all(record.reproduce in text for record in records)
 
 
 def test_a_command_cannot_close_its_code_block() -> None:
     job = make_job("```\n<script>")
-    text = markdown.render(summarise([make_record(job)]))["report.md"].decode()
+    text = markdown.render(summarize([make_record(job)]))["report.md"].decode()
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     (fence,) = [token for token in tokens if token.type == "fence"]
     assert fence.markup == "````"

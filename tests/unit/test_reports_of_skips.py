@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from harness.schema import Status
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.reports import discover
-from runner.reports._averages import detailed_tables
+from runner.reports.parts.averages import detailed_tables
 from tests.factories import control, make_job, make_record
 
 JOB = make_job()
-SUMMARY = summarise(
+SUMMARY = summarize(
     [
         control(JOB),
         make_record(JOB, candidate="onnxrt", status=Status.SKIP),

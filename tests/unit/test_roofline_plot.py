@@ -9,10 +9,10 @@ import io
 import pytest
 
 from harness.schema import Record, Scalar, Status
-from runner.comparison import OPERATION
-from runner.derive import summarise
+from runner.analysis.comparison import OPERATION
+from runner.analysis.derive import summarize
 from runner.reports import field_csv, roofline
-from runner.reports._sections import compilers, sections
+from runner.reports.parts.sections import compilers, sections
 from tests.factories import make_job, make_record, printed
 
 PEAKS: dict[str, Scalar] = {
@@ -30,7 +30,7 @@ def operation(name: str, metrics: dict[str, Scalar], **changes: object) -> Recor
 
 
 def pictured(*records: Record) -> roofline.Picture:
-    (section,) = sections(summarise(records))
+    (section,) = sections(summarize(records))
     return roofline.picture_of(section)
 
 
@@ -68,13 +68,13 @@ def test_a_candidate_that_failed_parity_has_no_point() -> None:
 
 def test_models_have_no_roofline_here_and_what_was_not_timed_neither() -> None:
     model = make_record(make_job("model"), metrics=PRODUCT)
-    assert roofline.render(summarise([model])) == {}
-    assert roofline.render(summarise([operation("product", PRODUCT, status=Status.CRASH)])) == {}
-    assert roofline.render(summarise([operation("view", VIEW)])) == {}
+    assert roofline.render(summarize([model])) == {}
+    assert roofline.render(summarize([operation("product", PRODUCT, status=Status.CRASH)])) == {}
+    assert roofline.render(summarize([operation("view", VIEW)])) == {}
 
 
 def test_files_are_the_same_bytes_every_time_and_name_every_operation() -> None:
-    summary = summarise([operation("product", PRODUCT), operation("sum $x_1$", SUM)])
+    summary = summarize([operation("product", PRODUCT), operation("sum $x_1$", SUM)])
     files = roofline.render(summary)
     assert set(files) == {"toys_float32_roofline.png", "toys_float32_roofline.svg"}
     assert files == roofline.render(summary)
@@ -86,7 +86,7 @@ def test_files_are_the_same_bytes_every_time_and_name_every_operation() -> None:
 
 def test_without_measured_limits_the_points_stand_alone() -> None:
     bare = {k: v for k, v in PRODUCT.items() if k not in PEAKS}
-    files = roofline.render(summarise([operation("product", bare)]))
+    files = roofline.render(summarize([operation("product", bare)]))
     assert "no measured limits" in files["toys_float32_roofline.svg"].decode()
 
 
@@ -94,7 +94,7 @@ def test_more_operations_than_fit_are_counted() -> None:
     records = [operation(f"product{n}", PRODUCT, rounds=6) for n in range(roofline.MOST_ROWS + 3)]
     picture = pictured(*records)
     assert (len(picture.operations), picture.left_out) == (roofline.MOST_ROWS, 3)
-    figure = roofline.draw([picture], compilers(summarise(records)))
+    figure = roofline.draw([picture], compilers(summarize(records)))
     assert "3 more" in figure.axes[1].get_title()
 
 
@@ -109,7 +109,7 @@ def test_the_rates_of_an_operation_are_columns_and_those_of_a_model_are_not() ->
 
 
 def test_the_csv_file_has_rates_and_places_on_the_roofline() -> None:
-    summary = summarise([operation("product", PRODUCT), operation("view", VIEW)])
+    summary = summarize([operation("product", PRODUCT), operation("view", VIEW)])
     (content,) = (
         text for name, text in field_csv.render(summary).items() if name.endswith("performance.csv")
     )
@@ -125,9 +125,9 @@ def test_the_csv_file_has_rates_and_places_on_the_roofline() -> None:
 
 
 def test_a_view_is_said_to_have_nothing_to_compile() -> None:
-    summary = summarise([operation("view", VIEW, speedup=0.3), operation("product", PRODUCT)])
+    summary = summarize([operation("view", VIEW, speedup=0.3), operation("product", PRODUCT)])
     (found,) = (one for one in summary.warnings if one.title == "Nothing to compile")
     assert len(found.cases) == 1
     assert "view" in found.cases[0]
     control = dataclasses.replace(operation("view", VIEW), candidate="eager")
-    assert all(one.title != "Nothing to compile" for one in summarise([control]).warnings)
+    assert all(one.title != "Nothing to compile" for one in summarize([control]).warnings)

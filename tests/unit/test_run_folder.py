@@ -8,7 +8,7 @@ import pytest
 
 from harness.schema import Case, Job, Mode
 from runner.errors import UsageError
-from runner.run_folder import RunFolder
+from runner.store.run_folder import RunFolder
 
 
 def job(name: str = "m") -> Job:

@@ -16,11 +16,11 @@ import pytest
 from harness.codec import to_json
 from harness.schema import Failure, Job, Record, Status
 from runner import reports
-from runner.cli import main
-from runner.derive import summarise
-from runner.record_file import append_record, read_records
+from runner.analysis.derive import summarize
+from runner.cli.main import main
 from runner.reports import speedup_plot
-from runner.run_folder import RunFolder
+from runner.store.record_file import append_record, read_records
+from runner.store.run_folder import RunFolder
 from tests.factories import make_job, make_record
 from tests.unit.test_house import ROOT, sources
 
@@ -187,7 +187,7 @@ def test_no_text_of_a_record_does_harm(
 
 def test_a_plot_shows_any_name(tmp_path: Path) -> None:
     records = [replace(hostile_record(text), job=make_job(text), candidate="eager") for text in HOSTILE]
-    assert sorted(speedup_plot.render(summarise(records))) == ["toys_float32.png", "toys_float32.svg"]
+    assert sorted(speedup_plot.render(summarize(records))) == ["toys_float32.png", "toys_float32.svg"]
 
 
 def test_the_log_that_a_record_names_is_never_read(

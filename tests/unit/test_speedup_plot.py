@@ -9,31 +9,31 @@ from typing import Any
 import pytest
 
 from harness.schema import Mode, Record, Status
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.reports import bar_plot, speedup_plot
-from runner.reports._sections import sections
+from runner.reports.parts.sections import sections
 from tests.factories import accuracy_run, make_job, make_record
 
 
 def figures(records: Sequence[Record]) -> list[Any]:
-    summary = summarise(records)
+    summary = summarize(records)
     return [speedup_plot.draw((section,), ("inductor",)) for section in sections(summary)]
 
 
 def test_plots_are_one_picture_a_suite_and_dtype() -> None:
     jobs = [make_job(), make_job(mode=Mode.INFERENCE), make_job(dtype="amp"), make_job(suite="/x/more.py")]
-    files = speedup_plot.render(summarise([make_record(job) for job in jobs]))
+    files = speedup_plot.render(summarize([make_record(job) for job in jobs]))
     names = ["more_float32", "toys_amp", "toys_float32"]
     assert sorted(files) == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
 
 
 def test_nothing_timed_means_no_plot() -> None:
-    assert speedup_plot.render(summarise(accuracy_run())) == {}
-    assert bar_plot.render(summarise(accuracy_run())) == {}
+    assert speedup_plot.render(summarize(accuracy_run())) == {}
+    assert bar_plot.render(summarize(accuracy_run())) == {}
 
 
 def test_pictures_carry_neither_date_nor_version() -> None:
-    content, vector = speedup_plot.render(summarise([make_record(make_job())])).values()
+    content, vector = speedup_plot.render(summarize([make_record(make_job())])).values()
     text = vector.decode()
     assert "metadata" not in text
     assert str(date.today().year) not in text  # noqa: DTZ011 - any clock will do
@@ -78,7 +78,7 @@ def test_bars_begin_at_one_and_failures_have_none() -> None:
         make_record(make_job("wrong"), speedup=3.0, status=Status.FAIL_ACCURACY),
         make_record(make_job("dead"), status=Status.CRASH),
     ]
-    (section,) = sections(summarise(records))
+    (section,) = sections(summarize(records))
     (axes,) = bar_plot.draw((section,), ("inductor",)).axes
     found: list[Any] = list(axes.patches)
     bars = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in found]
@@ -90,5 +90,5 @@ def test_bars_begin_at_one_and_failures_have_none() -> None:
 
 def test_many_models_go_into_several_rows() -> None:
     records = [make_record(make_job(f"m{number}")) for number in range(2 * bar_plot.MOST_MODELS + 1)]
-    (section,) = sections(summarise(records))
+    (section,) = sections(summarize(records))
     assert len(bar_plot.draw((section,), ("inductor",)).axes) == 3

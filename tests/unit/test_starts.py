@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Extras, Job, Record, Scalar, Status
-from runner import allocators
-from runner.allocators import allocator_asked, library_of
-from runner.commands import job_command
-from runner.config import parse_request
+from runner.cli.commands import job_command
+from runner.engine.compile_caches import Caches, with_starts
 from runner.errors import UsageError
-from runner.flags import build_parser
-from runner.starts import Caches, cache_settings, with_starts
-from runner.worker_process import worker_environment
+from runner.plan import allocators
+from runner.plan.allocators import library_of
+from runner.plan.interpreter import cache_settings, worker_environment
+from tests.command_line import config_of_words
 from tests.factories import make_job
 
 
@@ -113,19 +112,16 @@ def test_one_that_is_missing_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^--allocator: jemalloc is not installed here; install it \(lib"):
         library_of("jemalloc", find=lambda _: None, folders=(tmp_path,))
     with pytest.raises(UsageError, match=r"--allocator: there is no allocator called 'jemaloc'.*jemalloc"):
-        allocator_asked("jemaloc")
-    assert allocator_asked(None) == allocator_asked("default") == "default"
+        config_of_words(["--training", "--allocator=jemaloc"])
 
 
 def test_flags_become_extras_and_extras_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocators, "library_of", lambda word: f"lib{word}.so")
+    monkeypatch.setattr(allocators, "library_of", lambda word, **_: f"lib{word}.so")
     flags = [
         *("--explain", "--export-profiler-trace", "--cold-start-latency", "--warm-start-latency"),
         "--allocator=jemalloc",
     ]
-    request = parse_request(build_parser().parse_args(["--training", *flags]))
-    assert request.config is not None
-    extras = request.config.extras
+    extras = config_of_words(["--training", *flags]).extras
     assert extras == Extras(
         explain=True, profiler_trace=True, cold_start=True, warm_start=True, allocator="jemalloc"
     )

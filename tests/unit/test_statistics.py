@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from runner.comparison import Verdict
-from runner.statistics import (
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.statistics import (
     EXACT_UP_TO,
-    PairedEstimate,
     coefficient_of_variation,
     false_discovery,
     geometric_mean,
@@ -22,8 +21,8 @@ from runner.statistics import (
     lag_1_autocorrelation,
     paired_speedup,
     signed_rank_p,
-    verdict,
 )
+from runner.analysis.verdicts.decision import verdict
 
 times = st.lists(st.tuples(st.floats(1e-4, 10), st.floats(1e-4, 10)), min_size=6, max_size=40)
 
@@ -171,6 +170,8 @@ def estimate(speedup: float, low: float | None, high: float | None) -> PairedEst
         speedup=speedup,
         ci_low=low,
         ci_high=high,
+        low_90=low,
+        high_90=high,
         p_value=0.5,
         speedup_of_medians=speedup,
         baseline_median_s=1.0,
@@ -184,6 +185,8 @@ def estimate(speedup: float, low: float | None, high: float | None) -> PairedEst
         (estimate(1.10, 1.05, 1.15), 0.001, Verdict.FASTER),
         (estimate(0.90, 0.85, 0.95), 0.001, Verdict.SLOWER),
         (estimate(1.10, 0.95, 1.25), 0.20, Verdict.INCONCLUSIVE),
+        (estimate(1.05, 1.01, 1.09), 0.001, Verdict.INCONCLUSIVE),  # not all of it is beyond the threshold
+        (estimate(1.05, 1.03, 1.07), 0.06, Verdict.INCONCLUSIVE),
         (estimate(1.01, 1.005, 1.015), 0.001, Verdict.SAME),  # significant, but within the threshold
         (estimate(1.00, 0.99, 1.01), 0.90, Verdict.SAME),
         (estimate(1.015, 1.005, 1.025), 0.01, Verdict.INCONCLUSIVE),

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from harness.schema import Protocol
-from runner.statistics import false_discovery, paired_speedup, speedup_by_process
-from runner.stopping import decide
+from runner.analysis.statistics import false_discovery, paired_speedup
+from runner.analysis.verdicts.decision import Between, judged
+from runner.engine.stopping import decide
 
 Floats = NDArray[np.float64]
 Columns = tuple[Floats, Floats]
@@ -44,7 +45,7 @@ def spiky(rng: Generator, n: int) -> Columns:
 
 
 def drifting(rng: Generator, n: int) -> Columns:
-    """The machine wanders by tens of per cent; both sides of a pair see the same."""
+    """The machine wanders by tens of percent; both sides of a pair see the same."""
     drift = np.exp(np.cumsum(rng.normal(0, 0.06, n)))
     first, second = normal(rng, n)
     return first * drift, second * drift
@@ -118,9 +119,9 @@ def test_autocorrelated_differences_do_break_the_promise() -> None:
 
 def test_real_pairs_are_nearly_uncorrelated_and_covered() -> None:
     """On real A/A data: intervals of 30 consecutive pairs hold the long run's value 94-98 % of the time."""
-    centre = paired_speedup(REAL[:, 0], REAL[:, 1]).speedup
+    center = paired_speedup(REAL[:, 0], REAL[:, 1]).speedup
     covered = [
-        low <= centre <= high
+        low <= center <= high
         for start in range(0, len(REAL) - 30, 5)
         for found in [paired_speedup(REAL[start : start + 30, 0], REAL[start : start + 30, 1])]
         if (low := found.ci_low) is not None and (high := found.ci_high) is not None
@@ -207,7 +208,8 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
         baseline = np.concatenate([shift * b for shift, (b, _) in zip(shifts, columns, strict=True)])
         candidate = np.concatenate([c for _, c in columns])
         pooled = paired_speedup(baseline, candidate)
-        found = speedup_by_process(baseline, candidate, (12,) * processes)
+        known = Between(assumed_sd=0.03)
+        found = judged(baseline, candidate, (12,) * processes, known)
         assert found.processes == processes
         assert pooled.ci_low is not None
         assert pooled.ci_high is not None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.status_page import SIZE, Activity, StatusPage
+from harness.worker.status_page import SIZE, Activity, StatusPage
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from harness.schema import Protocol
-from runner.statistics import paired_speedup
-from runner.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide
+from runner.analysis.statistics import paired_speedup
+from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide
 
 DEFAULT = Protocol()
 
@@ -55,8 +55,8 @@ def test_stops_when_no_round_could_change_the_verdict() -> None:
     wide = 0.05
     assert half_width(*far(20, wide, 1.0)["x"]) > 0.02
     assert decide(DEFAULT, far(20, wide, 1.0), 1.0).rounds > 0
-    assert decide(DEFAULT, far(20, wide, 1.5), 1.0).reason == "precise"
-    assert decide(DEFAULT, far(20, wide, 0.6), 1.0).reason == "precise"
+    assert decide(DEFAULT, far(20, wide, 1.5), 1.0).reason == "clear verdict"
+    assert decide(DEFAULT, far(20, wide, 0.6), 1.0).reason == "clear verdict"
     assert decide(DEFAULT, far(20, wide, 1.1), 1.0).rounds > 0  # clear, but not by three times its width
 
 
@@ -70,7 +70,8 @@ def test_a_budget_pursues_a_verdict_that_is_open() -> None:
     assert decide(DEFAULT, open_verdict, 1.0).reason == "precise"
     assert decide(DEFAULT, open_verdict, 1.0, 100.0).reason == "verdict open"
     assert decide(DEFAULT, open_verdict, 1.0, 100.0).within_s == 99.0
-    assert decide(DEFAULT, open_verdict, 99.9, 100.0).reason == "out of time"
+    assert decide(DEFAULT, open_verdict, 99.9, 100.0).reason == "out of budget"
+    assert decide(DEFAULT, far(20, 0.1, 1.019), 59.9).reason == "out of time"
     for ratio in (1.2, 0.8, 1.0):
         assert decide(DEFAULT, far(40, 0.005, ratio), 1.0, 100.0).reason == "precise"
 

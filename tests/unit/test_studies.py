@@ -13,17 +13,17 @@ import pytest
 
 from runner.errors import UsageError
 from studies import corpus
-from studies.chunks import Done, Failed, Prepared, alternate, facts_of, plan_chunks
 from studies.cli import main
 from studies.journal import Journal, Line, read_lines
 from studies.markdown import table
 from studies.published import TRAINING_TIME, minutes_text, seconds_of
 from studies.report import report
 from studies.shown import progress, step_line
-from studies.training_time_environments import others
-from studies.training_time_groups import joint_table
-from studies.training_time_report import failures, render
-from studies.training_time_results import following, grouped, rows, trainings
+from studies.training_time.chunks import Done, Failed, Prepared, alternate, facts_of, plan_chunks
+from studies.training_time.environments import others
+from studies.training_time.groups import joint_table
+from studies.training_time.report import failures, render
+from studies.training_time.results import following, grouped, rows, trainings
 
 
 class Clock:
@@ -242,7 +242,7 @@ def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> No
     assert read_lines(tmp_path / "run") == [
         {"kind": "study", "study": "training-time", "value": None, "more": [None, 1.5]}
     ]
-    with pytest.raises(UsageError, match="holds something already"):
+    with pytest.raises(UsageError, match="is not empty; name a new folder"):
         Journal(tmp_path / "run", "training-time")
 
 
@@ -254,9 +254,9 @@ def test_the_text_is_found_by_its_checksum_or_refused(
     def offline() -> bytes:
         raise OSError("no network")
 
-    with pytest.raises(UsageError, match=r"as tinyshakespeare.txt into a folder and give it with --data-dir"):
+    with pytest.raises(UsageError, match=r"as tinyshakespeare.txt and give its folder with --data-dir"):
         corpus.shakespeare(None, offline)
-    with pytest.raises(UsageError, match="SHA-256 differs"):
+    with pytest.raises(UsageError, match="another SHA-256 checksum"):
         corpus.shakespeare(None, lambda: b"another text")
     with pytest.raises(UsageError, match="put the corpus there"):
         corpus.shakespeare(tmp_path)
@@ -281,8 +281,11 @@ def test_a_corpus_counts_its_symbols_and_holds_out_the_last_tenth() -> None:
         (["training"], "training-time"),
         (["training-time", "--precisions=fp8"], "--precisions: there is no precision called 'fp8'"),
         (["training-time", "--device=cpu", "--precisions=tf32,float32"], "exists on CUDA only"),
-        (["training-time", "--device=cpu", "--modes=script"], "eager is what the others are compared with"),
-        (["training-time", "--device=cpu", "--precisions=amp_bfloat16"], "float32 is the 1 of all ratios"),
+        (["training-time", "--device=cpu", "--modes=script"], "eager is the baseline of the other modes"),
+        (
+            ["training-time", "--device=cpu", "--precisions=amp_bfloat16"],
+            "all ratios are relative to float32",
+        ),
         (["training-time", "--steps=0"], "--steps: 0 is too small"),
         (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
         (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.time_budget import TimeBudget
+from runner.engine.executors.time_budget import TimeBudget
 
 
 class Clock:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import Scalar
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from tests.factories import make_job, make_record
 
 
@@ -15,9 +15,9 @@ from tests.factories import make_job, make_record
     ("metrics", "sentence"),
     [
         ([{"hits": 2, "misses": 0, "saved_s": 12.2}, {"hits": 1, "misses": 0, "saved_s": 3.1}],
-         "Compile caches were warm for 2 of 2 compilations: what was in them took about 15 s to compile."),
+         "Compile caches were warm for 2 of 2 compilations: compiling what the caches held took about 15 s."),
         ([{"hits": 2, "misses": 0}, {"hits": 0, "misses": 1}],
-         "Compile caches were warm for 1 of 2 compilations: cold ones take longer."),
+         "Compile caches were warm for 1 of 2 compilations: with cold caches compilation takes longer."),
         ([{"hits": 0, "misses": 1}], None),
     ],
 )  # fmt: skip
@@ -27,5 +27,5 @@ def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | Non
         record = make_record(make_job(f"model_{number}"), "inductor")
         named = {f"compile_cache_{name}": value for name, value in found.items()}
         records.append(replace(record, metrics={**record.metrics, **named}))
-    caveats = [text for text in summarise(records).caveats if "caches" in text]
+    caveats = [text for text in summarize(records).caveats if "caches" in text]
     assert caveats == ([sentence] if sentence else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runner.derive import summarise
+from runner.analysis.derive import summarize
 from runner.reports import markdown
 from tests.factories import make_job, make_record
 
@@ -17,7 +17,7 @@ def test_explanations_fold_away_under_their_model_and_compiler() -> None:
         "recompile_reasons": None,
         "candidate_kernel_changes": "mm: 5.000 -> 1.500 ms (-3.500)",
     }
-    text = markdown.render(summarise([replace(record, metrics=metrics)]))["report.md"].decode()
+    text = markdown.render(summarize([replace(record, metrics=metrics)]))["report.md"].decode()
     assert f"<summary>model, {record.candidate}: graph breaks</summary>" in text
     assert "- unsupported: &lt;b>print&lt;/b>" in text
     assert "- 2x other" in text
@@ -26,5 +26,5 @@ def test_explanations_fold_away_under_their_model_and_compiler() -> None:
 
 
 def test_without_texts_there_is_nothing_to_fold() -> None:
-    text = markdown.render(summarise([make_record(make_job("model"))]))["report.md"].decode()
+    text = markdown.render(summarize([make_record(make_job("model"))]))["report.md"].decode()
     assert "graph breaks</summary>" not in text

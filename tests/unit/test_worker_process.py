@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Status
-from harness.status_page import Activity
-from runner.worker_process import WorkerLost, WorkerProcess, exit_name, log_tail, worker_environment
-from runner.worker_start import PlainStart
+from harness.worker.status_page import Activity
+from runner.engine.worker_process import WorkerLost, WorkerProcess, log_tail
+from runner.engine.worker_start import PlainStart
+from runner.plan.interpreter import exit_name, worker_environment
 
 PRELUDE = """
 import json, os, signal, sys, time
@@ -83,7 +84,7 @@ def test_what_it_was_at_is_known_after_its_death(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
     body = f"""
     sys.path.insert(0, {root!r})
-    from harness.status_page import Activity, StatusPage
+    from harness.worker.status_page import Activity, StatusPage
     StatusPage(page).write(Activity(phase="compile", variant="inductor", rounds=2))
     incoming.readline(); os._exit(1)
     """

@@ -14,15 +14,15 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from harness.backends import load_backend
-from harness.backends._dynamo import compile_with_dynamo
-from harness.parity import compare
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.parity.reference import Reference, Rule, make_reference, rule_for
+from harness.parity.rule import compare
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.reference import Reference, Rule, make_reference, rule_for
 from harness.schema import Mode, Parity
-from harness.status_page import Activity
-from harness.step import Variant, replica, seed_everything
 from harness.tensors import named_tensors
+from harness.timing.step import Variant, replica, seed_everything
+from harness.worker.status_page import Activity
 from harness.workload import Workload
 
 CPU = torch.device("cpu")
@@ -78,9 +78,9 @@ def refusing(error: BaseException) -> Backend:
     return compile
 
 
-def backends(**planted: Backend) -> Callable[[str], Backend]:
+def backends(**planted: Backend) -> Callable[[str, str], Backend]:
     """To stand for ``load_backend``: the planted ones by name, the real ones otherwise."""
-    return lambda name: planted[name] if name in planted else load_backend(name)
+    return lambda name, source: planted[name] if name in planted else load_backend(name, source)
 
 
 def silent(_: Activity) -> None:
@@ -120,7 +120,7 @@ class Attention(nn.Module):
 
 
 class ConvNorm(nn.Module):
-    """Convolutions with a bias before batch normalisation, whose gradient is zero in theory."""
+    """Convolutions with a bias before batch normalization, whose gradient is zero in theory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class ConvNorm(nn.Module):
 
 
 class Tokens(nn.Module):
-    """Embedding, attention, normalisation and a vocabulary's head."""
+    """Embedding, attention, normalization and a vocabulary's head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ def token_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def mean_of(output: torch.Tensor, target: Any) -> torch.Tensor:
-    """A loss that cancels wholly after a normalisation."""
+    """A loss that cancels wholly after a normalization."""
     return output.mean()
 
 

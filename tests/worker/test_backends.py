@@ -13,10 +13,10 @@ from torch import nn
 
 from harness.backends import backend_names, load_backend
 from harness.counters import frames_given_up, graphs_compiled, growth, snapshot
-from harness.parity import compare
+from harness.loading.suite_files import ROOT
+from harness.parity.rule import compare
 from harness.program import Program
 from harness.schema import Mode
-from harness.suite_files import ROOT
 from harness.workload import Workload
 from tests.worker.planted import Trial, results, trial
 
@@ -209,7 +209,7 @@ def test_tracing_takes_inputs_by_position_and_by_name(args: tuple[str, ...], kwa
 
 
 def test_tracing_does_not_count_as_a_step() -> None:
-    """It runs the module, which in training moves the statistics of a batch normalisation."""
+    """It runs the module, which in training moves the statistics of a batch normalization."""
     torch.manual_seed(0)
     work = Workload(
         module=Untypable(), args=(torch.randn(8, 4),), loss=lambda output, _: output.square().mean()

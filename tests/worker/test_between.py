@@ -1,4 +1,4 @@
-"""What one environment hands to another, and how their eager results are held against each other."""
+"""What one environment exports to another, and how their eager results are compared."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import nn
 
-from harness import safetensors_file
-from harness.between import HandedSession
-from harness.handover import hand_over, receive
-from harness.schema import Case, Environment, Job, Mode, Parity, Protocol
+from harness.parity import safetensors_file
+from harness.parity.exchange import export, imported
+from harness.schema import Case, Environment, Job, Mode, Parity, Protocol, Status
+from harness.worker.session import Session
 from harness.workload import Workload
 from tests.worker.planted import silent
 
@@ -64,7 +64,7 @@ def test_what_no_file_can_hold_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"x is a tensor of torch\.complex64"):
         safetensors_file.write(tmp_path / "x", {"x": torch.zeros(2, dtype=torch.complex64)}, {})
     (tmp_path / "y").write_bytes((100).to_bytes(8, "little") + b"{}")
-    with pytest.raises(ValueError, match="cut short"):
+    with pytest.raises(ValueError, match="incomplete"):
         safetensors_file.read(tmp_path / "y")
 
 
@@ -72,7 +72,7 @@ def test_what_no_file_can_hold_is_an_error(tmp_path: Path) -> None:
 
 
 class Model(nn.Module):
-    """Linear and normalised; another version may have another default of ``eps``."""
+    """Linear and normalized; another version may have another default of ``eps``."""
 
     def __init__(self, eps: float = 1e-5, width: int = 16) -> None:
         super().__init__()
@@ -98,14 +98,13 @@ def workload(seed: int, module: nn.Module | None = None) -> Workload:
     )
 
 
-def test_weights_and_inputs_are_handed_over(tmp_path: Path) -> None:
+def test_weights_and_inputs_are_imported(tmp_path: Path) -> None:
     first, second = workload(1), workload(2)
     first.args[0].requires_grad_(requires_grad=False)
     second.args[0].requires_grad_()
-    hand_over(tmp_path / "x", first, None)
-    received = receive(tmp_path / "x", second)
-    assert received.problem == ""
-    taken = received.workload
+    export(tmp_path / "x", first, None)
+    found, taken = imported(tmp_path / "x", second)
+    assert found.problem == ""
     for name, value in first.module.state_dict().items():
         assert torch.equal(taken.module.state_dict()[name], value)
     assert torch.equal(taken.args[0], first.args[0])
@@ -127,10 +126,10 @@ def test_weights_and_inputs_are_handed_over(tmp_path: Path) -> None:
 def test_another_model_is_said_to_be_one(
     tmp_path: Path, module: Callable[[], nn.Module], sentence: str
 ) -> None:
-    hand_over(tmp_path / "x", workload(1), None)
-    received = receive(tmp_path / "x", workload(2, module()))
-    assert sentence in received.problem
-    assert received.problem.startswith("another model: ")
+    export(tmp_path / "x", workload(1), None)
+    problem = imported(tmp_path / "x", workload(2, module()))[0].problem
+    assert sentence in problem
+    assert problem.startswith("another model: ")
 
 
 def test_complex_buffers_travel(tmp_path: Path) -> None:
@@ -140,8 +139,8 @@ def test_complex_buffers_travel(tmp_path: Path) -> None:
         return found
 
     first = make(1)
-    hand_over(tmp_path / "x", first, None)
-    taken = receive(tmp_path / "x", make(2)).workload
+    export(tmp_path / "x", first, None)
+    _, taken = imported(tmp_path / "x", make(2))
     assert torch.equal(taken.module.get_buffer("angles"), first.module.get_buffer("angles"))
 
 
@@ -160,20 +159,28 @@ def job(mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> 
     )
 
 
+def two_sessions(
+    folder: Path, of: Job, theirs: Callable[[], Workload], ours: Callable[[], Workload]
+) -> tuple[Session, Session]:
+    """The reference environment's, and one that imports its weights."""
+    reference = Session(of, silent, lambda _: theirs())
+    reference.open()
+    reference.export(folder / "x")
+    other = Session(of, silent, lambda _: ours())
+    other.open(folder / "x")
+    return reference, other
+
+
 def agreement(
     folder: Path, of: Job, theirs: Callable[[], Workload], ours: Callable[[], Workload]
 ) -> tuple[Parity | None, str]:
-    reference = HandedSession(of, silent, lambda _: theirs())
-    reference.open()
-    reference.hand_over(folder / "x")
-    other = HandedSession(of, silent, lambda _: ours())
-    other.take(folder / "x")
-    other.open()
-    found, note = other.agree()
-    if found is None or not found.failed:
-        return found, note
-    reference.shake(folder / "shaken")
-    return other.agree(folder / "shaken")
+    reference, other = two_sessions(folder, of, theirs, ours)
+    _, found, notes = other.cross_parity()
+    if found is not None and found.failed:
+        perturbed = folder / "perturbed"
+        reference.perturb(perturbed)
+        _, found, notes = other.cross_parity(perturbed if perturbed.exists() else None)
+    return found, "".join(notes)
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
@@ -207,14 +214,10 @@ class Unsteady(Model):
 def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
     of = job(Mode.INFERENCE)
     for theirs, ours, judged in ((Model(), Model(), True), (Model(), Unsteady(), False)):
-        reference = HandedSession(of, silent, lambda _, m=theirs: workload(1, m))  # type: ignore[misc]
-        reference.open()
-        reference.hand_over(tmp_path / "x")
-        other = HandedSession(of, silent, lambda _, m=ours: workload(2, m))  # type: ignore[misc]
-        other.take(tmp_path / "x")
-        other.open()
-        other.agree()
-        assert other.can_judge is judged
+        loads = [lambda m=module: workload(1, m) for module in (theirs, ours)]
+        _, other = two_sessions(tmp_path, of, loads[0], loads[1])
+        status, _, _ = other.cross_parity()
+        assert status is (Status.PASS if judged else Status.EAGER_TWO_RUNS_DIFFER)
 
 
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
@@ -278,7 +281,7 @@ def test_an_output_that_only_one_returns_is_a_note(tmp_path: Path) -> None:
     found, note = agreement(tmp_path, job(), lambda: of(Terse(), 1), lambda: of(Talkative(), 2))
     assert found is not None
     assert found.failed == 0
-    assert note == "not compared between environments, for only one has them: output.hidden"
+    assert note == "not compared between environments, because only one has them: output.hidden"
 
 
 def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
@@ -287,10 +290,9 @@ def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
 
 
 def test_a_turn_begins_with_a_sample_that_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = HandedSession(job(), silent, lambda _: workload(1))
+    session = Session(job(), silent, lambda _: workload(1))
     session.open()
     session.warm_up()
-    session.use_iterations(3)
     variant = session._variants["baseline"]
     steps: list[int] = []
     whole = variant.step
@@ -300,24 +302,21 @@ def test_a_turn_begins_with_a_sample_that_is_not_timed(monkeypatch: pytest.Monke
         return whole()
 
     monkeypatch.setattr(variant, "step", counted)
-    session.measure(1)
+    session.take_turn(3)
     assert len(steps) == 6  # three for nothing, three timed
-    session.measure(2)
-    assert len(steps) == 15
+    session.take_turn(3)
+    assert len(steps) == 12
     session.finish()
 
 
 def test_steps_per_sample_can_be_given() -> None:
-    session = HandedSession(job(), silent, lambda _: workload(1))
+    session = Session(job(), silent, lambda _: workload(1))
     session.open()
     session.warm_up()
-    session.use_iterations(3)
-    rounds, recompiled = session.measure(1)
+    rounds, recompiled = session.take_turn(3)
     assert len(rounds) == 1
     assert recompiled == {}
-    assert session._iterations == 3
-    session.use_iterations(2)
-    session.measure(2)
+    session.take_turn(2)
     assert not gc.isenabled()  # also between rounds: others take theirs meanwhile
     session.finish()
     assert gc.isenabled()

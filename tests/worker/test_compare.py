@@ -11,7 +11,7 @@ from torch import nn
 
 from harness.schema import CompilerOptions, Extras, Protocol, Status
 from runner.errors import UsageError
-from runner.record_file import read_records
+from runner.store.record_file import read_records
 from torchduet import compare
 
 FEW = Protocol(repeat=10, min_sample_s=0.0)
@@ -124,7 +124,7 @@ def test_without_times_there_is_no_plot() -> None:
     ],
 )
 def test_what_a_module_cannot_have_here_is_refused(asked: dict[str, Any], name: str) -> None:
-    with pytest.raises(UsageError, match=rf"{name}: needs a process of its own"):
+    with pytest.raises(UsageError, match=rf"{name}: needs a worker process"):
         compare(mlp(), torch.randn(4, 8), **asked)
 
 
@@ -173,3 +173,32 @@ def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
     assert record.status is Status.PASS
     assert record.metrics["cold_compilation_latency_s"] is not None
     assert list((tmp_path / "run").rglob("trace-aot_eager.json"))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"device": "cuda:63"}, "device: cuda:63 is not there"),
+        ({"device": "cupid"}, "device: there is no device called 'cupid'"),
+        (
+            {"options": CompilerOptions(inductor_config=("max_autotun=1",))},
+            "options.inductor_config: inductor",
+        ),
+        ({"protocol": Protocol(threads=9999)}, "protocol.threads: 9999 is more than the"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_is_refused_before_anything_is_measured(given: dict[str, Any], says: str) -> None:
+    for model in (torch.nn.Linear(2, 2), "package.module:make"):
+        inputs = () if isinstance(model, str) else torch.ones(2, 2)
+        with pytest.raises(UsageError) as caught:
+            compare(model, inputs, compilers=["eager"], **given)
+        assert str(caught.value).split(": ", 1)[1].startswith(says.split(": ", 1)[1]), caught.value
+
+
+def test_weights_that_are_all_frozen_cannot_be_trained() -> None:
+    model = torch.nn.Linear(2, 2).requires_grad_(False)
+    with pytest.raises(UsageError, match="model: nothing requires a gradient: all 2 parameters are frozen"):
+        compare(model, torch.ones(2, 2), compilers=["eager"], mode="training")
+    with pytest.raises(UsageError, match="--model: there is no module 'nosuch' here"):
+        compare("nosuch:make", compilers=["eager"])

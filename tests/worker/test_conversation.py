@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
+from harness.loading.suite_files import ROOT
 from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Protocol, Round
-from harness.status_page import Activity, StatusPage
-from harness.suite_files import ROOT
-from harness.worker import main, serve
+from harness.worker.main import main, serve
+from harness.worker.status_page import Activity, StatusPage
 from tests.worker.planted import silent
 
 TOYS = Path(__file__).parent.parent / "suites" / "toys.py"

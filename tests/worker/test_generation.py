@@ -11,10 +11,10 @@ import torch
 from harness.backends import load_backend
 from harness.precision import precision
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Setting, Status
-from harness.session import Session
-from harness.step import Variant, replica, seed_everything
+from harness.timing.step import Variant, replica, seed_everything
+from harness.worker.session import Session
 from harness.workload import Workload
-from suites.models.generation import causal_workload
+from suites.models.generation import Recorder, allocated, causal_workload
 from suites.models.generation_whisper import whisper_workload
 from suites.models.torchvision_ops import define_missing_ops
 from tests.suites import generators
@@ -228,6 +228,45 @@ def test_a_model_with_some_linear_attention_is_refused() -> None:
 
     with pytest.raises(ValueError, match="jamba has no static KV cache"):
         static_layers(JambaConfig(), 8)
+
+
+def test_transformers_without_static_layers_are_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from transformers import cache_utils
+
+    monkeypatch.delattr(cache_utils, "StaticSlidingWindowLayer")  # as before 4.57
+    for name in ("llama", "whisper"):
+        with pytest.raises(
+            ImportError, match=r"^--generate needs transformers 4.57 or later; .* is installed$"
+        ):
+            generated(variant(workload(name)))
+
+
+def test_transformers_before_empty_layers_have_a_cache_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import JambaConfig, LlamaConfig, cache_utils
+
+    from suites.models.generation import static_layers
+
+    monkeypatch.delattr(cache_utils, "DummyLayer", raising=False)  # as in 4.57 and 5.0
+    assert len(static_layers(LlamaConfig(num_hidden_layers=2), 8)) == 2
+    with pytest.raises(ValueError, match="jamba has no static KV cache"):
+        static_layers(JambaConfig(), 8)
+
+
+def test_values_are_narrower_than_keys_where_transformers_asks_for_keys_alone() -> None:
+    from transformers.cache_utils import StaticLayer
+
+    class OfTransformers4(StaticLayer):  # type: ignore[no-untyped-call]
+        def lazy_initialization(self, key_states: torch.Tensor) -> None:  # type: ignore[override]
+            super().lazy_initialization(key_states, key_states)
+
+    seen = Recorder()
+    seen(torch.ones(2, 3, 1, 8), torch.ones(2, 3, 1, 6, dtype=torch.bfloat16), 0)
+    (layer,) = allocated([OfTransformers4(max_cache_len=5)], seen).layers
+    assert layer.keys.shape == (2, 3, 5, 8)
+    assert layer.values.shape == (2, 3, 5, 6)
+    assert layer.values.dtype == torch.bfloat16
 
 
 def test_more_tokens_than_there_are_positions_are_refused() -> None:

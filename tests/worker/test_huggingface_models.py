@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import Case, Mode, Setting
 from suites import huggingface
-from suites.models.huggingface_config import KEPT_DROPOUT, parse_changes
+from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import own_loss
 from suites.models.huggingface_names import model_class, model_class_names
 

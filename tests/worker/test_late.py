@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from harness import late
-from harness.late import MOST, LateCheck
+from harness.parity import drift as late
+from harness.parity.drift import MOST, DriftCheck
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
-from harness.session import Session
+from harness.worker.session import Session
 from harness.workload import Workload
 from tests.worker.planted import noisy, refer, silent, workload
 
@@ -61,15 +61,18 @@ def test_a_candidate_that_turned_wrong_is(factor: float, *, wrong: bool) -> None
         assert not error.candidate_rmse <= error.allowed
 
 
-def test_a_candidate_that_fails_now_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_candidate_that_fails_now_has_failed() -> None:
     found = session(lambda: workload("mlp"))
 
     def forward(*given: Any) -> Any:
         raise ValueError("late")
 
     found._variants["eager"].use(forward)
-    assert found.finish()[0] == {}
-    assert "no late check and no step metrics of eager: late" in capsys.readouterr().out
+    changed, _, failed = found.finish()
+    assert changed == {}
+    assert {name: (error.phase, error.message) for name, error in failed.items()} == {
+        "eager": ("finish", "late")
+    }
 
 
 class Drifts(nn.Module):
@@ -99,28 +102,28 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
 def test_nan_that_stays_nan_is_no_change() -> None:
     broken = noisy(64)
     broken[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=broken.dtype)
-    check = LateCheck()
+    check = DriftCheck()
     variant: Any = object()
     for values in (broken, torch.full_like(broken, float("nan"))):
-        check.remember(variant, {"output": values}, refer(None, {"output": values}))
+        check.remember(variant, {"output": values}, {}, refer(None, {"output": values}))
         assert check.changed(variant, {"output": values.clone()}) is None
         assert check.changed(variant, {"output": noisy(64)}) is not None
 
 
 def test_what_is_kept_is_not_the_tensor_itself() -> None:
-    check, values = LateCheck(), noisy(64)
+    check, values = DriftCheck(), noisy(64)
     variant: Any = object()
-    check.remember(variant, {"output": values}, refer(None, {"output": values}))
+    check.remember(variant, {"output": values}, {}, refer(None, {"output": values}))
     values += 1.0  # a model may write its next output there
     assert check.changed(variant, {"output": values}) is not None
 
 
 def test_of_large_tensors_a_sample_is_kept_that_no_pattern_escapes() -> None:
-    check = LateCheck()
+    check = DriftCheck()
     large = noisy((256, 256))
     reference = refer(None, {"output": large})
     variant: Any = object()
-    check.remember(variant, {"output": large}, reference)
+    check.remember(variant, {"output": large}, {}, reference)
     (kept,) = check._kept[variant].values()
     assert kept.sample.numel() == MOST
     column = large.clone()

@@ -15,9 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from harness import metrics
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Case, Extras, Job, Mode, Protocol
-from harness.session import Session
+from harness.worker.session import Session
 from harness.workload import Workload
-from runner.statistics import PairedEstimate, paired_speedup
+from runner.analysis.estimate import PairedEstimate
+from runner.analysis.statistics import paired_speedup
 from tests.worker.planted import backends, silent
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def in_pieces(program: Program) -> Compiled:
 
 def estimates(monkeypatch: pytest.MonkeyPatch, on: Any) -> tuple[PairedEstimate, PairedEstimate]:
     """The speedup with metrics off and on, in one session, batches of rounds in alternation."""
-    monkeypatch.setattr("harness.session.load_backend", backends(pieces=in_pieces))
+    monkeypatch.setattr("harness.worker.session.load_backend", backends(pieces=in_pieces))
     case = Case(suite="none", name="m", mode=Mode.INFERENCE, batch_size=512, published_batch_size=512)
     protocol = Protocol(min_sample_s=0.002, threads=1, accuracy=False)
     job = Job(

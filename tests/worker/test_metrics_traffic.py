@@ -18,10 +18,10 @@ FLOAT = 4  # bytes
 
 
 def counted(step: torch.nn.Module, *given: torch.Tensor) -> int:
-    counter = traffic.TrafficCounter()
+    counter = traffic.traffic_counter()
     with torch.no_grad(), counter:
         step(*given)
-    return counter.bytes
+    return int(counter.bytes)
 
 
 def test_a_layer_reads_weight_bias_and_input_and_writes_its_output() -> None:
@@ -31,7 +31,7 @@ def test_a_layer_reads_weight_bias_and_input_and_writes_its_output() -> None:
 
 def test_what_works_in_place_reads_and_writes_and_a_view_does_nothing() -> None:
     x = torch.ones(ROWS, IN)
-    counter = traffic.TrafficCounter()
+    counter = traffic.traffic_counter()
     with counter:
         x.view(-1)[:4].unsqueeze(0)
     assert counter.bytes == 0
@@ -41,7 +41,7 @@ def test_what_works_in_place_reads_and_writes_and_a_view_does_nothing() -> None:
 
 
 def test_an_expanded_tensor_is_as_large_as_its_storage() -> None:
-    counter = traffic.TrafficCounter()
+    counter = traffic.traffic_counter()
     row = torch.ones(IN).expand(ROWS, IN)
     with counter:
         row.neg()
@@ -57,7 +57,7 @@ def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
         subject = Trial(workload=work, dtype="float32", mode=mode).variant()
         case = Case(suite="s", name="n", mode=mode, batch_size=ROWS, published_batch_size=None)
         job = Job(case=case, device="cpu", dtype="float32", candidates=())
-        ended = Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronise=lambda: None)
+        ended = Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronize=lambda: None)
         return {**of_eager_step(ended, [("traffic", traffic)]), **bandwidth.measure(ended)[WHOLE]}
 
     training, inference = found(Mode.TRAINING), found(Mode.INFERENCE)

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from harness import environment, metrics
+from harness import counters, metrics
 from harness.metrics import disturbance, explain, observing, trace
 from harness.schema import BASELINE, WHOLE, Extras
-from harness.session import Session
+from harness.worker import environment
+from harness.worker.session import Session
 from tests.worker.planted import CPU, silent
 from tests.worker.test_session import job
 
@@ -65,6 +66,26 @@ def test_a_recompilation_names_its_guard() -> None:
     assert numbers["graph_break_reasons"] is None
 
 
+def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model() -> None:
+    """Candidates share a process, and so the code objects of the model."""
+
+    def scaled(x: torch.Tensor, factor: int) -> torch.Tensor:
+        return x * factor
+
+    torch.compile(scaled, backend="aot_eager")(torch.ones(2), 2)
+    compiled = torch.compile(scaled, backend="eager")
+    with observing("compile", CPU, Extras(explain=True)) as numbers:
+        compiled(torch.ones(2), 2)
+    assert any(one.recompile_reason for one in counters.compilations()), "torch reports it"
+    assert numbers["recompile_reasons"] is None
+    assert numbers["recompiles"] == 0
+    assert counters.latest_recompilation() == ""
+    with observing("compile", CPU, Extras(explain=True)) as numbers:
+        compiled(torch.ones(2), 3)
+    assert numbers["recompiles"] == 1
+    assert "factor == 2" in str(numbers["recompile_reasons"])
+
+
 def test_without_being_asked_there_is_no_text() -> None:
     compiled = torch.compile(broken, backend="eager")
     with observing("compile", CPU) as numbers:
@@ -86,8 +107,8 @@ def test_at_most_so_many_reasons() -> None:
 
 
 def test_paths_are_short() -> None:
-    assert explain.short_path("/a/lib/python3.11/site-packages/timm/models/vit.py") == "timm/models/vit.py"
-    assert explain.short_path("/home/me/work/model.py") == "me/work/model.py"
+    assert counters.short_path("/a/lib/python3.11/site-packages/timm/models/vit.py") == "timm/models/vit.py"
+    assert counters.short_path("/home/me/work/model.py") == "me/work/model.py"
     assert explain.break_line(SimpleNamespace(reason="", user_stack=[])) == "no reason given"
 
 
@@ -105,13 +126,27 @@ def test_the_kernels_that_changed_most_come_first() -> None:
     assert trace.changes({}, {}) is None
 
 
+def test_ranges_that_hold_others_are_no_operators() -> None:
+    for name in (
+        *("CompiledFunction", "TorchDynamo Cache Lookup", "Torch-Compiled Region: 0/0", "AddmmBackward0"),
+        *("autograd::engine::evaluate_function: AddmmBackward0", "torch::autograd::AccumulateGrad"),
+    ):
+        assert trace.leaf(name) is None
+    assert trace.leaf("aten::mm") == "aten::mm"
+    assert trace.leaf("## Call CompiledFxGraph fv7gw4247 ##") == trace.GENERATED_NAME
+
+
 def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ready = Session(replace(job(accuracy=False), extras=EVERYTHING), silent)
     ready.open()
     ready.prepare("aot_eager")
     found = ready.conclude()
-    assert "ms (" in str(found["aot_eager"]["kernel_changes"])
+    lines = str(found["aot_eager"]["kernel_changes"]).splitlines()
+    assert all("ms (" in line for line in lines)
+    names = {line.rsplit(": ", 1)[0] for line in lines}
+    assert names
+    assert [name for name in names if not name.startswith("aten::")] == []
     assert "kernel_changes" not in found.get(BASELINE, {})
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "trace-aot_eager.json",
@@ -128,13 +163,15 @@ def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytes
 
 
 def test_disturbances_add_up_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([{"a": 1, "b": 5.0, "c": None}, {"a": 3, "b": 5.5, "c": 1}] * 2)
+    first = {"involuntary_switches": 1, "rounds_wall_s": 5.0, "stolen_cpu_s": None}
+    second = {"involuntary_switches": 3, "rounds_wall_s": 5.5, "stolen_cpu_s": 1.0}
+    readings = iter([first, second] * 2)
     monkeypatch.setattr(disturbance, "read", lambda: next(readings))
     numbers: dict[str, Any] = {}
     for _ in range(2):
-        with disturbance.observe(CPU, numbers):
+        with observing("rounds", CPU, None, numbers):
             pass
-    assert numbers == {"a": 4, "b": 1.0, "c": None}
+    assert numbers == {"involuntary_switches": 4, "rounds_wall_s": 1.0, "stolen_cpu_s": None}
 
 
 def test_stolen_time_is_read_or_unknown() -> None:
@@ -229,7 +266,8 @@ def calls_between_readings(extras: Extras, monkeypatch: pytest.MonkeyPatch) -> l
     ready.warm_up()
     watch = Watch(time.perf_counter)
     with monkeypatch.context() as patch:
-        patch.setattr("harness.session.time", SimpleNamespace(perf_counter=watch.read))
+        for module in ("harness.worker.session", "harness.timing.rounds"):
+            patch.setattr(f"{module}.time", SimpleNamespace(perf_counter=watch.read))
         try:
             ready.measure(4)
         finally:
@@ -250,7 +288,9 @@ def test_metrics_run_no_code_inside_a_timed_sample(monkeypatch: pytest.MonkeyPat
     # the last span goes on after the rounds, into what metrics do then
     assert everything[:-1] == plain[:-1] == none[:-1]
     inside = {file for span in everything[:-1] for file, _ in span}
-    assert not [file for file in inside if "/harness/metrics/" in file or file.endswith("harness/nvml.py")]
+    assert not [
+        file for file in inside if "/harness/metrics/" in file or file.endswith("harness/hardware/nvml.py")
+    ]
 
 
 def test_the_watch_sees_a_metric_that_stays_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from harness.metrics.flops import flop_counter
-from harness.metrics.traffic import TrafficCounter
+from harness.metrics.traffic import traffic_counter
 from harness.schema import BASELINE, WHOLE, Case, CompilerOptions, Job, Mode, Protocol, Setting, Status
-from harness.session import Session
+from harness.worker.session import Session
 from harness.workload import Workload
 from suites import ops
 from suites.models.operations import (
@@ -49,10 +49,10 @@ def result_of(given: Workload) -> Tensor:
 
 
 def moved(given: Workload) -> int:
-    counter = TrafficCounter()
+    counter = traffic_counter()
     with torch.no_grad(), counter:
         given.module(*given.args)
-    return counter.bytes
+    return int(counter.bytes)
 
 
 @pytest.mark.parametrize("name", NAMES)

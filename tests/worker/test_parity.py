@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.parity import compare, compare_both, worse
+from harness.parity.rule import compare, compare_both, worse
 from harness.schema import Mode, Parity
 from tests.worker.planted import failure, noisy, refer, rule, with_tensor
 
@@ -36,7 +36,7 @@ def test_an_unknown_rule_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("dtype", "mode", "numel", "limit"),
     [
-        # m * e + max(tol / 10, unit) * s, with e = 2**-10 * s and s = 4
+        # m * e + max(tol / 10, unit) * s, with e = 2**-10 * s and s = 4, of a gradient
         ("float32", TRAINING, 2048, 2 * 2**-8 + 1e-3 * 4),
         ("float32", INFERENCE, 2048, 2 * 2**-8 + 1e-4 * 4),
         ("float32", TRAINING, 999, 3 * 2**-8 + 1e-3 * 4),
@@ -49,8 +49,8 @@ def test_an_unknown_rule_is_an_error() -> None:
 def test_the_limits_of_the_scaled_rule(dtype: str, mode: Mode, numel: int, limit: float) -> None:
     exact = torch.full((numel,), 4.0, dtype=torch.float64)
     eager = (exact + 2**-8).to(torch.float32)
-    reference = refer({"output": exact}, {"output": eager}, by=rule(mode=mode, dtype=dtype))
-    found = compare(reference, {"output": (exact - 2**-7).to(torch.float32)})
+    reference = refer({"gradient": exact}, {"gradient": eager}, by=rule(mode=mode, dtype=dtype))
+    found = compare(reference, {"gradient": (exact - 2**-7).to(torch.float32)})
     assert found.worst is not None
     assert found.worst.scale == 4.0
     assert found.worst.eager_rmse == 2**-8
@@ -69,10 +69,75 @@ def test_the_limit_is_where_it_says(share: float, *, passes: bool) -> None:
     reference = refer({"gradient.w": exact}, {"gradient.w": eager})
     found = compare(reference, {"gradient.w": eager})
     assert found.worst is not None
-    limit = found.worst.allowed / found.worst.scale
-    wrong = (exact * (1 + share * limit)).to(torch.float32)
+    error = noisy(4096, 1)
+    error -= exact * torch.dot(error, exact) / torch.dot(exact, exact)  # no slope: it has a limit of its own
+    wrong = (exact + share * found.worst.allowed * error / error.square().mean().sqrt()).to(torch.float32)
     found = compare(reference, {"gradient.w": wrong})
     assert (found.failed == 0) is passes
+
+
+@pytest.mark.parametrize("name", ["output", "loss"])
+def test_outputs_and_loss_of_a_training_step_have_the_limits_of_inference(name: str) -> None:
+    exact = {name: noisy(4096), "gradient.w": noisy(4096, 1)}
+    eager = {n: tensor.float() for n, tensor in exact.items()}
+    error = 5e-4 * noisy(4096, 2).float()
+    assert compare(refer(exact, eager), with_tensor(eager, name, eager[name] + error)).failed == 1
+    assert (
+        compare(refer(exact, eager), with_tensor(eager, "gradient.w", eager["gradient.w"] + error)).failed
+        == 0
+    )
+
+
+# -- a wrong factor ----------------------------------------------------------------------------------------
+
+
+def rounded(exact: torch.Tensor, level: float, seed: int) -> torch.Tensor:
+    """With independent roundings of this size, relative to the whole."""
+    return (exact + level * noisy(exact.numel(), seed)).float()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "level", "factor", "passes"),
+    [
+        ("float32", 1e-6, 1.0004, True),
+        ("float32", 1e-6, 1.0007, False),
+        ("float32", 6e-3, 1.0, True),
+        ("float32", 6e-3, 1.005, False),  # the errors of a kink
+        ("bfloat16", 3e-3, 1.0, True),
+        ("bfloat16", 3e-3, 1.005, False),
+        ("bfloat16", 1.1e-2, 1.0, True),
+        ("bfloat16", 1.1e-2, 1.01, False),
+    ],
+)
+def test_a_wrong_factor_is_seen_below_the_roundings(
+    dtype: str, level: float, factor: float, *, passes: bool
+) -> None:
+    exact = {"gradient.w": noisy(1 << 16)}
+    for seed in range(5):
+        eager = {"gradient.w": rounded(exact["gradient.w"], level, 10 + seed)}
+        given = {"gradient.w": rounded(factor * exact["gradient.w"], level, 20 + seed)}
+        found = compare(refer(exact, eager, by=rule(dtype=dtype)), given)
+        assert (found.failed == 0) is passes, (seed, found.worst)
+        assert found.worst is not None
+        assert found.worst.slope == pytest.approx(factor - 1, abs=4 * level / 256)
+
+
+@pytest.mark.parametrize(("factor", "words"), [(1.01, "too large"), (0.99, "too small")])
+def test_a_wrong_factor_is_named(factor: float, words: str) -> None:
+    exact = noisy(1 << 16)
+    eager, given = rounded(exact, 1.1e-2, 1), rounded(factor * exact, 1.1e-2, 2)
+    found = compare(refer({"output": exact}, {"output": eager}, by=rule(dtype="bfloat16")), {"output": given})
+    assert failure(found).startswith("on the whole ")
+    assert words in failure(found)
+
+
+def test_a_lower_precision_than_asked_is_named() -> None:
+    exact = {f"gradient.{n}": noisy(4096, n) for n in range(3)} | {"output": noisy(4096, 9)}
+    eager = {name: tensor.float() for name, tensor in exact.items()}
+    for size, named in ((3e-4, "TF32 or float16"), (3e-3, "bfloat16"), (0.3, ""), (0.0, "")):
+        given = {name: tensor + size * noisy(4096, 99).float() for name, tensor in eager.items()}
+        assert compare(refer(exact, eager), given).lower_precision == named
+        assert compare(refer(exact, eager, by=rule(dtype="bfloat16")), given).lower_precision == ""
 
 
 def test_a_verdict_says_what_was_compared() -> None:
@@ -156,8 +221,8 @@ def test_another_shape_fails_even_when_it_would_broadcast() -> None:
 def test_a_missing_tensor_fails_and_so_does_one_too_many(name: str) -> None:
     both = {"output.x": noisy(8).float(), name: noisy(8).float()}
     fewer = {"output.x": both["output.x"]}
-    assert failure(compare(refer(both, both), fewer)) == "the candidate gave no such tensor"
-    assert failure(compare(refer(fewer, fewer), both)) == "eager gave no such tensor"
+    assert failure(compare(refer(both, both), fewer)) == "the candidate returned no such tensor"
+    assert failure(compare(refer(fewer, fewer), both)) == "eager returned no such tensor"
 
 
 def test_no_gradient_is_a_gradient_of_zeros() -> None:

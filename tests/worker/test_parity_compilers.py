@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.backends import load_backend
-from harness.parity import compare
+from harness.parity.rule import compare
 from harness.schema import Mode
 from tests.worker.planted import MODELS, put, results, trial, wrong_by
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 import torch
 
-from harness.precision import TF32_UNIT, precision, settle
+from harness.precision import TF32_UNIT, facts, precision, settle
 from harness.schema import DTYPES
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -75,3 +78,61 @@ def test_a_certain_gpu_is_made_the_processs_own(
     monkeypatch.setattr(torch.cuda, "set_device", lambda one: asked.append(str(one)))
     settle(torch.device(device))
     assert asked == chosen
+
+
+# -- settings that a model changes --------------------------------------------------------------
+
+
+@pytest.fixture
+def settled() -> Iterator[None]:
+    settle(torch.device("cpu"))
+    yield
+    settle(torch.device("cpu"))
+    torch.backends.cudnn.allow_tf32 = True  # torch's default
+
+
+def _matmul_newer() -> None:
+    place: Any = torch.backends.cuda.matmul
+    place.fp32_precision = "tf32"
+
+
+def _all_newer() -> None:
+    place: Any = torch.backends
+    place.fp32_precision = "tf32"
+
+
+def _matmul_older() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def _convolutions() -> None:
+    torch.backends.cudnn.allow_tf32 = True
+
+
+CHANGES = (
+    *(_matmul_older, _convolutions, _matmul_newer, _all_newer),
+    *(
+        lambda: torch.set_float32_matmul_precision("high"),
+        lambda: torch.set_float32_matmul_precision("medium"),
+    ),
+)
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("tf32", [False, True])
+def test_what_a_model_sets_is_put_back_and_reported(change: Callable[[], None], *, tf32: bool) -> None:
+    """In torch's older way and in its newer one, which refuse to be read when both were used."""
+    cpu = torch.device("cpu")
+    settle(cpu, tf32=tf32)
+    expected = facts()
+    assert (expected["matmul_allow_tf32"], expected["cudnn_allow_tf32"]) == (tf32, tf32)
+    assert not settle(cpu, tf32=tf32)
+    change()
+    changed = facts() != expected
+    assert settle(cpu, tf32=tf32) is changed
+    assert changed or tf32
+    assert facts() == expected
+    newer: Any = torch.backends
+    assert newer.cudnn.conv.fp32_precision == ("tf32" if tf32 else "none")
+    assert newer.cuda.matmul.fp32_precision == ("tf32" if tf32 else "ieee")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from harness.backends import load_backend
-from harness.parity import compare
-from harness.reference import Reference
+from harness.parity.reference import Reference
+from harness.parity.rule import compare
+from harness.parity.sensitivity import RUNS, perturbed_references, perturbed_weights
+from harness.program import Program
 from harness.schema import Mode, Parity
-from harness.sensitivity import RUNS, shaken_references
 from harness.workload import Workload
 from tests.worker.planted import Backend, Trial, results, trial, wrong_by
+from tests.worker.test_other_data import Fault, Forward, judged, with_fault
 
 ROWS = 256
 
@@ -44,14 +48,14 @@ def at_the_kink(seed: int) -> Trial:
     return Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
 
 
-def shaken(subject: Trial, reference: Reference) -> tuple[Reference, ...]:
-    return shaken_references(reference, subject.variant, results)
+def perturbed(subject: Trial, reference: Reference) -> tuple[Reference, ...]:
+    return perturbed_references(reference, subject.variant, results)
 
 
 def judge(
     subject: Trial, backend: Backend | None = None, *, backwards: bool = False
 ) -> tuple[Parity, Parity]:
-    """The verdicts without and with shaken weights."""
+    """The verdicts without and with perturbed weights."""
     reference = subject.reference()
     variant = subject.variant()
     if backwards:
@@ -61,18 +65,18 @@ def judge(
     if backend is not None:
         variant.use(backend(variant.program).forward)
     found = results(variant)
-    return compare(reference, found), compare(reference, found, lambda: shaken(subject, reference))
+    return compare(reference, found), compare(reference, found, lambda: perturbed(subject, reference))
 
 
 def test_another_order_of_a_sum_at_a_kink_is_no_fault() -> None:
     fails = passes = 0
     for seed in range(60):
-        plain, with_shaken = judge(at_the_kink(seed), backwards=True)
+        plain, with_perturbed = judge(at_the_kink(seed), backwards=True)
         fails += plain.failed > 0
-        passes += plain.failed > 0 and with_shaken.failed == 0
-        if plain.failed and not with_shaken.failed:
-            assert with_shaken.sensitive_tensors
-            assert set(with_shaken.sensitive_tensors) <= {"gradient.lower.weight", "gradient.lower.bias"}
+        passes += plain.failed > 0 and with_perturbed.failed == 0
+        if plain.failed and not with_perturbed.failed:
+            assert with_perturbed.sensitive_tensors
+            assert set(with_perturbed.sensitive_tensors) <= {"gradient.lower.weight", "gradient.lower.bias"}
     assert fails >= 5  # else there is nothing to tell
     assert passes >= 0.9 * fails
 
@@ -81,25 +85,27 @@ def test_another_order_of_a_sum_at_a_kink_is_no_fault() -> None:
 def test_a_fault_beside_a_kink_is_one(factor: float) -> None:
     for seed in range(5):
         backend = wrong_by(factor, "addmm") if factor else wrong_by(factor, "mm", backward=True)
-        plain, with_shaken = judge(at_the_kink(seed), backend)
+        plain, with_perturbed = judge(at_the_kink(seed), backend)
         assert plain.failed > 0
-        assert with_shaken.failed > 0
+        assert with_perturbed.failed > 0
 
 
 @pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
 @pytest.mark.parametrize("backward", [False, True])
-def test_one_operation_off_by_a_hundredth_fails_beside_shaken_weights_too(name: str, backward: bool) -> None:
+def test_one_operation_off_by_a_hundredth_fails_beside_perturbed_weights_too(
+    name: str, backward: bool
+) -> None:
     part = {"mlp": "mm", "conv": "convolution", "tokens": "mm"}[name]
     subject = trial(name)
-    plain, with_shaken = judge(subject, wrong_by(1.01, part, backward=backward))
+    plain, with_perturbed = judge(subject, wrong_by(1.01, part, backward=backward))
     assert plain.failed > 0
-    assert with_shaken.failed > 0
+    assert with_perturbed.failed > 0
 
 
 def test_where_it_would_say_nothing_nothing_is_run() -> None:
-    assert len(shaken(trial("mlp"), trial("mlp").reference())) == RUNS
+    assert len(perturbed(trial("mlp"), trial("mlp").reference())) == RUNS
     reduced = trial("mlp", "bfloat16")
-    assert shaken(reduced, reduced.reference()) == ()
+    assert perturbed(reduced, reduced.reference()) == ()
 
 
 def test_weights_are_left_as_they_were() -> None:
@@ -107,3 +113,58 @@ def test_weights_are_left_as_they_were() -> None:
     before = {k: v.clone() for k, v in subject.workload.module.state_dict().items()}
     assert judge(subject, load_backend("aot_eager"))[1].failed == 0
     assert all(torch.equal(v, before[k]) for k, v in subject.workload.module.state_dict().items())
+
+
+# -- in a session: eager, fp64 and candidate at the same perturbed weights ----------------------------
+
+
+def in_session(seed: int, fault: Fault) -> Parity:
+    torch.manual_seed(seed)
+    work = at_the_kink(seed).workload
+    return judged(with_fault(fault), lambda: work)[1]
+
+
+def backwards(program: Program, forward: Forward) -> Forward:
+    assert isinstance(program.module, AtTheKink)
+    program.module.backwards = True
+    return forward
+
+
+def wrong_gradient(program: Program, forward: Forward) -> Forward:
+    """Half a percent, in the tensors next to the kink, besides the other order."""
+    assert isinstance(program.module, AtTheKink)
+    weight: Any = program.module.lower.weight  # torch's register_hook has no types
+    weight.register_hook(lambda gradient: gradient * 1.005)
+    return backwards(program, forward)
+
+
+def test_a_kink_fails_in_few_runs_and_is_excused() -> None:
+    plain = [judge(at_the_kink(seed), backwards=True)[0].failed > 0 for seed in range(20)]
+    assert sum(plain) >= 3  # else there is nothing to excuse
+    found = [in_session(seed, backwards) for seed in range(20)]
+    assert sum(one.failed > 0 for one in found) <= 1
+    for fails, one in zip(plain, found, strict=True):
+        if fails and not one.failed:
+            assert set(one.sensitive_tensors) <= {"gradient.lower.weight", "gradient.lower.bias"}
+            assert one.sensitive_tensors
+
+
+def test_a_fault_next_to_a_kink_fails_in_all_runs() -> None:
+    for seed in range(6):
+        found = in_session(seed, wrong_gradient)
+        assert found.failed > 0
+        assert "gradient.lower.weight" not in found.sensitive_tensors
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_last_bits_change_and_come_back(*, wide: bool) -> None:
+    subject = trial("mlp")
+    module = subject.variant(exact=wide).program.module
+    before = [p.clone() for p in module.parameters()]
+    with perturbed_weights(module, 3):
+        now = [p.detach().clone() for p in module.parameters()]
+    for was, inside, after in zip(before, now, module.parameters(), strict=True):
+        assert torch.equal(was, after)
+        assert not torch.equal(was, inside)
+        assert torch.allclose(was, inside, rtol=2**-10, atol=0)
+        assert torch.equal(inside.float().to(inside.dtype), inside)

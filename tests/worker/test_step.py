@@ -14,8 +14,8 @@ from torch import nn
 from harness.precision import precision
 from harness.program import forward_of
 from harness.schema import Mode
-from harness.step import Variant, replica, seed_everything
 from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
+from harness.timing.step import Variant, replica, seed_everything
 from harness.workload import Workload
 from tests.worker.planted import CPU, Trial, results, trial
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from runner.errors import UsageError
-from studies import implementations
-from studies.addition import SYMBOLS, additions, encode, examples, generate
 from studies.cli import main
 from studies.corpus import synthetic
-from studies.fitting import Rule, fit
-from studies.implementations import plans
-from studies.implementations_options import ImplementationsOptions
-from studies.implementations_results import SOLVED, expectations, fitted
+from studies.implementations import run as implementations
+from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
+from studies.implementations.fitting import Rule, fit
+from studies.implementations.options import ImplementationsOptions
+from studies.implementations.results import SOLVED, expectations, fitted
+from studies.implementations.run import plans
+from studies.implementations.tasks import Task, addition_task, text_task
 from studies.journal import Line, of_kind, read_lines
-from studies.tasks import Task, addition_task, text_task
 from suites.models.mlp import MLP, MLPConfig
 
 CPU = torch.device("cpu")
@@ -257,7 +257,7 @@ def story(*trained: tuple[str, str, float, list[tuple[float, float, float]]]) ->
 SOLVES: list[tuple[float, float, float]] = [(1.0, 1.0, 0.5), (2.0, 0.1, 0.996)]
 
 
-def test_the_published_story_is_recognised() -> None:
+def test_the_published_story_is_recognized() -> None:
     found = fitted(
         story(
             ("addition", "MLP", 1e-3, SOLVES),
@@ -298,7 +298,7 @@ def test_another_story_is_not_taken_for_it() -> None:
         (["--tasks=chess"], "--tasks: there is no task called 'chess'"),
         (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
         (["--tasks=shakespeare", "--data-dir=/nowhere"], "there is no folder /nowhere"),
-        (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "nothing is left to train"),
+        (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "there is nothing to train"),
         (["--seed=-1"], "--seed: -1 is negative"),
     ],
 )

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Environment
-from runner.environments.resolve import Found
-from runner.environments.spec import Asked
-from studies import training_time_environments
+from runner.plan.environments.resolve import Found
+from runner.plan.environments.spec import Asked
 from studies.cli import main
 from studies.journal import of_kind, read_lines
+from studies.training_time import environments as training_time_environments
 
 
 def run(folder: Path, *flags: str) -> int:

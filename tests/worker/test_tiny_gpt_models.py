@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib.util
 import math
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import Case, Mode, Setting
 from suites import tiny_gpt
 from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
@@ -160,7 +158,7 @@ def test_shakespeare_counts_every_position() -> None:
 def test_dropout_runs_and_drops_nothing(name: str) -> None:
     given = workload(name)
     rates = [module.p for module in given.module.modules() if isinstance(module, nn.Dropout)]
-    assert set(rates) == {tiny_gpt.KEPT_DROPOUT}
+    assert set(rates) == {KEPT_DROPOUT}
     trained = given.module.train()(*given.args)
     torch.testing.assert_close(trained, given.module.eval()(*given.args), rtol=1e-5, atol=1e-6)
 
@@ -180,7 +178,7 @@ def test_scripting_gives_the_same_logits_and_gradients(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = torch.jit.script(copied)
-    for _ in range(3):  # the executor specialises in the first calls
+    for _ in range(3):  # the executor specializes in the first calls
         for module in (eager, scripted):
             module.zero_grad()
             loss = last_symbol_loss(module(*given.args), given.target)
@@ -334,29 +332,3 @@ def test_unknown_case_is_an_error() -> None:
     case = Case(suite="tiny_gpt", name="GPT9", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
     with pytest.raises(KeyError, match="GPT9"):
         tiny_gpt.build(case)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
-def test_torchvision_can_be_imported_after_its_ops_are_defined() -> None:
-    program = (
-        "from suites.models.torchvision_ops import define_missing_ops as define; define(); define();"
-        "import torch, torchvision; print(torch.ops.torchvision.nms.default._schema)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Tensor dets, Tensor scores, float iou_threshold" in done.stdout
-
-
-def test_ops_are_left_alone_without_torchvision() -> None:
-    program = (
-        "import importlib.util as u, torch; found = u.find_spec;"
-        "u.find_spec = lambda name, *a: None if name == 'torchvision' else found(name, *a);"
-        "from suites.models.torchvision_ops import define_missing_ops; define_missing_ops();"
-        "print(hasattr(torch.ops.torchvision, 'nms'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "False", done.stderr

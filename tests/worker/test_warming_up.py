@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Round
-from harness.session import Session
-from harness.warming_up import MOST_ROUNDS, warm_up
+from harness.timing.warm_up import MOST_ROUNDS, warm_up
+from harness.worker.session import Session
 from tests.worker.planted import silent, workload
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ledger import Ledger
 from harness.schema import WHOLE
-from harness.status_page import Activity
+from harness.worker.phase_times import PhaseTimes
+from harness.worker.status_page import Activity
 
 
 class Clock:
@@ -18,24 +18,24 @@ class Clock:
 def test_time_belongs_to_the_phase_announced_last_and_to_nobody_between_calls() -> None:
     clock = Clock()
     heard: list[Activity] = []
-    ledger = Ledger(heard.append, clock)
-    with ledger.call():
-        ledger.announce(Activity(phase="build"))
+    times = PhaseTimes(heard.append, clock)
+    with times.call():
+        times.announce(Activity(phase="build"))
         clock.now += 2
-        ledger.announce(Activity(phase="eager"))
+        times.announce(Activity(phase="eager"))
         clock.now += 3
     clock.now += 50  # the parent thinks
     for candidate in ("a", "b"):
-        with ledger.call():
-            ledger.announce(Activity(phase="compile", variant=candidate))
+        with times.call():
+            times.announce(Activity(phase="compile", variant=candidate))
             clock.now += 5
-            ledger.announce(Activity(phase="check", variant=candidate))
+            times.announce(Activity(phase="check", variant=candidate))
             clock.now += 1
-    with ledger.call():
+    with times.call():
         for variant in ("a", "baseline", "b"):
-            ledger.announce(Activity(phase="warm up", variant=variant))
+            times.announce(Activity(phase="warm up", variant=variant))
             clock.now += 0.5
-        found = ledger.spent()
+        found = times.spent()
     of_one = {"spent_compile_s": 5.0, "spent_check_s": 1.0}
     assert found == {
         WHOLE: {"spent_build_s": 2.0, "spent_eager_s": 3.0, "spent_warm_up_s": 1.5},

@@ -1,0 +1,369 @@
+"""An accelerator that exists in the tests only, with the manners of a GPU.
+
+``harness.devices`` takes it for the device called ``cpu``: tensors are torch's own on the CPU, and their
+values are right at once. Everything else is as on a GPU:
+
+- Work is submitted and takes time later. The clock moves only where the host waits (and a little for each
+  submission), so a time that was read without waiting is wrong by all of the work.
+- Memory has a capacity, a cache and private pools. The counters move when the device gets there.
+- An error is reported at the next wait, and stays: every later call fails.
+- A process that was forked after the device was opened cannot use it.
+- A replay of CUDA graphs allocates nothing and overwrites the results of the replay before.
+
+A *mutant* of the program is the program with one wait left out: ``deaf_to`` names the line.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness import devices
+from harness.program import Compiled, Program
+from harness.tensors import named_tensors
+
+ROOT = Path(__file__).parents[1]
+LAUNCH_S = 1e-6  # the host's time for a submission
+WATTS = 100.0
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+
+Place = tuple[str, int]
+"""File and line of a call that waits."""
+
+
+class Accelerator:
+    """The device, and ``torch.cuda`` as far as ``harness.devices`` uses it."""
+
+    def __init__(self, capacity: int = 1 << 40) -> None:
+        self.capacity = capacity
+        self.now = 0.0  # the host's clock (s)
+        self.deaf_to: Place | None = None
+        self.waited: set[Place] = set()
+        self.restart()
+
+    def __deepcopy__(self, memo: object) -> Accelerator:
+        return self
+
+    def restart(self) -> None:
+        """What a new process finds: a sound device with empty memory."""
+        self.opened_by: int | None = None
+        self.error = ""
+        self.free_at = 0.0  # when the device will have finished all submitted work
+        self.worked_s = 0.0  # seconds of work that the host knows to be finished
+        self.held = self.cached = self.pools = 0  # bytes, as the allocator plans
+        self.retries = self.driver_calls = 0
+        self.allocated = self.peak = 0  # bytes, as the device has come to
+        self._submitted_s = 0.0
+        self._moves: list[int] = []  # allocations and releases that the device has not come to
+
+    # -- work ---------------------------------------------------------------------
+
+    def submit(self, seconds: float) -> None:
+        if self.error:
+            raise RuntimeError(self.error)
+        self.now += LAUNCH_S
+        self.free_at = max(self.now, self.free_at) + seconds
+        self._submitted_s += seconds
+
+    def fail(self, error: str = ILLEGAL) -> None:
+        """The submitted work ends in an error, which the host does not know yet."""
+        self.error = error
+
+    def wait(self) -> None:
+        place = _place()
+        self.waited.add(place)
+        if place == self.deaf_to:
+            return
+        if self.opened_by is None:
+            self.opened_by = os.getpid()
+        if self.opened_by != os.getpid():
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+        self.now = max(self.now, self.free_at)
+        self.worked_s = self._submitted_s
+        for size in self._moves:
+            self.allocated += size
+            self.peak = max(self.peak, self.allocated)
+        self._moves.clear()
+        if self.error:
+            raise RuntimeError(self.error)
+
+    def clock(self) -> float:
+        return self.now
+
+    def energy_j(self) -> float:
+        return WATTS * self.worked_s
+
+    # -- memory -------------------------------------------------------------------
+
+    def allocate(self, size: int) -> None:
+        if size > self.cached:
+            self.driver_calls += 1
+            if self.held + self.cached + self.pools + size > self.capacity:
+                self.retries += 1
+                self.cached = 0
+            if self.held + self.pools + size > self.capacity:
+                raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes")
+        else:
+            self.cached -= size
+        self.held += size
+        self._moves.append(size)
+
+    def release(self, size: int) -> None:
+        self.held -= size
+        self.cached += size
+        self._moves.append(-size)
+
+    # -- as torch.cuda ---------------------------------------------------------------
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return self.opened_by is not None
+
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
+    def get_device_name(self, device: object) -> str:
+        return "Fake accelerator"
+
+    def synchronize(self, device: object) -> None:
+        self.wait()
+
+    def reset_peak_memory_stats(self, device: object) -> None:
+        self.peak = self.allocated
+
+    def memory_allocated(self, device: object) -> int:
+        return self.allocated
+
+    def max_memory_allocated(self, device: object) -> int:
+        return self.peak
+
+    def memory_stats(self, device: object) -> dict[str, int]:
+        return {"num_alloc_retries": self.retries, "num_device_alloc": self.driver_calls}
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        return [
+            {"device": 0, "segment_pool_id": (0, 0), "total_size": self.held + self.cached},
+            {"device": 0, "segment_pool_id": (0, 1), "total_size": self.pools},
+        ]
+
+    def empty_cache(self) -> None:
+        self.cached = 0
+
+    def get_rng_state(self, device: object = None) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state()]
+
+    def set_rng_state_all(self, states: list[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+
+    def set_device(self, device: object) -> None: ...
+
+
+def _place() -> Place:
+    """The line that waits. Functions called ``synchronize`` only pass the call on."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename != __file__ and code.co_name != "synchronize":
+            return os.path.relpath(code.co_filename, ROOT), frame.f_lineno
+        frame = frame.f_back
+    raise AssertionError("nobody waits")
+
+
+def waiting_places(folder: str = "harness") -> dict[Place, str]:
+    """Every call of something called ``synchronize`` -> the function that it is in."""
+    found: dict[Place, str] = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef) or function.name == "synchronize":
+                continue
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call):
+                    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+                    if name in ("synchronize", "_synchronize"):
+                        found[str(path.relative_to(ROOT)), call.lineno] = function.name
+    return found
+
+
+@contextmanager
+def in_place_of_the_cpu(machine: Accelerator) -> Iterator[Accelerator]:
+    """``harness.devices`` takes ``machine`` for the device ``cpu``; ``time.perf_counter`` is its clock."""
+    import time
+
+    class Fake(devices.Cuda):
+        __slots__ = ()
+        type, label = "cpu", "fake"
+        numbered = False
+
+        def _module(self) -> Any:
+            return machine
+
+    seed = torch.manual_seed
+
+    def seeding(number: int) -> Any:
+        machine.submit(0.002)  # a kernel that nobody waits for
+        return seed(number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "KINDS", (Fake, devices.Xpu, devices.Mps))
+        patch.setattr(time, "perf_counter", machine.clock)
+        patch.setattr(torch, "manual_seed", seeding)
+        yield machine
+
+
+class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside, an operation with one of these names takes the device so many seconds."""
+
+    def __init__(self, machine: Accelerator, seconds: Mapping[str, Callable[[Any], float]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._machine = machine
+        self._seconds = seconds
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        takes = self._seconds.get(func.__name__.split(".")[0])
+        if takes is not None:
+            self._machine.submit(takes(args))
+        return func(*args, **(kwargs or {}))
+
+
+# -- models and compilers ------------------------------------------------------------------
+
+
+class Block:
+    """Memory of the device that lives as long as this object. A copy of it takes time."""
+
+    def __init__(self, machine: Accelerator, size: int) -> None:
+        self.machine, self.size = machine, 0
+        machine.allocate(size)
+        self.size = size
+
+    def __deepcopy__(self, memo: object) -> Block:
+        self.machine.submit(0.005)
+        return Block(self.machine, self.size)
+
+    def __del__(self) -> None:
+        if self.size:
+            self.machine.release(self.size)
+
+
+class Busy(torch.autograd.Function):
+    """Passes its input on, and takes time and memory in the forward and in the backward."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, model: Model) -> torch.Tensor:
+        context.model = model
+        context.kept = model.work(model.forward_s)
+        return x.clone()
+
+    @staticmethod
+    def backward(context: Any, *gradients: Any) -> Any:
+        context.model.work(context.model.backward_s)
+        context.kept = None
+        return gradients[0], None
+
+
+class Model(nn.Module):
+    """A linear layer that keeps ``weights`` bytes, and in a step needs ``activations`` bytes."""
+
+    def __init__(
+        self,
+        machine: Accelerator,
+        *,
+        forward_s: float = 0.010,
+        backward_s: float = 0.020,
+        weights: int = 100,
+        activations: int = 1000,
+    ) -> None:
+        super().__init__()
+        self.machine = machine
+        self.linear = nn.Linear(8, 8)
+        self.forward_s, self.backward_s = forward_s, backward_s
+        self.activations = activations
+        self.weights = Block(machine, weights) if weights else None
+
+    def work(self, seconds: float) -> Block | None:
+        self.machine.submit(seconds)
+        return Block(self.machine, self.activations) if self.activations else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = Busy.apply(self.linear(x), self)  # type: ignore[no-untyped-call]
+        return found
+
+
+def times(machine: Accelerator, factor: float, compile_s: float = 3.0) -> Callable[[Program], Compiled]:
+    """A compiler: the step takes ``factor`` of eager's time. It takes the host and the device some time."""
+
+    def compile_it(program: Program) -> Compiled:
+        machine.now += compile_s - 1.0
+        machine.submit(1.0)  # autotuning
+        model: Any = program.module
+        model.forward_s *= factor
+        model.backward_s *= factor
+        return Compiled(forward=program.forward(), region="forward+loss", compiler_calls=lambda: 1)
+
+    return compile_it
+
+
+def replaying(
+    machine: Accelerator, pool: int = 5000, spoil: Callable[[int], float] = lambda _: 1.0
+) -> Callable[[Program], Compiled]:
+    """A compiler with CUDA graphs. Replay n multiplies the gradients by ``spoil(n)``, for n from 0 up."""
+
+    def compile_it(program: Program) -> Compiled:
+        eager, model = program.forward(), program.module
+        statics: dict[str, torch.Tensor] = {}
+        replays = 0
+
+        def keep(name: str, made: torch.Tensor) -> None:
+            """Puts the values where those of the replay before are, as a graph does."""
+            place = statics.setdefault(name, made.detach().clone())
+            place.copy_(made.detach())
+            made.data = place
+
+        def forward(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
+            nonlocal replays
+            if not replays:
+                machine.pools += pool
+                machine.driver_calls += 1
+            number, replays = replays, replays + 1
+            own: Any = model
+            own.activations = 0
+            loss, output = eager(args, kwargs, target)
+            for name, made in named_tensors((loss, output), "made"):
+                keep(name, made)
+            if loss is not None:
+                plain: Callable[..., None] = torch.Tensor.backward
+
+                def backward() -> None:
+                    plain(loss)
+                    for name, parameter in model.named_parameters():
+                        assert parameter.grad is not None
+                        parameter.grad.mul_(spoil(number))
+                        keep(f"gradient {name}", parameter.grad)
+
+                loss.backward = backward
+            return loss, output
+
+        return Compiled(forward=forward, region="forward+loss", compiler_calls=lambda: 1, replays=True)
+
+    return compile_it

@@ -1,0 +1,231 @@
+"""``--compilers file.py:function``: a compiler of the user's own, through the real command line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import ROOT, records, runner, statuses
+
+MODEL = """
+import torch
+
+@torch._dynamo.register_backend
+def named_in_the_models_file(graph, example_inputs):
+    return graph.forward
+
+def make():
+    return torch.nn.Linear(8, 4), torch.randn(4, 8)
+"""
+
+BACKEND = '''
+"""Compilers for tests."""
+
+import torch
+
+def as_it_is(graph, example_inputs):
+    """Runs the captured graph as it is.
+
+    More about it."""
+    print("as_it_is was called with", len(graph.graph.nodes), "nodes")
+    return graph.forward
+
+def traced(module):
+    return torch.jit.trace(module, torch.randn(4, 8))
+
+def in_place(module):
+    module.compile(backend="eager")
+    return module
+
+def idle(module):
+    return module
+
+def wrong(graph, example_inputs):
+    return lambda *args: tuple(2 * out for out in graph.forward(*args))
+
+def gives_a_number(graph, example_inputs):
+    return 3
+
+def marked(*given):
+    return given[0].forward
+
+marked.compiles = "graph"
+
+def three(graph, example_inputs, options):
+    return graph.forward
+
+value = 3
+'''
+
+WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
+    (tmp_path / "my_backend.py").write_text(BACKEND, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("import torch\ndef f(:\n", encoding="utf-8")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n", encoding="utf-8")
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "backends.py").write_text(BACKEND, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("start", ["--no-fork-server", "--isolate"])  # --isolate: forked workers
+def test_functions_are_compilers_and_are_proved_to_be_called(here: Path, start: str) -> None:
+    folder = here / "run"
+    chosen = ["as_it_is", "traced", "in_place", "idle", "wrong", "marked"]
+    names = ",".join(f"my_backend.py:{name}" for name in chosen)
+    names += ",my_package.backends:as_it_is,eager"
+    done = runner(*WORDS, f"--compilers={names}", start, f"--output-dir={folder}", cwd=here)
+    assert done.returncode == 1, done.stderr
+    assert statuses(folder) == {
+        ("make", "my_backend.as_it_is"): "pass",
+        ("make", "my_backend.traced"): "pass",
+        ("make", "my_backend.in_place"): "pass",
+        ("make", "my_backend.idle"): "not_compiled",
+        ("make", "my_backend.wrong"): "fail_accuracy",
+        ("make", "my_backend.marked"): "pass",
+        ("make", "backends.as_it_is"): "pass",
+        ("make", "eager"): "pass",
+    }
+    found = {record["candidate"]: record for record in records(folder)}
+    assert found["my_backend.as_it_is"]["metrics"]["unique_graphs"] == 1
+    (log,) = folder.glob("cases/*/output.log")
+    assert "as_it_is was called with" in log.read_text()
+    command = shlex.split(found["my_backend.as_it_is"]["reproduce"])
+    assert f"--compilers={here / 'my_backend.py'}:as_it_is" in command
+    assert len(list(folder.glob("my_backend.as_it_is_mine.py-make_*performance.csv"))) == 1
+
+
+def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
+    words = (*WORDS, "--compilers=my_backend.py:as_it_is", "--backend=named_in_the_models_file")
+    done = runner(*words, f"--output-dir={here / 'one'}", cwd=here)
+    assert done.returncode == 0, done.stderr
+    for record in records(here / "one"):
+        program, *flags = shlex.split(record["reproduce"])
+        assert program == "torchduet"  # the current folder is not the clone
+        folder = here / f"again-{record['candidate']}"
+        again = runner(*flags, f"--output-dir={folder}")  # from another folder
+        assert again.returncode == 0, again.stderr
+        assert statuses(folder) == {("make", record["candidate"]): "pass"}
+    printed = runner(*words, "--print-run-commands", cwd=here)
+    assert f"{here / 'my_backend.py'}:as_it_is,named_in_the_models_file" in printed.stdout
+
+
+def test_two_of_one_name_are_told_apart(here: Path) -> None:
+    other = here / "other"
+    other.mkdir()
+    (other / "my_backend.py").write_text(BACKEND, encoding="utf-8")
+    names = "my_backend.py:as_it_is,other/my_backend.py:as_it_is"
+    words = (*WORDS, "--accuracy", f"--compilers={names}", f"--output-dir={here / 'run'}")
+    done = runner(*words, cwd=here)
+    assert done.returncode == 0, done.stderr
+    labels = [record["candidate"] for record in records(here / "run")]
+    assert len(set(labels)) == 2
+    assert all(label.startswith("my_backend.as_it_is-") for label in labels)
+
+
+@pytest.mark.slow
+def test_in_several_environments(here: Path) -> None:
+    folder = here / "run"
+    other = here / "python"
+    other.write_text(f'#!/bin/sh\nexport TORCHDUET_EXAMPLE=1\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    environments = [f"--envs={name}={python}" for name, python in (("a", sys.executable), ("b", other))]
+    words = (*WORDS, "--accuracy", "--compilers=my_backend.py:as_it_is", *environments)
+    done = runner(*words, f"--output-dir={folder}", cwd=here)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {name: status for (_, name), status in statuses(folder).items()}
+    assert found == {
+        "my_backend.as_it_is@a": "pass",
+        "eager@b": "pass",
+        "my_backend.as_it_is@b": "pass",
+    }
+    assert all(
+        f"--compilers={here / 'my_backend.py'}:as_it_is" in record["reproduce"]
+        for record in records(folder)
+        if record["candidate"] != "eager@b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--compilers=nowhere.py:fn", "there is no file 'nowhere.py'"),
+        ("--compilers=nowhere.at_all:fn", "there is no module 'nowhere.at_all' here; give package.module"),
+        ("--compilers=my_backend.py:as_it_si", "has no function 'as_it_si'; did you mean as_it_is?"),
+        ("--compilers=my_backend.py:value", "has no function 'value'"),
+        ("--compilers=my_backend.py:three", "three takes (graph, example_inputs, options); a compiler takes"),
+        ("--compilers=broken.py:f", "broken.py cannot be loaded (SyntaxError: "),
+        ("--compilers=leaves.py:f", "leaves.py cannot be loaded (SystemExit: 3)"),
+        (
+            "--compilers=nobody",
+            "there is no compiler called 'nobody'; see --list-compilers, write a function",
+        ),
+        ("--backend=nobody_knows_it", "there is no compiler called 'nobody_knows_it', here or registered"),
+        ("--backend=named_in_the_models_fil", "did you mean named_in_the_models_file?"),
+    ],
+)
+def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
+    done = runner(*WORDS, flag, f"--output-dir={here / 'run'}", cwd=here)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.startswith(f"error: {flag.partition('=')[0]}: ")
+    assert done.stderr.count("\n") == 1
+    assert not (here / "run").exists()
+
+
+def test_a_compiler_that_gives_nothing_to_call_is_a_record(here: Path) -> None:
+    words = (*WORDS, "--accuracy", "--compilers=my_backend.py:gives_a_number")
+    done = runner(*words, f"--output-dir={here / 'run'}", cwd=here)
+    assert done.returncode == 1
+    (record,) = records(here / "run")
+    assert record["status"] == "fail_to_run"
+    assert "gives_a_number returned a int; a compiler returns what is called" in record["failure"]["message"]
+
+
+def test_the_listing_has_them_and_those_that_packages_register(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = here / "installed"
+    package = installed / "faster-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: faster\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[torch_dynamo_backends]\nfaster = faster_backend:compile\n")
+    (installed / "faster_backend.py").write_text("def compile(graph, inputs):\n    return graph.forward\n")
+    path = os.pathsep.join((str(installed), os.environ.get("PYTHONPATH", "")))
+    monkeypatch.setenv("PYTHONPATH", path)
+    words = ("--list-compilers", "-dcpu", "--model=mine.py:make", "--compilers=my_backend.py:as_it_is")
+    listed = runner(*words, cwd=here)
+    assert listed.returncode == 0, listed.stderr
+    lines = {line.split()[1]: line for line in listed.stdout.splitlines()}
+    assert lines["my_backend.as_it_is"].endswith("yes  Runs the captured graph as it is.")
+    assert "yes  The backend 'faster' that is registered" in lines["faster"]
+    assert "yes" in lines["named_in_the_models_file"]
+    measured = runner(*WORDS, "--accuracy", "--backend=faster", f"--output-dir={here / 'run'}", cwd=here)
+    assert measured.returncode == 0, measured.stderr
+    assert statuses(here / "run") == {("make", "faster"): "pass"}
+
+
+def test_a_job_is_run_by_hand_with_its_compiler(here: Path) -> None:
+    words = (*WORDS, "--accuracy", "--compilers=my_backend.py:as_it_is", f"--output-dir={here / 'run'}")
+    assert runner(*words, cwd=here).returncode == 0
+    (job,) = (here / "run").glob("cases/*/job.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.worker", "--job", str(job)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "my_backend.as_it_is" in done.stdout

@@ -1,0 +1,148 @@
+"""``--model``: random numbers, compiled code, losses and inputs, through the real command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import records, runner, statuses
+
+SOURCE = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+def dropping():
+    return nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.1), nn.Linear(32, 4)), torch.randn(32, 16)
+
+class Noisy(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + torch.randn_like(x)
+
+def noisy():
+    return Noisy(16, 16), torch.randn(32, 16)
+
+def compiled():
+    return torch.compile(nn.Linear(8, 4), backend="eager"), torch.randn(4, 8)
+
+@torch.compile(backend="eager")
+def quick(x):
+    return x * 2
+
+class Calls(nn.Linear):
+    def forward(self, x):
+        return quick(super().forward(x))
+
+def calls_compiled():
+    return Calls(8, 4), torch.randn(4, 8)
+
+def no_target():
+    return nn.Linear(8, 4), torch.randn(4, 8), functional.cross_entropy
+
+def target():
+    return nn.Linear(8, 4), torch.randn(4, 8), functional.cross_entropy, torch.randint(4, (4,))
+
+def one_argument():
+    return nn.Linear(8, 4), torch.randn(4, 8), lambda output: output.square().mean()
+
+def three_arguments():
+    return nn.Linear(8, 4), torch.randn(4, 8), lambda a, b, c: a
+
+def wide():
+    return nn.Linear(8, 4), torch.randn(4, 8).double()
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
+    words = ["--training", "--compilers=eager,inductor", "-n6", "-dcpu", f"--output-dir={here / 'run'}"]
+    done = runner("--model=mine.py:dropping", *words, cwd=here)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(statuses(here / "run").values()) == {"pass"}
+    said = "Dropout (0.1) is 1e-30: it runs and drops nothing (--dropout=keep leaves it)."
+    assert said in " ".join(done.stdout.split())
+    assert said in (here / "run" / "report.md").read_text(encoding="utf-8").replace("\\", "")
+    assert all(r["model"]["generators"] == ["torch's CPU generator"] for r in records(here / "run"))
+
+
+def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_average(here: Path) -> None:
+    folder = here / "run"
+    words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", "-n6", "-dcpu"]
+    models = ("--model=mine.py:dropping", "--model=mine.py:noisy")
+    done = runner(*models, *words, f"--output-dir={folder}", cwd=here)
+    assert done.returncode == 1
+    assert statuses(folder) == {
+        ("dropping", "aot_eager"): "pass",
+        ("dropping", "inductor"): "cannot_judge",
+        ("noisy", "aot_eager"): "pass",
+        ("noisy", "inductor"): "cannot_judge",
+    }
+    assert "compute something else" not in done.stdout
+    assert "Parity cannot be judged: random numbers: 2" in done.stdout
+    assert "eager draws random numbers (dropout(p=0.1))" in " ".join(done.stdout.split())
+    by_key = {(r["job"]["case"]["name"], r["candidate"]): r for r in records(folder)}
+    assert by_key["noisy", "inductor"]["parity"]["random"] == "randn_like"
+    assert "--dropout=keep" in by_key["noisy", "inductor"]["reproduce"]
+    assert len(by_key["noisy", "inductor"]["samples"]["baseline_s"]) == 6  # timed, but in no average
+    with (folder / "passrate.csv").open(encoding="utf-8") as file:
+        rates = {row["Compiler"]: row for row in csv.DictReader(file)}
+    assert "0%, 0/1" in str(rates["inductor"])
+    assert "100%, 1/1" in str(rates["aot_eager"])
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    inductor = [group for group in summary["groups"] if group["compiler"] == "inductor"]
+    assert [group["geomean_speedup"] for group in inductor] == [None] * len(inductor)
+    (accuracy,) = folder.glob("inductor_*dropping*_accuracy.csv") or [None]
+    assert accuracy is None or "cannot_judge" in accuracy.read_text(encoding="utf-8")
+
+
+def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
+    words = ["--inference", "--compilers=aot_eager", "--accuracy", "-dcpu", f"--output-dir={here / 'run'}"]
+    done = runner("--model=mine.py:compiled", "--model=mine.py:calls_compiled", *words, cwd=here)
+    by_name = {r["job"]["case"]["name"]: r for r in records(here / "run")}
+    assert by_name["compiled"]["status"] == "pass"
+    said = "unwrapped from torch.compile, for eager must be eager: the model"
+    assert by_name["compiled"]["model"]["remarks"] == [said]
+    assert said[1:] in " ".join(done.stdout.split())
+    assert by_name["calls_compiled"]["status"] == "eager_1st_run_fail"
+    assert "runs code that torch.compile compiles" in by_name["calls_compiled"]["failure"]["message"]
+
+
+def test_losses_and_inputs_are_taken_or_said(here: Path) -> None:
+    names = ("no_target", "target", "one_argument", "three_arguments", "wide")
+    words = ["--training", "--compilers=eager", "--accuracy", "-dcpu", f"--output-dir={here / 'run'}"]
+    runner(*(f"--model=mine.py:{name}" for name in names), *words, cwd=here)
+    said = {
+        r["job"]["case"]["name"]: (r["failure"] or {}).get("message", r["status"])
+        for r in records(here / "run")
+    }
+    assert said["target"] == said["one_argument"] == "pass"
+    assert said["no_target"].startswith("the loss failed without a target: give one")
+    assert said["three_arguments"].startswith(
+        "loss: it is called as loss(output, target), but its signature is"
+    )
+    assert said["wide"].startswith("input.0 is float64 and the model's parameters are float32: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--dropout=none"], "--dropout: there is no treatment called 'none'; choose from"),
+        (
+            ["--dropout=keep"],
+            "--dropout=keep is for models of your own; in the models of tiny_gpt, dropout",
+        ),
+    ],
+)
+def test_a_wrong_dropout_is_one_sentence(words: list[str], says: str, tmp_path: Path) -> None:
+    done = runner("--suites=tiny_gpt", "--training", *words, f"--output-dir={tmp_path / 'run'}")
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,147 @@
+"""Around the numbers: counts, the mode, hints, refusals; commands that run where the person is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import ROOT, TOYS, runner
+from tests.unit.test_history import make_run
+
+PATIENCE_S = 120.0
+
+
+def test_one_job_its_mode_and_its_averages_as_numbers(tmp_path: Path) -> None:
+    words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6", "-dcpu"]
+    done = runner(*words, f"--output-dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"1 job -> {tmp_path / 'run'}")
+    assert "[1/1] linear training float32 cpu" in done.stdout
+    with (tmp_path / "run" / "averages.csv").open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["suite"], row["mode"], row["compiler"], row["passed"]) == ("toys", "training", "eager", "1")
+    assert 0.1 < float(row["geomean_speedup"]) < 10
+    assert (tmp_path / "run" / "geomean.csv").read_text().count("x") >= 1  # the field's, as text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--complers=eager"], "--complers: there is no such flag; did you mean --compilers"),
+        (["--trianing"], "--trianing: there is no such flag; did you mean --training"),
+        (["--zzzzzz=3"], "--zzzzzz: there is no such flag; see --help for the flags"),
+        (["stray"], "'stray' belongs to no flag"),
+        (["--threads=9999"], "--threads: 9999 is more than the"),
+    ],
+)
+def test_a_flag_or_a_value_that_cannot_be(words: list[str], says: str, tmp_path: Path) -> None:
+    done = runner("--training", f"--suites={TOYS}", *words, f"--output-dir={tmp_path / 'run'}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {says}")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import time, torch\n"
+        "def make():\n"
+        f"    with open({str(tmp_path / 'building')!r}, 'a') as file: file.write('.')\n"
+        "    time.sleep(3)\n"
+        "    return torch.nn.Linear(2, 2), torch.ones(2, 2)\n"
+    )
+    words = [f"--model={tmp_path / 'slow.py'}:make", "--training", "--compilers=eager", "-dcpu"]
+    command = [sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={tmp_path / 'run'}"]
+    with subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        deadline = time.monotonic() + PATIENCE_S
+        # the first call is the check before the run, the second the worker's
+        while not (tmp_path / "building").exists() or len((tmp_path / "building").read_text()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        output, errors = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 130
+    assert "Stopped: nothing was measured yet; go on with: python runner.py --resume" in output
+    assert "holds no record" not in output + errors
+
+
+def test_a_history_with_filters_leaves_the_picture_of_the_whole(tmp_path: Path) -> None:
+    for number in range(3):
+        make_run(tmp_path, number, about={"tags": ["night"]} if number else {})
+    whole = runner("--history", str(tmp_path), "--rebuild")
+    assert whole.returncode == 0, whole.stderr
+    before = (tmp_path / "history.png").read_bytes()
+    part = runner("--history", str(tmp_path), "--tag=night", "--compilers=inductor")
+    assert part.returncode == 0, part.stderr
+    assert (tmp_path / "history.png").read_bytes() == before
+    assert (tmp_path / "history-inductor-night.png").stat().st_size > 1000
+    assert "history-inductor-night.png" in part.stdout
+
+
+def test_a_run_takes_few_lines_of_a_history_in_80_columns(tmp_path: Path) -> None:
+    for number in range(2):
+        run = make_run(tmp_path, number)
+        run.rename(
+            tmp_path / f"2026010{number}T120000-tiny_gpt+huggingface-training+inference-float32+bfloat16"
+        )
+    runner("--history", str(tmp_path), "--rebuild", "--format=console")
+    done = runner("--history", str(tmp_path), "--format=console")
+    table = done.stdout.split("Columns omitted for width: ")[0].splitlines()
+    assert all(len(line) <= 80 for line in table)
+    assert len(table) <= 2 + 3 * 2, done.stdout  # the header, then a line for each compiler's mean at most
+    assert "Columns omitted for width: what, torch, machine." in done.stdout
+
+
+def test_in_the_clone_commands_are_the_clones(tmp_path: Path) -> None:
+    printed = runner("--training", "--only=MLP_addition", "--print-run-commands", "-dcpu").stdout
+    assert printed.startswith("python suites/tiny_gpt.py --training ")
+    assert (
+        "--processes=3"
+        in runner(
+            "--training", "--only=MLP_addition", "--print-run-commands", "-dcpu", "--processes=3"
+        ).stdout
+    )
+
+
+def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -> None:
+    """As from a wheel: the packages without the clone's runner.py beside them."""
+    site = tmp_path / "site"
+    for package in ("runner", "harness", "suites", "torchduet"):
+        shutil.copytree(ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def installed(*words: str) -> subprocess.CompletedProcess[str]:
+        program = "import sys; from runner.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        return subprocess.run(
+            [sys.executable, "-c", program, *words],
+            cwd=work,
+            env={**os.environ, "PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    commands = installed("--training", "--only=MLP_addition", "--print-run-commands", "-dcpu")
+    assert commands.stdout.startswith("torchduet --suites=tiny_gpt --training "), commands.stderr
+    text = installed("--help").stdout
+    assert text.startswith("usage: torchduet ")
+    assert "torchduet --suites=tiny_gpt --training --bfloat16" in text
+    assert "runner.py" not in text
+    run = work / "logs" / "run"
+    run.mkdir(parents=True)
+    (run / "records.jsonl").touch()
+    (run / "run.json").write_text(json.dumps({"jobs": [], "command": []}))
+    missing = installed("--history", str(run.parent))
+    assert "torchduet --history" in missing.stderr

@@ -1,0 +1,214 @@
+"""``make gpu-smoke``: the first ten minutes on a GPU. Every part has a time limit; one archive keeps all.
+
+    python -m tests.gpu [--devices=cuda] [--output-dir=DIR] [--only=PART,...] [--patience=N]
+
+The archive holds each part's output, records and reports, and ``summary.json``. ``--devices=cpu`` has the
+CPU stand in at tiny sizes, so that no line here runs for the first time on a GPU. The exit code is 0 if every
+part did what it should.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness import devices
+
+ROOT = Path(__file__).parents[2]
+GRACE_S = 20.0  # after an interrupt, a run writes what it has
+GOOD = ("pass", "pass_due_to_skip", "skip")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """``words`` follow the name of the interpreter. ``records``: the part writes a run folder."""
+
+    name: str
+    words: tuple[str, ...]
+    limit_s: float
+    records: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    part: str
+    seconds: float
+    exit_code: int | None  # None: ended by its limit of time
+    statuses: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)  # what should not be so, as sentences
+
+    @property
+    def good(self) -> bool:
+        return not self.wrong
+
+
+def parts(device: str) -> list[Part]:
+    """The parts for this device; tiny ones for a CPU."""
+    real = devices.of(device).accelerated
+    precisions = ("float32", *(["tf32"] if devices.of(device).has_tf32 else []), "bfloat16")
+    size = () if real else ("--scale=tiny",)
+
+    def run(name: str, limit_s: float, *words: str) -> Part:
+        usual = ("runner.py", f"--devices={device}", "--quick", *size, *words)
+        return Part(name=name, words=usual, limit_s=limit_s)
+
+    graphs = "inductor_reduce_overhead" if real else "aot_eager"
+    tuned = "inductor_max_autotune" if real else "aot_eager"
+    return [
+        Part(name="doctor", words=("runner.py", "--doctor"), limit_s=60, records=False),
+        Part(
+            name="tests",
+            words=("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "-rs", "tests/gpu"),
+            limit_s=240,
+            records=False,
+        ),
+        run(
+            *("main-job", 120.0, "--training", "--suites=tiny_gpt", "--only=NanoGPT_addition,MLP_addition"),
+            *("--dtypes=float32,bfloat16,amp", "--compilers=eager,aot_eager,inductor"),
+        ),
+        run(
+            *("operations", 90.0, "--inference", "--suites=ops", f"--dtypes={','.join(precisions)}"),
+            *("--only=softmax,matmul_m,layer_norm", f"--compilers=eager,{graphs}"),
+        ),
+        run(
+            *("generation", 120.0, "--generate", "--suites=huggingface", "--only=SmolLM2_135M"),
+            *("--dtypes=bfloat16", f"--compilers=eager,{graphs}", "--new-tokens=16", "--prompt-tokens=16"),
+        ),
+        run(
+            *("autotuned", 120.0, "--training", "--suites=tiny_gpt", "--only=NanoGPT_addition"),
+            *("--dtypes=bfloat16", f"--compilers={tuned}", "--explain"),
+        ),
+        run(
+            *("alone", 60.0, "--training", "--suites=tiny_gpt", "--only=MLP_addition", "--isolate"),
+            *("--dtypes=float32", f"--compilers={graphs},eager", "--no-fork-server"),
+        ),
+    ]
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--devices", default="cuda", metavar="DEVICE", help="cuda, cuda:1; cpu stands in")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="a new folder (default: logs/gpu-...)")
+    parser.add_argument("--only", metavar="PART,...", help="some of the parts")
+    parser.add_argument(
+        "--patience", type=float, default=1.0, metavar="N", help="N times the limits, for a busy machine"
+    )
+    options = parser.parse_args(words)
+    planned = [replace(one, limit_s=one.limit_s * options.patience) for one in parts(options.devices)]
+    names = [part.name for part in planned]
+    asked = options.only.split(",") if options.only else names
+    for name in asked:
+        if name not in names:
+            parser.error(f"--only: there is no part called {name}; choose from {', '.join(names)}")
+    why = devices.named(options.devices).why_missing()
+    if why is not None:
+        parser.error(f"--devices: {options.devices} is not there ({why}); --devices=cpu has the CPU stand in")
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
+    folder = options.output_dir or ROOT / "logs" / f"gpu-smoke-{stamp}"
+    folder.mkdir(parents=True)
+    outcomes = []
+    for part in planned:
+        if part.name in asked:
+            print(f"{part.name} (at most {part.limit_s:.0f} s) ...", flush=True)
+            outcomes.append(done(part, options.devices, folder))
+            print(f"  {told(outcomes[-1])}", flush=True)
+    facts = devices.named(options.devices)
+    summary = {
+        "device": options.devices,
+        "name": facts.model(),
+        **facts.facts(),
+        "seconds": sum(one.seconds for one in outcomes),
+        "parts": [asdict(one) for one in outcomes],
+    }
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    archive = folder.with_suffix(".tar.gz")
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(folder, arcname=folder.name)
+    bad = [one.part for one in outcomes if not one.good]
+    print(f"{archive}: {len(outcomes)} parts in {summary['seconds']:.0f} s")
+    print(f"look at: {', '.join(bad)}" if bad else "every part did what it should")
+    return 1 if bad else 0
+
+
+def done(part: Part, device: str, folder: Path) -> Outcome:
+    """Runs the part. Its output is in ``<part>.txt``, its run folder in ``<part>/``."""
+    place = folder / part.name
+    words = [*part.words, f"--output-dir={place}"] if part.records else [*part.words]
+    began = time.monotonic()
+    with (folder / f"{part.name}.txt").open("wb") as output:
+        output.write(f"# {' '.join(words)}\n".encode())
+        output.flush()
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=ROOT,
+            env={**os.environ, "GPU_TESTS_ON": device},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        code = ended(process, part.limit_s)
+    outcome = Outcome(part=part.name, seconds=time.monotonic() - began, exit_code=code)
+    if code is None:
+        outcome.wrong.append(f"it was ended after {part.limit_s:.0f} s")
+    elif code != 0:
+        outcome.wrong.append(f"exit code {code}")
+    if part.records:
+        outcome.wrong += of_records(place / "records.jsonl", outcome)
+    return outcome
+
+
+def ended(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
+    """The exit code. None if the process was still running after ``limit_s`` and was ended."""
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        pass
+    for how in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, how)
+            process.wait(GRACE_S)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+        break
+    return None
+
+
+def of_records(path: Path, outcome: Outcome) -> Iterator[str]:
+    """Counts the statuses; yields what is wrong with the records."""
+    if not path.exists():
+        yield "there are no records"
+        return
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    outcome.statuses = dict(Counter(record["status"] for record in records))
+    for record in records:
+        job = record["job"]
+        where = f"{job['case']['name']} {job['dtype']} {record['candidate']}"
+        if record["status"] not in GOOD:
+            failure = record["failure"] or {}
+            yield f"{where}: {record['status']}: {failure.get('message', '')[:200]}"
+        elif not record["samples"]:
+            yield f"{where}: no samples"
+
+
+def told(outcome: Outcome) -> str:
+    counts = ", ".join(f"{count} {status}" for status, count in outcome.statuses.items())
+    text = f"{outcome.seconds:.0f} s" + (f", {counts}" if counts else "")
+    return text + "".join(f"\n    ! {sentence}" for sentence in outcome.wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

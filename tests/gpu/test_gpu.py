@@ -1,0 +1,294 @@
+"""What only a GPU can show. Nothing here has run on one yet; on the CPU the same lines have run."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+
+import torchduet
+from harness import devices
+from harness.codec import to_json
+from harness.metrics.bandwidth import bandwidth
+from harness.metrics.peak import measured
+from harness.precision import precision, settle
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Record, Status
+from harness.worker.session import Session
+from harness.workload import Workload
+from runner.engine.host_process import HostPool, forking_works
+from runner.engine.worker_process import WorkerProcess
+from runner.engine.worker_start import ForkedStart
+from runner.plan.interpreter import worker_environment
+from tests.worker.planted import silent, workload
+
+HERE = Path(__file__).parent
+FAULTS = str(HERE / "faults.py")
+QUICK = Protocol(repeat=10, min_sample_s=0.0)
+STEP_S = 0.020
+
+
+def job(device: devices.Device, *candidates: str, dtype: str = "float32", **protocol: Any) -> Job:
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=8, published_batch_size=8)
+    settings = Protocol(**{"repeat": 10, "min_sample_s": 0.0, **protocol})
+    return Job(case=case, device=str(device), dtype=dtype, candidates=candidates, protocol=settings)
+
+
+def by_candidate(result: torchduet.Result) -> dict[str, Record]:
+    """``faults.breaks`` and ``eager``, by the last part of their names."""
+    return {record.candidate.rpartition(".")[2]: record for record in result.records}
+
+
+# -- the device itself ------------------------------------------------------------------------
+
+
+def test_it_opens_works_and_has_a_name(device: devices.Device) -> None:
+    device.open()
+    assert device.healthy()
+    assert device.why_missing() is None
+    assert device.model() or not device.accelerated
+
+
+@pytest.mark.usefixtures("_real_gpu")
+def test_the_default_device_is_this_kind(device: devices.Device) -> None:
+    assert devices.likely() == device.type
+    assert devices.best() == device.type
+
+
+@pytest.mark.usefixtures("_real_gpu")
+def test_the_allocator_counts(device: devices.Device, place: torch.device) -> None:
+    before = device.begin_peak()
+    block = torch.empty(1 << 26, dtype=torch.uint8, device=place)
+    peak = device.peak_bytes()
+    assert before is not None
+    assert peak is not None
+    assert peak - before == block.numel()
+    calls = device.device_allocations()
+    assert calls is not None
+    assert calls > 0
+    assert device.allocation_retries() is not None
+    del block
+    device.empty_cache()
+
+
+@pytest.mark.usefixtures("_real_gpu")
+def test_a_cuda_graph_keeps_its_memory_in_a_pool(device: devices.Device, place: torch.device) -> None:
+    before = device.pool_bytes()
+    given = torch.ones(1 << 20, device=place)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = given * 2 + 1
+    graph.replay()
+    after = device.pool_bytes()
+    assert before is not None
+    assert after is not None
+    assert after - before >= made.numel() * made.element_size()
+
+
+# -- times ------------------------------------------------------------------------------------
+
+
+class Sleeping(nn.Module):
+    """A step of a known time: a kernel that waits, or the host that sleeps."""
+
+    def __init__(self, cycles: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.cycles = cycles
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.device.type == "cpu":
+            time.sleep(STEP_S)
+        else:
+            torch.cuda._sleep(self.cycles)  # type: ignore[no-untyped-call]
+        found: torch.Tensor = self.linear(x)
+        return found
+
+
+def cycles_of(seconds: float, device: devices.Device) -> int:
+    """The argument of ``torch.cuda._sleep`` for so many seconds, measured by events of the device."""
+    if not device.accelerated:
+        return 0
+    trial, events = 50_000_000, cast("Any", torch.cuda)
+    for _ in range(2):  # the first raises the clock
+        begin, end = (events.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        events._sleep(trial)
+        end.record()
+        end.synchronize()
+    return int(trial * seconds * 1e3 / begin.elapsed_time(end))
+
+
+def test_a_step_of_a_known_time_is_timed_right(device: devices.Device) -> None:
+    """By first calls, rounds and the lap of a generation alike."""
+    cycles = cycles_of(STEP_S, device)
+    work = Workload(module=Sleeping(cycles), args=(torch.ones(4, 8),), loss=lambda out, _: out.mean())
+    ready = Session(job(device, "eager", accuracy=False), silent, lambda _: work)
+    ready.open()
+    ready.prepare("eager")
+    ready.warm_up()
+    rounds, _ = ready.measure(5)
+    times = [seconds for one in rounds for seconds in one.seconds.values()]
+    times += ready.first_calls_s["eager"][1:]
+    assert min(times) >= 0.95 * STEP_S
+    if device.accelerated:  # a sleeping host wakes late where other work runs
+        assert sorted(times)[len(times) // 2] <= 1.1 * STEP_S
+
+
+def test_bandwidth_and_peak_are_of_this_world(device: devices.Device, place: torch.device) -> None:
+    size = 1 << 30 if device.accelerated else 1 << 24
+    assert 1e8 < bandwidth(size, place, device.synchronize) < 2e13
+    if device.accelerated:
+        rate, _ = measured(precision("float32", device.type), place, device.synchronize)
+        assert 1e11 < rate < 1e15
+
+
+def test_a_session_with_cuda_graphs_beside_eager(device: devices.Device) -> None:
+    """Two candidates with CUDA graphs and the control: parity, drift check, A/A, memory of the graphs."""
+    names = ("inductor_reduce_overhead", "cudagraphs") if device.accelerated else ("aot_eager", "inductor")
+    ready = Session(job(device, "eager", *names), silent, lambda _: workload("mlp"))
+    ready.open()
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in ("eager", *names):
+        status, _, found[name], _ = ready.prepare(name)
+        assert status is Status.PASS, name
+    ready.warm_up()
+    rounds, recompiled = ready.measure(20)
+    assert recompiled == {}
+    ratios = sorted(one.seconds[BASELINE] / one.seconds["eager"] for one in rounds)
+    if device.accelerated:  # other work on a CPU moves steps of microseconds
+        assert ratios[len(ratios) // 2] == pytest.approx(1.0, abs=0.1)
+    changed, numbers, failed = ready.finish()
+    assert (changed, failed) == ({}, {})
+    if device.accelerated:
+        assert int(found[names[0]]["cudagraph_pool_bytes"]) > 0
+        assert found[names[1]]["cudagraph_pool_bytes"] is None
+        assert found[names[0]]["cudagraph_skips"] == 0
+        pool = int(found[names[0]]["cudagraph_pool_bytes"])
+        assert int(numbers[names[0]]["peak_memory_bytes"] or 0) >= pool
+
+
+# -- failures ---------------------------------------------------------------------------------
+
+
+def test_who_breaks_the_device_leaves_the_others_their_numbers(device: devices.Device) -> None:
+    compilers = ["eager", f"{FAULTS}:breaks", "aot_eager"]
+    result = torchduet.compare(
+        f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=QUICK
+    )
+    found = by_candidate(result)
+    assert found["breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
+    for name in ("eager", "aot_eager"):
+        assert found[name].status is Status.PASS
+        assert found[name].samples is not None
+    assert any("fresh worker after" in note or "alone" in note for note in found["aot_eager"].notes)
+
+
+def test_who_has_no_memory_is_tried_alone_and_leaves_the_others_their_batch(device: devices.Device) -> None:
+    compilers = [f"{FAULTS}:fills", "aot_eager"]
+    protocol = Protocol(repeat=6, min_sample_s=0.0, fixed_batch=True)
+    result = torchduet.compare(
+        f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=protocol
+    )
+    found = by_candidate(result)
+    assert found["fills"].status is Status.OOM
+    assert found["fills"].notes[0].startswith("measured alone")
+    assert found["aot_eager"].status is Status.PASS
+
+
+@pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
+@pytest.mark.parametrize("suite", ["tiny_gpt", "huggingface", "timm_models"])
+def test_a_forked_worker_opens_the_device_after_a_suites_imports(
+    device: devices.Device, suite: str, tmp_path: Path
+) -> None:
+    case = replace(job(device).case, suite=f"{FAULTS}:model", name="model")
+    wanted = Job(case=case, device=str(device), dtype="float32", candidates=("eager",), protocol=QUICK)
+    with HostPool() as pool:
+        start = ForkedStart(pool=pool, suite=suite, device=str(device))
+        log = tmp_path / "output.log"
+        with WorkerProcess(start, worker_environment(threads=1), log, lambda _: None) as worker:
+            reply = worker.call({"call": "open", "job": to_json(wanted)}, time.monotonic() + 300)
+    assert reply["ok"]["environment"]["worker"] == "forked", reply["ok"]["model"]["remarks"]
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_real_gpu")
+def test_tf32_is_off_on_and_put_back_where_a_model_sets_it(place: torch.device) -> None:
+    left, right = torch.randn(2, 512, 512, device=place)
+    exact = left.double() @ right.double()
+
+    def error() -> float:
+        return float(((left @ right).double() - exact).abs().max() / exact.abs().max())
+
+    settle(place)
+    off = error()
+    settle(place, tf32=True)
+    on = error()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    assert settle(place)
+    assert error() == off
+    if torch.cuda.get_device_capability(place) >= (8, 0):
+        assert on > 10 * off
+
+
+def test_compare_leaves_the_process_as_it_was(device: devices.Device, place: torch.device) -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1)).to(place)
+    torch.backends.cudnn.allow_tf32 = True
+    settings = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
+    before = torch.rand(1, device=place), torch.get_rng_state(), devices.of(place).generator_state()
+    result = torchduet.compare(
+        module, torch.ones(4, 8, device=place), compilers=["aot_eager"], mode="training", protocol=QUICK
+    )
+    assert result.records[0].job.device.partition(":")[0] == device.type
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == settings
+    assert torch.equal(torch.get_rng_state(), before[1])
+    state = devices.of(place).generator_state()
+    assert state is before[2] is None or torch.equal(state, before[2])  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("_real_gpu")
+def test_a_session_that_is_over_leaves_little_memory(device: devices.Device, place: torch.device) -> None:
+    gc.collect()
+    device.empty_cache()
+    before = device.begin_peak() or 0
+    ready = Session(job(device, "inductor"), silent, lambda _: workload("mlp"))
+    ready.open()
+    ready.prepare("inductor")
+    ready.warm_up()
+    ready.measure(3)
+    del ready
+    torch._dynamo.reset()
+    gc.collect()
+    device.empty_cache()
+    assert (device.begin_peak() or 0) - before < 1 << 24
+
+
+def test_two_environments_agree(device: devices.Device, tmp_path: Path) -> None:
+    """One torch under two settings: results travel between the workers and are compared on the device."""
+    import sys
+
+    from tests.cli.command import TOYS, records, runner
+    from tests.cli.test_environments import wrapper
+
+    other = wrapper(tmp_path / "python", "TORCHDUET_EXAMPLE=1")
+    words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n", "6", f"-d{device}"]
+    place = tmp_path / "run"
+    done = runner(*words, f"--envs=a={sys.executable}", f"--envs=b={other}", f"--output-dir={place}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for record in records(place):
+        assert record["status"] == "pass", record["failure"]
+
+
+def test_the_driver_is_visible_to_the_records(device: devices.Device) -> None:
+    facts = device.facts()
+    assert "cuda" in facts
+    assert facts["driver"] or not device.accelerated or os.name != "posix" or "hip" in facts

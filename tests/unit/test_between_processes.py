@@ -1,0 +1,102 @@
+"""tau, the variation between processes: found again where it was put, and named where it is assumed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from runner.analysis.verdicts.between import (
+    ASSUMED,
+    assumed_sd,
+    component,
+    kind_of,
+    moderated,
+    pooled_variance,
+    tau_of,
+)
+
+Floats = np.ndarray
+
+
+def processes(rng: np.random.Generator, tau: float, *, count: int = 10, rounds: int = 20) -> list[Floats]:
+    """Heavy-tailed rounds of 3 %, whose first and second variant gains 2 % in turn, as orders do."""
+    position = np.tile([0.02, -0.02], rounds // 2)
+    return [rng.normal(0, tau) + 0.03 * rng.standard_t(3, rounds) + position for _ in range(count)]
+
+
+@pytest.mark.parametrize("tau", [0.0025, 0.011, 0.023])
+def test_tau_is_found_again(tau: float) -> None:
+    rng = np.random.default_rng(3)
+    found = [tau_of([component(processes(rng, tau)) for _ in range(10)], draws=300) for _ in range(30)]
+    squares = [np.mean([getattr(one, name) ** 2 for one in found]) for name in ("value", "halves")]
+    assert math.sqrt(squares[0]) == pytest.approx(tau, abs=0.0015)
+    assert math.sqrt(squares[1]) == pytest.approx(tau, abs=0.003)
+
+
+def test_the_interval_of_tau_holds_it() -> None:
+    rng = np.random.default_rng(4)
+    found = [tau_of([component(processes(rng, 0.011)) for _ in range(10)], draws=300) for _ in range(60)]
+    assert sum(one.low <= 0.011 <= one.high for one in found) >= 48  # 80 %: a bootstrap of ten models
+
+
+def test_dependent_rounds_raise_the_analysis_of_variance_but_not_the_halves() -> None:
+    rng = np.random.default_rng(5)
+    models = []
+    for _ in range(60):
+        drawn = []
+        for _ in range(10):
+            noise = rng.normal(0, 0.03, 40)
+            for i in range(1, 40):
+                noise[i] = 0.7 * noise[i - 1] + 0.7 * noise[i]
+            drawn.append(noise)
+        models.append(component(drawn))
+    found = tau_of(models, draws=300)
+    assert found.value > 1.5 * found.halves
+
+
+def test_one_interrupted_sample_is_no_difference_between_processes() -> None:
+    rng = np.random.default_rng(6)
+    drawn = [rng.normal(0, 0.01, 20) for _ in range(10)]
+    drawn[3][7] = 1.5
+    assert component(drawn).variance < 0.01**2
+
+
+def test_too_little_to_tell() -> None:
+    with pytest.raises(ValueError, match="two processes"):
+        component([np.zeros(20)])
+    with pytest.raises(ValueError, match="ten rounds"):
+        component([np.zeros(20), np.zeros(9)])
+    with pytest.raises(ValueError, match="two models"):
+        tau_of([component([np.zeros(20), np.ones(20)])])
+
+
+@pytest.mark.parametrize(
+    ("candidate", "kind"),
+    [
+        ("inductor", "inductor"),
+        ("inductor_max_autotune", "inductor"),
+        ("aot_inductor", "inductor"),
+        ("aot_eager", "aot_eager"),
+        ("eager", "eager"),
+        ("torchscript", "other"),
+    ],
+)
+def test_every_candidate_has_a_kind(candidate: str, kind: str) -> None:
+    assert kind_of(candidate) == kind
+    for mode in ("inference", "training", "generate"):
+        assert assumed_sd(candidate, mode, control=True) in ASSUMED.values()
+
+
+def test_eager_of_another_precision_varies_like_a_compiler() -> None:
+    one, other = (assumed_sd("eager", "training", control=control) for control in (True, False))
+    assert one < other
+
+
+def test_the_moderated_variance_lies_between_the_models_own_and_that_of_all() -> None:
+    variance, df = moderated(0.02, 3, 0.01**2)
+    assert variance == pytest.approx((0.02**2 * 2 + 4 * 0.01**2) / 6)
+    assert df == 6
+    assert pooled_variance([], 0.01**2) == pytest.approx(0.01**2)
+    assert pooled_variance([(0.02, 3)] * 50, 0.01**2) == pytest.approx(0.02**2, rel=0.05)

@@ -1,0 +1,141 @@
+"""Candidate against candidate, and the averages over models with their intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.schema import Record, Samples, Status
+from runner.analysis.derive import summarize
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.verdicts.averages import geomean, wilson
+from runner.reports.parts.pairs import pair_tables
+from tests.factories import make_job, make_record
+
+
+def together(model: str, times: dict[str, float], *, sigma: float = 0.01, rounds: int = 40) -> list[Record]:
+    """Candidates of one worker: eager's time of each round is the same for all of them."""
+    rng = np.random.default_rng(len(model) * 100 + ord(model[-1]))
+    machine = np.exp(rng.normal(0, 0.2, rounds))
+    eager = tuple((machine * np.exp(rng.normal(0, sigma, rounds))).tolist())
+    job = make_job(model, candidates=tuple(times))
+    records = []
+    for candidate, seconds in times.items():
+        record = make_record(job, candidate)
+        assert record.samples is not None
+        own = tuple((seconds * machine * np.exp(rng.normal(0, sigma, rounds))).tolist())
+        places = tuple([0] * rounds)
+        samples = Samples(
+            baseline_s=eager,
+            candidate_s=own,
+            baseline_position=places,
+            candidate_position=places,
+            baseline_minor_faults=tuple([0.0] * rounds),
+            candidate_minor_faults=tuple([0.0] * rounds),
+            iterations_per_sample=1,
+        )
+        records.append(replace(record, samples=samples))
+    return records
+
+
+def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
+    summary = summarize(together("a", {"eager": 1.0, "inductor": 0.5, "torchscript": 1.0}))
+    (pair,) = summary.pairs  # the control has no pair
+    assert (pair.first.compiler, pair.second.compiler) == ("inductor", "torchscript")
+    assert pair.speedup == pytest.approx(2.0, rel=0.01)
+    assert pair.verdict is Verdict.FASTER
+    assert pair.n == 40
+    assert pair.estimate is not None
+    # what varies between processes varies for both
+    assert pair.estimate.assumed_sd == pytest.approx(0.011 * math.sqrt(2))
+
+
+def test_the_noise_that_both_share_cancels_in_the_ratio() -> None:
+    summary = summarize(together("a", {"inductor": 0.5, "torchscript": 0.5}, sigma=0.001))
+    (pair,) = summary.pairs
+    assert pair.estimate is not None
+    assert pair.estimate.rounds_half is not None
+    assert pair.estimate.rounds_half < 0.001  # the machine varies by 20 %
+
+
+def test_candidates_of_different_workers_share_no_round() -> None:
+    one, two = together("a", {"inductor": 0.5, "torchscript": 1.0})
+    assert two.samples is not None
+    apart = replace(two.samples, baseline_s=tuple(s * 1.01 for s in two.samples.baseline_s))
+    assert summarize([one, replace(two, samples=apart)]).pairs == ()
+
+
+def test_a_candidate_that_failed_is_in_no_pair() -> None:
+    one, two = together("a", {"inductor": 0.5, "torchscript": 1.0})
+    assert summarize([one, replace(two, status=Status.FAIL_ACCURACY)]).pairs == ()
+
+
+def test_several_processes_of_a_pair_are_several() -> None:
+    records = together("a", {"inductor": 0.5, "torchscript": 1.0})
+    split = [
+        replace(r, samples=replace(r.samples, rounds_by_process=(10, 10, 20)))
+        for r in records
+        if r.samples is not None
+    ]
+    (pair,) = summarize(split).pairs
+    assert pair.estimate is not None
+    assert pair.estimate.processes == 3
+
+
+def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
+    records = [r for m in "abc" for r in together(m, {"inductor": 0.5, "torchscript": 1.0})]
+    summary = summarize(records)
+    (ratio,) = summary.ratios
+    assert ratio.mean.models == 3
+    assert ratio.mean.value == pytest.approx(2.0, rel=0.01)
+    means, models = pair_tables(summary)
+    assert means.rows[0][1] == "inductor over torchscript"
+    assert len(models.rows) == 3
+    assert pair_tables(summary, most=2) == (means,)
+
+
+def an_estimate(speedup: float, half: float | None) -> PairedEstimate:
+    low, high = (None, None) if half is None else (speedup * math.exp(-half), speedup * math.exp(half))
+    return PairedEstimate(
+        n=20,
+        speedup=speedup,
+        ci_low=low,
+        ci_high=high,
+        p_value=0.5,
+        speedup_of_medians=speedup,
+        baseline_median_s=1.0,
+        candidate_median_s=1.0,
+    )
+
+
+def test_the_two_intervals_of_a_mean_say_different_things() -> None:
+    """Models that differ, each measured well: wide for models like these, narrow for these models."""
+    found = geomean([an_estimate(1.0, 0.02), an_estimate(2.0, 0.02), an_estimate(4.0, 0.02)])
+    assert found.value == pytest.approx(2.0)
+    assert found.low is not None
+    assert found.low < 1.0
+    assert found.these_low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
+    assert found.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
+    assert geomean([an_estimate(1.0, None)]).these_low is None
+    assert geomean([]).value is None
+
+
+def test_the_mean_over_common_models() -> None:
+    """torchscript has passed one model alone: the compilers are compared on that."""
+    records = [*together("a", {"inductor": 0.5, "torchscript": 1.0}), *together("b", {"inductor": 0.1})]
+    groups = {group.compiler: group for group in summarize(records).groups}
+    assert groups["inductor"].averaged == 2
+    assert groups["inductor"].common_models == groups["torchscript"].common_models == 1
+    assert groups["inductor"].common_geomean == pytest.approx(2.0, rel=0.01)
+
+
+def test_wilsons_interval() -> None:
+    # Brown, Cai & DasGupta 2001: 0 of 10 and 5 of 10
+    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-3)
+    assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-3)
+    assert wilson(10, 10)[1] == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="record"):
+        wilson(0, 0)

@@ -1,0 +1,160 @@
+"""The command of a job makes the same job: for every setting that there is, and for every committed run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.codec import from_json
+from harness.loading.own_model import is_own_model
+from harness.schema import (
+    Case,
+    Job,
+    Mode,
+    Protocol,
+    Setting,
+)
+from runner.cli.commands import job_command
+from runner.plan.config import QUICK, RunConfig
+from runner.plan.environments.prepare import named
+from runner.plan.jobs import Catalog, plan
+from runner.store import invocation
+from tests.command_line import config_of_words
+
+ROOT = Path(__file__).parents[2]
+
+
+def config_of(command: str) -> RunConfig:
+    words = shlex.split(command)
+    del words[: 1 + (words[0] == "python")]
+    return config_of_words(words)
+
+
+def planned(command: str, case: Case) -> tuple[Job, ...]:
+    """The jobs of a command, where the suite offers the case without what was asked for beside it."""
+    config = config_of(command)
+    assert config.modes == (case.mode,)
+    suite = command_suite(command)
+    assert config.suites == (suite or case.suite,)
+    skip = case.skip or ("it is skipped" if case.no_skip else "")
+
+    def offered(_: str, setting: Setting) -> tuple[Case, ...]:
+        changed = {
+            "batch_size": None,
+            "loss": "own",
+            "config": (),
+            "pretrained": False,
+            "prompt_tokens": None,
+            "new_tokens": None,
+            "skip": skip,
+            "no_skip": False,
+            "scale": "full" if is_own_model(case.suite) else setting.scale,
+        }
+        return (dataclasses.replace(case, **changed),)  # type: ignore[arg-type]
+
+    jobs = plan(
+        config if suite is None else dataclasses.replace(config, suites=(case.suite,)),
+        Catalog(cases=offered, find=lambda *_: {}, case_for=lambda *_: case),
+    )
+    return named(config.environments, jobs) if config.environments else jobs
+
+
+def command_suite(command: str) -> str | None:
+    """The suite whose own script a command calls: it is not among the flags then."""
+    script = re.match(r"python suites/(\w+)\.py ", command)
+    return "tiny_gpt" if script else None
+
+
+def test_quick_and_processes_are_in_the_command() -> None:
+    case = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",))
+    quick = dataclasses.replace(job, protocol=dataclasses.replace(QUICK, processes=5))
+    assert job_command(quick).startswith("python suites/ops.py --quick --training ")
+    assert job_command(quick).endswith("--seed=1337 --processes=5")
+    nearly = dataclasses.replace(job, protocol=Protocol(max_rounds=20))
+    assert job_command(nearly).endswith("--seed=1337 --protocol=max_rounds=20")
+
+
+def test_a_compiler_that_is_not_here_is_skipped_again() -> None:
+    case = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(
+        case=case, device="cpu", dtype="float32", candidates=("eager", "tvm"), unavailable={"tvm": "not here"}
+    )
+    assert "--skip-unavailable" in job_command(job).split()
+    assert "--skip-unavailable" not in job_command(job, ("eager",))
+
+
+def test_where_it_is_installed_the_command_is_torchduet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",))
+    own = dataclasses.replace(job, case=dataclasses.replace(case, suite="package.module:make"))
+    monkeypatch.chdir(ROOT)
+    assert job_command(job).startswith("python suites/ops.py --training ")
+    assert job_command(own).startswith("python runner.py --model=package.module:make --training ")
+    monkeypatch.setattr(invocation, "in_clone", lambda *_: False)
+    monkeypatch.setattr(invocation, "_installed", lambda: True)
+    assert job_command(job).startswith("torchduet --suites=ops --training ")
+    assert job_command(own).startswith("torchduet --model=package.module:make --training ")
+
+
+# -- the runs that are committed ------------------------------------------------
+
+LOST_BEFORE = (
+    "processes",
+    "min_rounds",
+    "max_rounds",
+    "max_measure_s",
+    "noise_threshold",
+    "alpha",
+    "min_sample_s",
+)
+"""Settings that commands in older records leave out: those records are never rewritten."""
+
+
+def committed() -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in sorted((ROOT / "results").rglob("records.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            found = json.loads(line)
+            if found.get("job", {}).get("case", {}).get("folder"):
+                continue  # its command needs the checkout of suite torchbench
+            if "reproduce" in found:  # records of studies have none
+                yield path, found
+
+
+def plain(job: Job) -> Job:
+    """Without what a path or a question of the machine decided."""
+    environments = tuple(dataclasses.replace(one, python="", torch="") for one in job.environments)
+    return dataclasses.replace(job, environments=environments, unavailable={})
+
+
+def test_every_committed_command_parses_to_its_job() -> None:
+    seen = 0
+    for path, found in committed():
+        job = plain(from_json(Job, found["job"]))
+        candidate = found["candidate"]
+        for command in dict.fromkeys((job_command(job, (candidate,)), found["reproduce"])):
+            old = command == found["reproduce"]
+            (again,) = planned(command, job.case)
+            assert candidate in again.candidates, (path, command)
+            protocol = again.protocol
+            if old:
+                lost = {name: getattr(job.protocol, name) for name in LOST_BEFORE}
+                protocol = dataclasses.replace(protocol, **lost)
+            if "--scale=" not in command:  # commands of version 1 had none
+                again = dataclasses.replace(again, case=dataclasses.replace(again.case, scale=job.case.scale))
+            if job.case.skip and "--no-skip" in command:  # how to run what was skipped
+                again = dataclasses.replace(again, case=job.case)
+            environments = tuple(one for one in job.environments if one in again.environments)
+            wanted = dataclasses.replace(job, candidates=again.candidates, environments=environments)
+            assert dataclasses.replace(again, protocol=protocol) == wanted, (path, command)
+            seen += 1
+    assert seen > 700

@@ -1,0 +1,252 @@
+"""The one decision: what an interval holds, when a verdict is given, and when it is withheld."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from harness.schema import Protocol
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.statistics import paired_speedup
+from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, stands, verdict
+from runner.analysis.verdicts.dependence import regimes, steadiness, widening
+from runner.engine.stopping import decide, more_processes
+
+Floats = np.ndarray
+Generator = np.random.Generator
+TAU = Between(assumed_sd=0.011)
+
+
+def of(logs: Floats, between: Between = TAU, rounds: tuple[int, ...] = ()) -> PairedEstimate:
+    return judged(np.exp(logs), np.ones(logs.size), rounds, between)
+
+
+def told(found: PairedEstimate) -> Verdict | None:
+    return verdict(found, found.p_value, noise_threshold=0.02, alpha=0.05)
+
+
+def share(repetitions: int, event: Callable[[Generator], bool]) -> float:
+    rng = np.random.default_rng(20261122)
+    return sum(event(rng) for _ in range(repetitions)) / repetitions
+
+
+def test_tau_is_in_interval_and_p_and_is_named() -> None:
+    logs = np.random.default_rng(1).normal(0.02, 0.03, 20)
+    alone, found = of(logs, Between()), of(logs)
+    assert alone.assumed_sd is None
+    assert found.assumed_sd == 0.011
+    assert found.speedup == alone.speedup
+    assert found.ci_low is not None
+    assert alone.ci_low is not None
+    assert found.rounds_half == alone.rounds_half
+    center = math.log(found.speedup)
+    expected = math.hypot(center - math.log(alone.ci_low), 2.086 * 0.011)
+    assert center - math.log(found.ci_low) == pytest.approx(expected, rel=1e-3)
+    assert found.p_value > alone.p_value
+
+
+def test_without_tau_and_dependence_it_is_the_signed_rank_interval() -> None:
+    logs = np.random.default_rng(1).normal(0.02, 0.03, 20)
+    found, plain = of(logs, Between()), paired_speedup(np.exp(logs), np.ones(20))
+    assert (found.ci_low, found.ci_high, found.p_value) == (plain.ci_low, plain.ci_high, plain.p_value)
+    assert (found.low_90, found.high_90) == (plain.low_90, plain.high_90)
+
+
+def test_p_is_below_5_percent_exactly_where_the_interval_excludes_1() -> None:
+    def agrees(rng: Generator) -> bool:
+        found = of(rng.normal(0.025, 0.03, 20))
+        assert found.ci_low is not None
+        assert found.ci_high is not None
+        return (found.p_value < 0.05) == (not found.ci_low <= 1 <= found.ci_high)
+
+    assert share(300, agrees) == 1.0
+
+
+def test_one_process_covers_what_processes_vary_by() -> None:
+    def held(rng: Generator) -> bool:
+        found = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20))
+        return found.ci_low is not None and found.ci_high is not None and found.ci_low <= 1 <= found.ci_high
+
+    assert share(400, held) >= 0.92  # 95 % less three standard errors
+    assert share(400, lambda rng: _held_without(rng)) <= 0.85
+
+
+def _held_without(rng: Generator) -> bool:
+    found = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20), Between())
+    return found.ci_low is not None and found.ci_high is not None and found.ci_low <= 1 <= found.ci_high
+
+
+def test_at_the_threshold_faster_is_rare() -> None:
+    limit = math.log(1.02)
+    assert share(400, lambda rng: told(of(rng.normal(limit, 0.03, 30))) is Verdict.FASTER) <= 0.05
+
+
+def test_same_needs_the_90_percent_interval_alone() -> None:
+    rng = np.random.default_rng(2)
+    found = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), Between())
+    assert found.ci_high is not None
+    assert found.high_90 is not None
+    assert found.high_90 < found.ci_high
+    narrow = of(rng.normal(0, 0.01, 40), Between(assumed_sd=0.0025))
+    assert told(narrow) is Verdict.SAME
+
+
+def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
+    rng = np.random.default_rng(3)
+    parts = [center + rng.normal(0, 0.01, 12) for center in (0.0, 0.03, -0.03)]
+    found = of(np.concatenate(parts), TAU, (12, 12, 12))
+    assert found.processes == 3
+    assert found.assumed_sd is None
+    pooled = of(np.concatenate(parts), Between(assumed_sd=0.011, pooled=0.01**2), (12, 12, 12))
+    assert pooled.ci_high is not None
+    assert pooled.ci_low is not None
+    assert pooled.between_sd is not None
+    variance = (2 * pooled.between_sd**2 + 4 * 0.01**2) / 6
+    half = 2.4469 * math.sqrt(variance / 3)  # Student's t with P + 3 = 6 degrees of freedom
+    assert math.log(pooled.ci_high / pooled.ci_low) / 2 == pytest.approx(half, rel=1e-3)
+
+
+def test_rounds_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValueError, match="by process"):
+        of(np.zeros(10), TAU, (4, 4))
+
+
+# -- dependence ----------------------------------------------------------------------------------
+
+
+def autoregressive(rng: Generator, r: float, n: int, sigma: float = 0.05) -> Floats:
+    noise = rng.normal(0, sigma, n)
+    for i in range(1, n):
+        noise[i] = r * noise[i - 1] + math.sqrt(1 - r * r) * noise[i]
+    return noise
+
+
+def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
+    rng = np.random.default_rng(4)
+    found = [widening(autoregressive(rng, 0.5, 400)) for _ in range(50)]
+    assert np.mean(found) == pytest.approx(math.sqrt(1.5 / 0.5), rel=0.1)
+    independent = [widening(rng.normal(0, 1, 40)) for _ in range(400)]
+    assert np.mean(np.array(independent) > 1) <= 0.08  # one in twenty by chance
+    assert widening(np.zeros(30)) == 1.0
+    assert widening(rng.normal(0, 1, 5)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        ("drifts", lambda rng: np.linspace(-0.05, 0.05, 60) + rng.normal(0, 0.02, 60)),
+        ("halves", lambda rng: np.repeat([-0.03, 0.03], 30) + rng.normal(0, 0.02, 60)),
+        (
+            "regimes",
+            lambda rng: np.tile(np.repeat([-0.04, 0.04], 10), 4)[:70] + rng.normal(0, 0.01, 70),
+        ),
+    ],
+)
+def test_the_guard_withholds_a_verdict_and_says_why(name: str, noise: Callable[[Generator], Floats]) -> None:
+    rng = np.random.default_rng(5)
+    found = [of(noise(rng), Between(assumed_sd=0.0025)) for _ in range(20)]
+    assert sum(told(one) is Verdict.UNSTEADY for one in found) >= 19
+    assert all(one.unsteady for one in found)
+    if name == "regimes":
+        assert "two regimes" in found[0].unsteady
+
+
+def test_independent_rounds_are_hardly_ever_unsteady() -> None:
+    for n in (15, 40, 100):
+        drawn = share(300, lambda rng, n=n: bool(steadiness([rng.normal(0, 0.03, n)]).reason))  # type: ignore[misc]
+        assert drawn <= 0.03
+
+
+def test_a_drift_that_changes_no_verdict_withholds_none() -> None:
+    rng = np.random.default_rng(6)
+    found = of(0.5 + np.linspace(-0.05, 0.05, 60) + rng.normal(0, 0.01, 60))
+    assert found.unsteady
+    assert told(found) is Verdict.FASTER
+
+
+def test_what_all_processes_have_in_common_is_found_over_them() -> None:
+    """Each process's start is too short to show in its own rounds."""
+    rng = np.random.default_rng(7)
+    settling = 0.03 * np.exp(-np.arange(15) / 5)
+    parts = [settling + rng.normal(0, 0.02, 15) for _ in range(8)]
+    assert steadiness(parts).reason
+    assert sum(bool(steadiness([part]).reason) for part in parts) < 8
+
+
+def test_regimes_need_both_a_gap_and_few_switches() -> None:
+    rng = np.random.default_rng(8)
+    two = rng.choice([-0.05, 0.05], 60) + rng.normal(0, 0.005, 60)
+    assert regimes(two) is None  # apart, but independent from round to round
+    found = regimes(np.sort(two))
+    assert found is not None
+    assert found == pytest.approx((-0.05, 0.05), abs=0.005)
+    assert regimes(np.zeros(20)) is None
+
+
+# -- what it would take, and stopping ---------------------------------------------------------------
+
+
+def test_what_would_close_a_verdict() -> None:
+    """Rounds where the rounds are the larger part, processes where tau is, and both are enough."""
+    rng = np.random.default_rng(9)
+    noisy = of(math.log(1.04) + 0.08 * rng.permutation(np.linspace(-1, 1, 20)), Between(assumed_sd=0.0025))
+    missing = needed(noisy, noise_threshold=0.02)
+    assert missing is not None
+    assert missing.rounds is not None
+    assert 20 < missing.rounds < 200
+    assert missing.processes is not None
+    near = of(math.log(1.03) + rng.normal(0, 0.005, 40))
+    missing = needed(near, noise_threshold=0.02)
+    assert missing is not None
+    assert missing.rounds is None
+    assert not rounds_can_close(near, noise_threshold=0.02)
+    assert missing.processes is not None
+    assert missing.processes > 3
+    assert needed(of(np.zeros(3)), noise_threshold=0.02) is None
+
+
+def test_an_open_verdict_is_pursued_to_half_the_threshold_and_no_further() -> None:
+    # 1.00x with an interval of +-1.9 %: narrow, and "same" does not stand with a margin
+    alternating = np.tile([1.0, -1.0], 200) * np.linspace(0.9, 1.1, 400)
+
+    def pairs(n: int, size: float) -> dict[str, tuple[Floats, Floats]]:
+        return {"x": (np.exp(size * alternating[:n]), np.ones(n))}
+
+    wide = pairs(20, 0.021)
+    assert decide(Protocol(), wide, 1.0).reason == "verdict open"
+    assert decide(Protocol(processes=3), wide, 1.0).reason == "precise"  # decided over processes
+    assert decide(Protocol(), wide, 1.0, tau={"x": 0.03}).reason == "needs processes"
+    assert decide(Protocol(), pairs(90, 0.021), 1.0).rounds == 0
+
+
+def test_rounds_without_a_common_speedup_are_measured_again_while_time_allows() -> None:
+    rng = np.random.default_rng(10)
+    drifting = np.linspace(-0.06, 0.06, 60) + rng.normal(0, 0.01, 60)
+    pairs = {"x": (np.exp(drifting), np.ones(60))}
+    assert "drifts" in decide(Protocol(max_rounds=61, ci_width=0.5), pairs, 1.0, again=True).again
+    assert decide(Protocol(max_rounds=61, ci_width=0.5), pairs, 1.0).again == ""
+    assert decide(Protocol(max_rounds=61, ci_width=0.5), pairs, 40.0, again=True).again == ""
+
+
+def test_auto_adds_processes_where_they_close_a_verdict() -> None:
+    rng = np.random.default_rng(11)
+
+    def measured(center: float, processes: int) -> list[tuple[Floats, Floats, tuple[int, ...], Between]]:
+        logs = rng.normal(center, 0.02, 20 * processes)
+        return [(np.exp(logs), np.ones(logs.size), (20,) * processes if processes > 1 else (), TAU)]
+
+    assert not more_processes(Protocol(), measured(0.4, 1))  # clear after one
+    assert more_processes(Protocol(), measured(0.0, 1))
+    assert more_processes(Protocol(), measured(0.0, 2))
+    assert not more_processes(Protocol(), measured(0.0, 5))
+    assert not more_processes(Protocol(), measured(math.log(1.02), 10))
+    assert not more_processes(Protocol(), measured(math.log(1.0199), 4))  # no affordable number closes it
+
+
+def test_a_verdict_that_stands_survives_a_stretch() -> None:
+    found = of(np.random.default_rng(12).normal(0.2, 0.03, 20))
+    for stretch, expected in ((1.0, True), (3.0, True), (30.0, False)):
+        assert stands(found, noise_threshold=0.02, alpha=0.05, stretch=stretch) is expected

@@ -1,0 +1,91 @@
+"""Names of devices, without torch; and that one file alone knows them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from harness import devices
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("harness", "runner", "suites", "studies", "torchduet")
+KNOWING = {
+    "harness/devices.py": "the file that knows devices",
+    "harness/precision.py": "TF32's switches have no other name in torch",
+    "torchduet/caller.py": "the same switches, put back as the caller had them",
+    "harness/backends": "a compiler is for certain devices, which it names",
+    "harness/hardware": "a vendor's library and data sheets",
+    "runner/cli/upstream": "words that another program's users type",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "index"),
+    [("cpu", "cpu", None), ("cuda", "cuda", None), ("cuda:12", "cuda", 12), ("xpu:0", "xpu", 0)],
+)
+def test_a_name_is_read_and_written_again(text: str, kind: str, index: int | None) -> None:
+    found = devices.named(text)
+    assert (found.type, found.index, str(found)) == (kind, index, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpu", "cpu:0", "mps:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "CUDA"]
+)
+def test_other_names_are_refused_with_those_that_exist(text: str) -> None:
+    with pytest.raises(ValueError, match=r"there is no device called .*; devices are cpu, cuda, xpu, mps"):
+        devices.named(text)
+
+
+def test_what_only_torch_knows_is_taken_for_a_cpu() -> None:
+    assert devices.of("meta") == devices.CPU
+    assert devices.type_of("hpu:3") == "hpu"  # a record's device is shown, whatever it is
+
+
+def test_one_device_with_two_names_is_found() -> None:
+    assert devices.twice(("cuda", "cpu", "cuda:0")) == ("cuda", "cuda:0")
+    assert devices.twice(("cuda:1", "cpu", "cuda:0")) is None
+    assert devices.twice(("cuda", "cuda")) is None
+
+
+def test_what_nobody_has_tried_is_announced() -> None:
+    assert devices.TRIED == ("cpu", "cuda")
+    assert devices.UNTRIED == ("xpu", "mps")
+
+
+def names_cuda(path: Path) -> bool:
+    """Whether its code, docstrings and comments aside, has the word: as a name, an attribute or in a text."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    scopes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    said = {id(one.body[0]) for one in ast.walk(tree) if isinstance(one, scopes) and one.body}
+    said |= {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr) and id(one) in said}
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Attribute) and one.attr in ("cuda", "is_cuda"):
+            return True
+        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in said:
+            words = "".join(c if c.isalnum() or c in "_-" else " " for c in one.value).split()
+            if "cuda" in words:
+                return True
+    return False
+
+
+def test_the_search_sees_code_and_not_docstrings(tmp_path: Path) -> None:
+    for text, expected in (
+        ('"""cuda:0"""\n# cuda\n', False),
+        ("cudagraph_skips = 'cudagraphs'\n", False),
+        ("x = tensor.is_cuda\n", True),
+        ("import torch\ntorch.cuda.synchronize()\n", True),
+        ('x = device == "cuda:1"\n', True),
+    ):
+        path = tmp_path / "one.py"
+        path.write_text(text, encoding="utf-8")
+        assert names_cuda(path) is expected, text
+
+
+def test_no_other_file_names_cuda() -> None:
+    known = tuple(KNOWING)
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    named = [str(path.relative_to(ROOT)) for path in paths if names_cuda(path)]
+    assert [name for name in named if not name.startswith(known)] == []
+    assert [one for one in known if not any(name.startswith(one) for name in named)] == []

@@ -1,0 +1,109 @@
+"""torchduet.load(run): three tidy DataFrames with declared columns and types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import torchduet
+from harness.schema import Record, Status
+from runner.analysis.derive import summarize
+from runner.errors import UsageError
+from tests.factories import HOSTILE_NAMES, make_job, make_record, synthetic_run
+from tests.unit.test_changes import write
+from tests.unit.test_environments_compare import records as of_environments
+from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, Column, frames_of
+
+ROOT = Path(__file__).parents[2]
+pandas = pytest.importorskip("pandas")
+
+
+def one(**changes: object) -> Record:
+    return replace(make_record(make_job("net"), speedup=1.5), first_calls_s=(3.0, 0.1), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)],
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, ...], empty: bool) -> None:
+    table = getattr(frames_of(() if empty else synthetic_run()), name)
+    assert {column: str(dtype) for column, dtype in table.dtypes.items()} == {
+        c.name: c.dtype for c in columns
+    }
+
+
+def test_the_page_lists_the_columns() -> None:
+    text = (ROOT / "docs" / "DATAFRAMES.md").read_text(encoding="utf-8")
+    for title, columns in (("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)):
+        part = text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+        found = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", part, re.MULTILINE)
+        assert found == [(column.name, column.dtype, column.meaning) for column in columns]
+
+
+def test_a_row_of_comparisons_is_what_the_report_says() -> None:
+    record = one()
+    (row,) = frames_of([record]).comparisons.to_dict("records")
+    (expected,) = summarize([record]).comparisons
+    for name in ("speedup", "ci_low", "ci_high", "p_value", "baseline_ms", "candidate_ms", "n"):
+        assert row[name] == getattr(expected, name)
+    assert (row["model"], row["compiler"], row["status"], row["passed"]) == ("net", "inductor", "pass", True)
+    assert pandas.isna(row["environment"])
+
+
+def test_samples_keep_the_order_of_the_rounds_and_join_by_job_and_compiler() -> None:
+    record = one()
+    assert record.samples is not None
+    run = frames_of([record])
+    pairs = run.samples.pivot_table(index="round", columns="variant", values="step_s")
+    assert list(pairs["baseline"]) == list(record.samples.baseline_s)
+    assert list(pairs["candidate"]) == list(record.samples.candidate_s)
+    joined = run.samples.merge(run.comparisons[["job", "compiler", "speedup"]], on=["job", "compiler"])
+    assert len(joined) == len(run.samples) == 2 * len(record.samples)
+
+
+def test_several_processes_are_numbered() -> None:
+    record = one()
+    assert record.samples is not None
+    half = len(record.samples) // 2
+    samples = replace(record.samples, rounds_by_process=(half, len(record.samples) - half))
+    found = frames_of([replace(record, samples=samples)]).samples
+    assert found.groupby("process").size().to_dict() == {0: 2 * half, 1: 2 * (len(record.samples) - half)}
+
+
+def test_first_calls_are_counted_from_the_compiling_one() -> None:
+    table = frames_of([one()]).first_calls
+    assert list(table["call"]) == [0, 1]
+    assert list(table["call_s"]) == [3.0, 0.1]
+
+
+def test_environments_are_a_column() -> None:
+    table = frames_of(of_environments()).comparisons
+    assert set(zip(table["compiler"], table["environment"], strict=True)) == {
+        *(("inductor", "old"), ("inductor", "new"), ("eager", "new")),
+    }
+
+
+def test_failures_and_odd_names_are_rows_too() -> None:
+    found = [
+        make_record(make_job(name), status=Status.CRASH, speedup=None, metrics={}) for name in HOSTILE_NAMES
+    ]
+    table = frames_of(found).comparisons
+    assert len(table) == len(HOSTILE_NAMES)
+    assert table["speedup"].isna().all()
+    assert not table["passed"].any()
+
+
+def test_a_folder_or_its_records_can_be_loaded(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", [one()])
+    for path in (folder, str(folder / "records.jsonl")):
+        assert (
+            repr(torchduet.load(path))
+            == "<Frames comparisons: 1 rows, samples: 40 rows, first_calls: 2 rows>"
+        )
+    with pytest.raises(UsageError, match="give the folder of a run"):
+        torchduet.load(tmp_path / "nothing")

@@ -1,0 +1,53 @@
+"""What the wheel puts beside a user's own modules."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.loading.toml_file import read_toml
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("own", ["runner.py", "harness.py", "harness/__init__.py", "runner/__init__.py"])
+def test_a_module_of_the_same_name_is_named_in_one_sentence(tmp_path: Path, own: str) -> None:
+    (tmp_path / own).parent.mkdir(exist_ok=True)
+    (tmp_path / own).write_text("x = 1\n")
+    done = python(tmp_path, "import torchduet")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    name = own.partition("/")[0].removesuffix(".py")
+    assert last.startswith(
+        f"ImportError: torchduet needs its own package '{name}', but Python finds {tmp_path}"
+    )
+
+
+def test_other_modules_do_not_disturb(tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text("x = 1\n")
+    (tmp_path / "runner").mkdir()  # a folder without code is no package: Python prefers ours
+    done = python(tmp_path, "import torchduet, runner.errors")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_marks_its_types_and_has_all_data() -> None:
+    tools = read_toml(ROOT / "pyproject.toml")["tool"]["setuptools"]
+    for package, patterns in tools["package-data"].items():
+        folder = ROOT / package.replace(".", "/")
+        assert all(list(folder.glob(pattern)) for pattern in patterns), package
+    assert (ROOT / "torchduet" / "py.typed").is_file()

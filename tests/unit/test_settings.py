@@ -1,0 +1,375 @@
+"""Every setting through the command line and back: values -> words -> values, job -> command -> job."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, settings
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+import torchduet
+from harness.backends import backend_names
+from harness.protocol import PHASES
+from harness.schema import (
+    DTYPES,
+    LOSSES,
+    SCALES,
+    Case,
+    CompilerOptions,
+    Environment,
+    Extras,
+    Job,
+    Mode,
+    Protocol,
+    Setting,
+)
+from harness.settings import Group, Row, choice, flag, setting
+from runner.cli.commands import job_command, run_words
+from runner.cli.formats import Output
+from runner.cli.parser import given
+from runner.errors import UsageError
+from runner.plan import allocators
+from runner.plan.checks import run_config, where_asked
+from runner.plan.config import QUICK, Changes, RunConfig, Selection, Where
+from runner.plan.environments.prepare import named as in_environments
+from runner.plan.environments.spec import Asked
+from runner.plan.jobs import Catalog, plan
+from runner.plan.partition import Partition
+from runner.plan.settings import read, rows, words
+
+TEXTS = st.text("abcXYZ019_.-", min_size=1, max_size=8).filter(lambda text: text.strip("-"))
+PAIRS = st.builds("{}={}".format, TEXTS.filter(str.isidentifier), st.text("ab=, '", max_size=5))
+COMPILERS = st.sampled_from([*backend_names(), "a_backend_of_torch"])
+SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
+    "protocol.min_rounds": st.integers(1, 30),
+    "protocol.max_rounds": st.integers(30, 10**6),
+    "protocol.process": st.just(0),  # in a job that is planned it always is
+    "protocol.phase_timeouts_s": st.dictionaries(st.sampled_from(PHASES), st.floats(1e-3, 1e9)),
+    "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
+    "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
+    "changes.torchbench": st.just(None),  # it needs a checkout; test_torchbench_cases.py
+    "changes.batch_sizes": st.just(()),  # from a file: the command of a job has --batch-size
+    "selection.only": st.lists(TEXTS, unique=True, max_size=3).map(tuple),
+    "selection.filters": st.lists(TEXTS, max_size=2).map(tuple),
+    "selection.excludes": st.lists(TEXTS, max_size=2).map(tuple),
+    "suites": st.sampled_from([("tiny_gpt",), ("package.module:make",), ("a:b", "tiny_gpt", "ops")]),
+    "modes": st.lists(st.sampled_from(Mode), min_size=1, unique=True).map(
+        lambda found: tuple(sorted(found, key=list(Mode).index))
+    ),
+    "devices": st.sampled_from([("cpu",), ("cuda",), ("cuda:1", "cpu")]),
+    "environments": st.sampled_from(
+        [
+            (),
+            (
+                Asked(name="old", text="torch==2.2.2 numpy<2", requirements=("torch==2.2.2", "numpy<2")),
+                Asked(name="torch-2.13.0", text="torch==2.13.0", requirements=("torch==2.13.0",)),
+            ),
+        ]
+    ),
+    "compilers": st.lists(COMPILERS, min_size=1, unique=True).map(
+        lambda found: tuple(sorted(found, key=lambda name: name not in backend_names()))
+    ),
+    "own_compilers": st.just({}),
+    "partition": st.sampled_from(
+        [None, Partition(index=1, total=3), Partition(index=0, total=1, timings=Path("x y"))]
+    ),
+    "output_dir": st.none() | TEXTS.map(Path),
+    "tags": st.lists(TEXTS, unique=True).map(tuple),
+    "ray_address": st.none() | TEXTS,
+    "formats": st.sampled_from([(), ("html",), ("csv", "console")]),
+}
+BY_TYPE: Mapping[Any, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
+    int: st.integers(1, 10**9),
+    float: st.floats(1e-6, 0.999),
+}
+
+
+def strategy_of(path: str, row: Row | None, hint: Any) -> st.SearchStrategy[Any]:
+    """By the words it may be, or its type. A setting whose value is neither needs a line above."""
+    if path in SPECIAL:
+        return SPECIAL[path]
+    optional = type(None) in typing.get_args(hint)
+    kind = next((one for one in typing.get_args(hint) if one is not type(None)), hint)
+    assert row is not None, f"{path} has no row"
+    means = [one.means for one in row.flags if one.metavar is None]
+    if kind is str or kind is tuple or typing.get_origin(hint) is tuple:
+        known = means or row.flags[0].kind.words
+        one = st.sampled_from(known)
+        found = one if kind is str and typing.get_origin(hint) is not tuple else None
+        if found is None:
+            return st.lists(one, min_size=1, unique=True).map(tuple)
+    else:
+        found = BY_TYPE[kind]
+    return st.none() | found if optional else found
+
+
+def strategy(kind: type, prefix: str = "") -> st.SearchStrategy[Any]:
+    """Any value of a dataclass of settings: of every field, none left out."""
+    hints, parts = typing.get_type_hints(kind), dict[str, st.SearchStrategy[Any]]()
+    found = {path: row for path, _, row in rows(kind)}
+    for field in dataclasses.fields(kind):
+        inner = field.default_factory
+        if field.name not in found:
+            assert isinstance(inner, type)
+            parts[field.name] = strategy(inner, f"{prefix}{field.name}.")
+        else:
+            parts[field.name] = strategy_of(f"{prefix}{field.name}", found[field.name], hints[field.name])
+    return st.builds(kind, **parts)
+
+
+@settings(deadline=None, max_examples=300)
+@given_by(strategy(RunConfig))
+def test_a_run_to_words_and_back(config: RunConfig) -> None:
+    config = dataclasses.replace(config, protocol=possible(config.protocol))
+    typed = given(run_words(config))
+    base = RunConfig(protocol=QUICK) if "quick" in typed else RunConfig()
+    assert read(base, typed) == config
+
+
+@settings(deadline=None)
+@given_by(st.tuples(strategy(Where), strategy(Output)))
+def test_where_and_output_to_words_and_back(both: tuple[Where, Output]) -> None:
+    for value in both:
+        kind = type(value)
+        assert read(kind(), given(words(value, ([], kind())))) == value
+
+
+ONE_CASE = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+CASE: Mapping[str, st.SearchStrategy[Any]] = {
+    "suite": st.sampled_from(["tiny_gpt", "package.module:make"]),
+    "name": st.text(min_size=1, max_size=12).filter(lambda text: "\x00" not in text and text.strip()),
+    "mode": st.sampled_from(Mode),
+    "batch_size": st.none() | st.integers(1, 10**9),
+    "published_batch_size": st.none() | st.integers(1, 10**9),
+    "scale": st.sampled_from(SCALES),
+    "tags": st.just(("quick",)),
+    "loss": st.sampled_from(LOSSES),
+    "config": SPECIAL["changes.config"],
+    "pretrained": st.booleans(),
+    "tolerance": st.none() | st.just(1e-3),
+    "skip": st.sampled_from(["", "it is too slow"]),
+    "no_skip": st.booleans(),
+    "prompt_tokens": st.integers(1, 10**9),
+    "new_tokens": st.integers(1, 10**9),
+    "folder": st.just(""),  # the checkout of suite torchbench; test_torchbench_cases.py
+}
+JOB: Mapping[str, st.SearchStrategy[Any]] = {
+    "case": st.builds(Case, **CASE),
+    "device": st.sampled_from(["cpu", "cuda", "cuda:1"]),
+    "dtype": st.sampled_from(DTYPES),
+    "candidates": SPECIAL["compilers"],
+    "protocol": strategy(Protocol, "protocol."),
+    "options": strategy(CompilerOptions, "options."),
+    "baseline_dtype": st.none() | st.sampled_from(DTYPES),
+    "unavailable": st.just({}),  # found by a question, not by a flag
+    "extras": strategy(Extras, "extras."),
+    "environments": st.sampled_from(
+        [(), tuple(Environment(name=name, python="", asked=f"torch=={name}") for name in ("2.1", "2.2"))]
+    ),
+    "own_compilers": st.just({}),  # by the compilers' words: tests/cli/test_own_compiler.py
+}
+
+
+@pytest.mark.parametrize(("kind", "strategies"), [(Case, CASE), (Job, JOB)])
+def test_the_property_below_is_about_every_field(kind: Any, strategies: Mapping[str, Any]) -> None:
+    assert [field.name for field in dataclasses.fields(kind)] == list(strategies)
+
+
+def possible(protocol: Protocol) -> Protocol:
+    """The nearest that may be asked for."""
+    either = protocol.accuracy or protocol.performance
+    return protocol if either else dataclasses.replace(protocol, accuracy=True)
+
+
+def possible_job(job: Job) -> Job:
+    case, options = job.case, job.options
+    own, generates = ":" in case.suite, case.mode is Mode.GENERATE
+    case = dataclasses.replace(
+        case,
+        scale="full" if own or case.pretrained else case.scale,
+        prompt_tokens=case.prompt_tokens if generates else None,
+        new_tokens=case.new_tokens if generates else None,
+        skip="" if case.no_skip else case.skip,
+    )
+    options = dataclasses.replace(
+        options,
+        dynamic_batch=options.dynamic_batch and not options.dynamic_shapes,
+        freezing=options.freezing and case.mode is not Mode.TRAINING,
+    )
+    protocol = possible(job.protocol)
+    protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own)
+    job = dataclasses.replace(job, case=case, options=options, protocol=protocol)
+    if job.environments:
+        asked = [Asked(name=one.name, text=one.asked) for one in job.environments]
+        (job,) = in_environments(asked, [job])
+    return job
+
+
+@settings(deadline=None, max_examples=300)
+@given_by(st.builds(Job, **JOB).map(possible_job))
+@example(
+    Job(
+        case=ONE_CASE,
+        device="cpu",
+        dtype="float32",
+        candidates=("eager",),
+        protocol=dataclasses.replace(QUICK, processes=5, max_memory_bytes=123456789, fixed_batch=True),
+    )
+)
+def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
+    tf32 = "tf32" in job.dtype or "tf32" in (job.baseline_dtype or "")
+    assume(not (job.device == "cpu" and tf32))
+    command = job_command(job)
+    python, script, *typed = shlex.split(command)
+    assert python == "python"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocators, "library_of", lambda *_, **__: None)  # another has to be installed
+        config = run_config(given(typed))
+    if script != "runner.py":
+        assert script == f"suites/{job.case.suite}.py"
+        config = dataclasses.replace(config, suites=(job.case.suite,))
+
+    def offered(_: str, wanted: Setting) -> tuple[Case, ...]:
+        plain = Case(
+            suite=job.case.suite,
+            name=job.case.name,
+            mode=wanted.mode,
+            batch_size=None,
+            published_batch_size=job.case.published_batch_size,
+            scale="full" if ":" in job.case.suite else wanted.scale,
+            tags=job.case.tags,
+            tolerance=job.case.tolerance,
+            skip="it is skipped" if job.case.no_skip else job.case.skip,
+        )
+        return (plain,)
+
+    jobs = plan(config, Catalog(cases=offered, find=lambda *_: {}, case_for=lambda *_: job.case))
+    (again,) = in_environments(config.environments, jobs) if config.environments else jobs
+    assert again == job
+    assert job_command(again) == command
+
+
+def test_a_protocol_has_one_field_that_the_engine_alone_sets() -> None:
+    assert [path for path, _, row in rows(RunConfig) if row is None] == ["own_compilers", "protocol.process"]
+
+
+def test_a_new_setting_is_one_row() -> None:
+    """Flag, help, check and printed word come from the field alone."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Made:
+        color: str = setting(
+            "red",
+            flag("--color", group=Group.OUTPUT, metavar="C", kind=choice("color", ("red", "blue")), help="x"),
+        )
+
+    assert words(Made(color="blue"), ([], Made())) == ["--color=blue"]
+    assert read(Made(), {"color": "blue"}) == Made(color="blue")
+    with pytest.raises(UsageError, match="--color: there is no color called 'bleu'; did you mean blue"):
+        read(Made(), {"color": "bleu"})
+
+
+# -- what the command line refuses, Python refuses -----------------------------------------------------
+
+REFUSED: list[tuple[list[str], dict[str, Any], str, str]] = [
+    (["--dtypes=tf32", "-dcpu"], {"dtype": "tf32", "device": "cpu"}, "--dtypes", "dtype"),
+    (["--dtypes=bf61"], {"dtype": "bf61"}, "--dtypes", "dtype"),
+    (["--devices=cupid"], {"device": "cupid"}, "-d/--devices", "device"),
+    (["--repeat=0"], {"protocol": Protocol(repeat=0)}, "-n/--repeat", "protocol.repeat"),
+    (["--processes=-1"], {"protocol": Protocol(processes=-1)}, "--processes", "protocol.processes"),
+    (["--parity=loose"], {"protocol": Protocol(parity="loose")}, "--parity", "protocol.parity"),
+    (
+        ["--protocol=max_rounds=3"],
+        {"protocol": Protocol(max_rounds=3)},
+        "--protocol: max_rounds",
+        "protocol.max_rounds",
+    ),
+    (
+        ["--phase-timeout=dream=3"],
+        {"protocol": Protocol(phase_timeouts_s={"dream": 3.0})},
+        "--phase-timeout",
+        "protocol.phase_timeouts_s",
+    ),
+    (
+        ["--inductor-config=x"],
+        {"options": CompilerOptions(inductor_config=("x",))},
+        "--inductor-config",
+        "options.inductor_config",
+    ),
+    (["--allocator=jemaloc"], {"extras": Extras(allocator="jemaloc")}, "--allocator", "extras.allocator"),
+]
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments", "named", "argument"), REFUSED, ids=lambda value: str(value)[:40]
+)
+def test_python_refuses_what_the_command_line_refuses(
+    typed: list[str], arguments: dict[str, Any], named: str, argument: str
+) -> None:
+    with pytest.raises(UsageError) as typed_wrong:
+        run_config(given(["--training", *typed]))
+    with pytest.raises(UsageError) as given_wrong:
+        torchduet.compare("harness.probes.toy:make", **arguments)
+    sentence = str(given_wrong.value)
+    assert sentence.startswith(argument)
+    ours = sentence.replace("device='cpu'", "--devices=cpu").removeprefix(argument)
+    assert ours == str(typed_wrong.value).removeprefix(named)
+
+
+def test_settings_that_do_not_fit_are_named_as_they_are_written_in_python() -> None:
+    for arguments, says in (
+        (
+            {"options": CompilerOptions(freezing=True)},
+            "options.freezing=True makes the weights constants: it is for mode='inference' only",
+        ),
+        (
+            {"options": CompilerOptions(dynamic_shapes=True, dynamic_batch=True)},
+            "options.dynamic_shapes=True and options.dynamic_batch=True exclude each other; choose one",
+        ),
+        (
+            {"protocol": Protocol(accuracy=False, performance=False)},
+            "protocol.performance=False and protocol.accuracy=False exclude each other; leave both out",
+        ),
+        (
+            {"options": CompilerOptions(fuser="x")},
+            "options.fuser: 'x' is not a valid value; give 'nnc' or 'nvfuser', or leave it out",
+        ),
+        ({"protocol": Protocol(isolate="yes")}, "protocol.isolate: 'yes' is not a valid value"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError) as caught:
+            torchduet.compare("harness.probes.toy:make", **arguments)
+        assert str(caught.value).startswith(says)
+
+
+def test_the_help_says_the_defaults_that_are_used() -> None:
+    """Of prompt and new tokens: a case without its own takes them from the same table."""
+    case = Case(
+        suite="ops", name="x", mode=Mode.GENERATE, batch_size=1, published_batch_size=1, scale="small"
+    )
+    config = RunConfig(modes=(Mode.GENERATE,), devices=("cpu",), compilers=("eager",))
+    (job,) = plan(config, Catalog(cases=lambda *_: (case,)))
+    helps = {path: row.flags[0].help for path, _, row in rows(Changes) if row is not None}
+    assert f"{job.case.prompt_tokens} at small" in helps["prompt_tokens"]
+    assert f"{job.case.new_tokens} at small" in helps["new_tokens"]
+    from suites import huggingface
+
+    theirs = huggingface.cases(Setting(mode=Mode.GENERATE, device_type="cpu", scale="small"))[0]
+    assert (theirs.prompt_tokens, theirs.new_tokens) == (job.case.prompt_tokens, job.case.new_tokens)
+
+
+def test_a_time_budget_is_no_number_of_rounds() -> None:
+    typed = given(["--training", "--time-budget=3m", "-n5"])
+    with pytest.raises(UsageError, match="--time-budget and -n exclude each other"):
+        where_asked(typed, run_config(typed))
+
+
+def test_selection_is_used() -> None:
+    assert run_config(given(["--training", "--quick"])).selection == Selection(quick=True)

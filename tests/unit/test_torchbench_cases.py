@@ -1,0 +1,110 @@
+"""Suite torchbench without torch: the list of a checkout, batch sizes, skips, refusals of --torchbench."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Case, Mode, Setting
+from runner.cli.commands import job_command
+from runner.cli.main import main
+from runner.errors import UsageError
+from runner.plan.jobs import plan
+from suites import torchbench
+from tests.command_line import config_of_words
+from tests.suites.checkout import MODELS, made_up
+
+ROOT = Path(__file__).parents[2]
+
+
+def listed(
+    folder: Path, *, mode: Mode = Mode.TRAINING, scale: str = "full", device: str = "cpu"
+) -> Mapping[str, Case]:
+    setting = Setting(mode=mode, device_type=device, scale=scale, folder=str(made_up(folder)))
+    return {case.name: case for case in torchbench.cases(setting)}
+
+
+def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
+    found = listed(tmp_path)
+    assert list(found) == sorted(MODELS)
+    assert found["linear"].suite == "torchbench"
+    assert found["linear"].folder == str(tmp_path)
+    assert listed(tmp_path, mode=Mode.GENERATE) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "scale", "runs", "published"),
+    [
+        (Mode.TRAINING, "full", 64, 64),
+        (Mode.INFERENCE, "full", 128, 128),
+        (Mode.INFERENCE, "small", 4, 128),
+        (Mode.TRAINING, "tiny", 2, 64),
+    ],
+)
+def test_batch_sizes_are_read_from_the_class(
+    tmp_path: Path, mode: Mode, scale: str, runs: int, published: int
+) -> None:
+    case = listed(tmp_path, mode=mode, scale=scale)["linear"]
+    assert (case.batch_size, case.published_batch_size) == (runs, published)
+
+
+def test_a_size_that_cannot_be_changed_or_is_not_stated_is_the_models_own(tmp_path: Path) -> None:
+    found = listed(tmp_path)
+    assert (found["own_size"].batch_size, found["own_size"].published_batch_size) == (None, 64)
+    assert (found["without_a_model"].batch_size, found["without_a_model"].published_batch_size) == (
+        None,
+        None,
+    )
+    assert torchbench.published_batch("yolov3", "training", "    DEFAULT_TRAIN_BSIZE = 16\n") == 8
+
+
+def test_what_pytorchs_harness_leaves_out_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    assert listed(tmp_path)["hf_GPT2"].skip == "PyTorch's harness leaves it to suite huggingface"
+    assert listed(tmp_path)["linear"].skip == ""
+    tables = torchbench.facts()
+    names = [(table, name) for table in ("skip", "skip_cpu", "skip_training") for name in tables[table]]
+    assert all(len(tables[table][name]) > 10 for table, name in names)
+
+
+def test_the_checkout_travels_with_the_job_and_its_command(tmp_path: Path) -> None:
+    made_up(tmp_path / "a b")
+    words = ["--suites=torchbench", f"--torchbench={tmp_path / 'a b'}", "--training", "--only=linear"]
+    (job,) = plan(config_of_words(words))
+    assert job.case.folder == str(tmp_path / "a b")
+    assert f"'--torchbench={tmp_path / 'a b'}'" in job_command(job)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--torchbench=/nowhere"], "--torchbench: '/nowhere' is no checkout of pytorch/benchmark"),
+        (["--torchbench={}"], "--torchbench is for --suites=torchbench"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path, words: list[str], says: str) -> None:
+    folder = made_up(tmp_path)
+    with pytest.raises(UsageError, match=says):
+        config_of_words(["--training", *(word.format(folder) for word in words)])
+
+
+@pytest.mark.skipif(find_spec("torchbenchmark") is not None, reason="torchbenchmark is installed")
+def test_without_a_checkout_one_sentence_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--suites=torchbench"]) == 2
+    assert "give --torchbench=DIR, or install" in capsys.readouterr().err
+
+
+def test_a_list_takes_no_import_of_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; from runner.cli.main import main; "
+        f"main(['--list', '--suites=torchbench', '--torchbench={made_up(tmp_path)}']); "
+        "assert not {'torch', 'torchbenchmark'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("\n") == len(MODELS)

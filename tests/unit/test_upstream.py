@@ -1,0 +1,226 @@
+"""Command lines of PyTorch's benchmarks/dynamo: every flag has an answer, and whole commands run as typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.loading.toml_file import read_toml
+from runner.cli.actions import chosen, measure
+from runner.cli.main import main
+from runner.cli.parser import flags, given
+from runner.cli.upstream.table import COMPILERS, MODELS, TABLE, Theirs
+from runner.cli.upstream.words import translated
+from runner.errors import UsageError
+from runner.plan.config import RunConfig
+from suites.huggingface import entries
+from tests.command_line import config_of_words
+
+LIST = Path(__file__).parents[1] / "data" / "upstream_flags.toml"
+OURS = {name for one in flags() for name in one.names}
+ROWS = {name: row for row in TABLE for name in row.names}
+
+
+def listed() -> Iterator[tuple[str, str]]:
+    for answers in read_toml(LIST).values():
+        for answer, names in answers.items():
+            yield from ((name, answer) for name in names)
+
+
+def row_of(name: str) -> Theirs | None:
+    return ROWS.get(name) or ROWS.get(name[:2] + name[2:].replace("_", "-"))
+
+
+def answer_of(name: str) -> str:
+    row = row_of(name)
+    if row is None:
+        return "same" if {name, name[:2] + name[2:].replace("_", "-")} & OURS else "missing"
+    if row.refused:
+        return "refused"
+    return "accepted" if row.ours == () and not row.special else "translated"
+
+
+def test_every_flag_of_upstream_has_the_answer_that_the_list_says() -> None:
+    found = [(name, answer_of(name)) for name, _ in listed()]
+    assert found == list(listed())
+
+
+def test_the_table_has_no_row_for_a_flag_of_ours_and_none_that_upstream_never_had() -> None:
+    assert {name for name in ROWS if name in OURS} == set()
+    known = {name[:2] + name[2:].replace("_", "-") for name, _ in listed()}
+    assert {name for name in ROWS if name[:2] + name[2:].replace("_", "-") not in known} == set()
+
+
+def typed_value(row: Theirs) -> list[str]:
+    if row.choices:
+        return [next(iter(row.choices))]
+    samples = {
+        "KEY=VALUE": "max_autotune=True",
+        "DTYPE": "bfloat16",
+        "N": "3",
+        "FILE": "out.csv",
+        "ARGS": "-n5",
+    }
+    return [samples.get(row.value, "some")] if row.value else []
+
+
+def test_every_translated_flag_gives_words_that_the_parser_takes_and_a_note() -> None:
+    for name, answer in listed():
+        row = row_of(name)
+        if row is None or answer not in ("translated", "accepted"):
+            continue
+        line = ["--training", "--amp", name, *typed_value(row)]
+        words, notes = translated(line, tuple(flags()))
+        assert isinstance(config_of_words(words), RunConfig)
+        assert notes or name == "--extra-args", name
+        assert all(note.startswith(name[:2] + name[2:].replace("_", "-")) or name in note for note in notes)
+
+
+def test_a_refused_flag_ends_in_one_sentence_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, answer in listed():
+        if answer == "refused":
+            assert main(["--training", name, "3"]) == 2
+            printed = capsys.readouterr().err
+            assert printed.count("\n") == 1
+            named = name if name in ROWS else name.replace("_", "-").replace("--", "--", 1)
+            assert printed.startswith(f"error: {named}: ")
+            assert len(printed) < 240, printed
+
+
+def test_every_row_says_why() -> None:
+    for row in TABLE:
+        assert row.why or row.ours, row.names
+        named = {word.split("=")[0] for word in row.why.replace(",", " ").split() if word.startswith("--")}
+        assert {word.strip("();:.") for word in named} <= OURS | {"--help"}, row.names
+
+
+def test_upstreams_names_of_compilers_and_models_lead_to_ours() -> None:
+    for name, (ours, _) in COMPILERS.items():
+        words, notes = translated([f"--compilers=eager,{name}", "--training"], tuple(flags()))
+        assert config_of_words(words).compilers == ("eager", ours)
+        assert notes[0].startswith(f"{name}: measured as {ours}")
+    assert set(MODELS.values()) <= set(entries())
+
+
+# -- whole commands: (typed, what the configuration must have, a part of a note) -----------------------------
+
+COMMANDS = {
+    # benchmarks/dynamo/README.md, "Running Locally", at 138c80c3e52e
+    "--performance --training --amp --backend=inductor --output=torchbench_training.csv": (
+        "training amp inductor torchbench_training"
+    ),
+    "--performance --inference --bfloat16 --backend=inductor --output=torchbench_inference.csv": (
+        "inference bfloat16 inductor torchbench_inference"
+    ),
+    "--performance --training --amp --backend=inductor --output=huggingface_training.csv": (
+        "training amp inductor huggingface_training"
+    ),
+    "--performance --inference --bfloat16 --backend=inductor --output=logs/timm_models_inference.csv": (
+        "inference bfloat16 inductor logs/timm_models_inference"
+    ),
+    "--performance --inference --bfloat16 --backend=inductor --hf-inference-mode=prefill "
+    "--prompt-length=1000 --batch-size=1 --only=Qwen/Qwen3-0.6B --output=prefill_performance.csv": (
+        "generate bfloat16 inductor prefill_performance"
+    ),
+    "--accuracy --inference --device=cpu --amp --backend=inductor --freezing --cpp-wrapper": (
+        "inference amp inductor None"
+    ),
+    "--performance --training --float32 -dcpu --inductor --disable-cudagraphs --cold-start-latency "
+    "--dynamic-shapes --dashboard --total-partitions 4 --partition-id 1": (
+        "training float32 inductor_no_cudagraphs None"
+    ),
+    "--performance --inference --export-aot-inductor --only=resnet50": "inference float32 aot_inductor None",
+    # the README of 2022, and study E
+    "-dcuda --isolate -n100 --speedup-ts": "inference float32 torchscript None",
+    "-dcuda --inductor-settings --float32 -n50 --inductor": (
+        "inference float32 inductor_reduce_overhead None"
+    ),
+    "--float32 -dcuda --training --nvfuser --speedup-dynamo-ts --use-eval-mode --isolate": (
+        "training float32 dynamo_ts None"
+    ),
+    "--float32 -dcuda --training --nvfuser --accuracy-aot-ts-mincut --use-eval-mode --isolate": (
+        "training float32 aot_ts_mincut None"
+    ),
+    # its runner
+    "--suites=timm_models --training --dtypes=float32 --output-dir=timm_logs": (
+        "training float32 aot_eager,inductor,torchscript timm_logs"
+    ),
+    "--suites=timm_models --training --dtypes=float32 --compilers=aot_nvfuser --output-dir=timm_logs": (
+        "training float32 aot_ts_mincut timm_logs"
+    ),
+    "--suites=timm_models --inference --compilers=inductor --extra-args='-k resnet --disable-cudagraphs'": (
+        "inference float32 inductor_no_cudagraphs None"
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_upstreams_documents_runs_as_typed(command: str) -> None:
+    words, _ = translated(shlex.split(command), tuple(flags()))
+    typed = given(words)
+    assert chosen(typed) is measure
+    config = config_of_words(words)
+    mode, dtype, compilers, folder = COMMANDS[command].split()
+    assert [one.value for one in config.modes] == [mode]
+    assert config.dtypes == (dtype,)
+    assert ",".join(config.compilers) == compilers
+    assert str(config.output_dir) == folder
+
+
+def test_its_runner_shows_the_folder_of_output_dir_again() -> None:
+    line = "--visualize_logs --suites=torchbench --inference --output-dir=logs/run"
+    words, notes = translated(line.split(), tuple(flags()))
+    assert given(words)["visualize_logs"] == "logs/run"
+    assert notes == ("--visualize_logs: --visualize_logs=logs/run here",)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--training --quantization=int4weightonly", "--quantization=int4weightonly: here a compiler"),
+        ("--training --quantization=int3", "--quantization: there is no value called 'int3'"),
+        ("--training --amp-dtype=bfloat16", "--amp-dtype: it belongs to --amp"),
+        ("--training --output", "--output: the value is missing; write --output FILE"),
+        ("--training --extra-args='", '--extra-args: "\'" cannot be split'),
+        ("--training --only=path:/m.py,class:Net", "write --model=FILE.py:FUNCTION"),
+    ],
+)
+def test_what_cannot_be_translated_is_said(line: str, says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        translated(line.split(), tuple(flags()))
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--training", "-k", "", "--only", "a b", "-n", "-5"],
+        ["--compare", "A", "B", "--fail-on=parity"],
+        ["-dcpu", "-n30", "-kMLP", "--protocol", "min_rounds=3"],
+        ["--history", "logs", "-x-y"],
+        ["--nosuch_flag", "--training=3", "stray"],
+        ["--help"],
+    ],
+)
+def test_our_own_words_are_left_as_they_are(line: list[str]) -> None:
+    assert translated(line, tuple(flags())) == (line, ())
+
+
+def test_notes_are_printed_and_the_command_is_kept_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--stats", "--only=MLP_addition", "--batch_size=4"]) == 0
+    printed = capsys.readouterr()
+    assert (
+        printed.err
+        == "note: --stats: every record counts graphs, calls and breaks; --explain adds the reasons\n"
+    )
+    assert "MLP_addition" in printed.out
+
+
+def test_without_a_mode_a_command_without_a_compiler_is_still_asked_for_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--suites=tiny_gpt"]) == 2
+    assert "give --training, --inference or --generate" in capsys.readouterr().err

@@ -1,0 +1,340 @@
+"""What an environment must do, through the real command line: compact, and the same for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tests.versions.environments import PINNED, Environment
+from tests.versions.install import ROOT
+
+STEP_S = 2400.0  # on a machine that has much else to do
+MODES = ("training", "inference")
+COMPILERS = ("aot_eager", "inductor")
+MAIN_JOB = (
+    "--suites=tiny_gpt",
+    "--training",
+    "--dtypes=bfloat16",
+    "--quick",
+    "--skip-unavailable",
+)
+# those of each suite that compile fast: main_job and generation have the larger ones
+MODELS = {
+    "tiny_gpt": ("MLP_addition", "MLP_shakespeare_8x128", "MLP_shakespeare_16x64", "GPT_150k"),
+    "huggingface": ("AlbertForMaskedLM", "BertForMaskedLM", "DistilBertForMaskedLM", "DistillGPT2"),
+    "timm_models": (
+        *("beit_base_patch16_224", "deit_base_distilled_patch16_224", "vit_base_patch16_224"),
+        "vit_base_patch16_siglip_224",
+    ),
+}
+OPERATIONS = ("matmul_s", "softmax", "layer_norm", "attention")
+GENERATED = "Llama_3_2_1B"
+SUITE_NAMES = (*MODELS, "ops")
+PARITY_ONLY = ("--accuracy", "--scale=tiny", "--skip-unavailable")
+FINE = ("pass", "skip")
+
+Skips = list[str]
+
+
+class Wrong(Exception):
+    """What was expected and did not come, as one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where one environment's acceptance takes place: its own folder, which is no checkout."""
+
+    environment: Environment
+    python: Path
+    pinned: Path
+    folder: Path
+
+    @property
+    def torchduet(self) -> tuple[str, ...]:
+        """The installed command; for a worker, the command of the pinned environment."""
+        python = self.pinned if self.environment.worker else self.python
+        return (str(python.with_name("torchduet")),)
+
+    @property
+    def threads(self) -> str:
+        return f"--threads={self.environment.threads}"
+
+    @property
+    def parity_only(self) -> tuple[str, ...]:
+        return (*PARITY_ONLY, self.threads)
+
+
+Step = Callable[[Ground], Skips]
+
+
+def steps(environment: Environment) -> tuple[Step, ...]:
+    """What is asked of this environment, in this order."""
+    if environment.worker:
+        return (worker_operations, worker_pairs, worker_models)
+    return (help_, list_, main_job, report, operations, generation, environments, clone, models)
+
+
+def help_(ground: Ground) -> Skips:
+    """``--help`` from the wheel."""
+    if "usage: torchduet" not in run(ground, "help", [*ground.torchduet, "--help"]):
+        raise Wrong("--help does not say how torchduet is used")
+    return []
+
+
+def list_(ground: Ground) -> Skips:
+    """``--list`` and ``--list-compilers``: each suite and its models."""
+    words = ["--list", "--inference", f"--suites={','.join(SUITE_NAMES)}"]  # ops has no training
+    text = run(ground, "list", [*ground.torchduet, *words])
+    missing = [name for name in (*every_model(), *OPERATIONS) if f" {name} " not in text]
+    if missing:
+        raise Wrong(f"--list lacks {', '.join(missing)}")
+    compilers = run(ground, "compilers", [*ground.torchduet, "--list-compilers"])
+    if "inductor" not in compilers:
+        raise Wrong("--list-compilers lacks inductor")
+    return []
+
+
+def main_job(ground: Ground) -> Skips:
+    """The README's main job, short, from the wheel in another folder."""
+    run(ground, "main", [*ground.torchduet, *MAIN_JOB, ground.threads, "--output-dir=main"])
+    return skips_of(ground, "main", planned(ground.folder / "main"))
+
+
+def report(ground: Ground) -> Skips:
+    """The main job's report is there, and is built again byte for byte."""
+    made = {
+        path: path.read_bytes()
+        for path in (ground.folder / "main").iterdir()
+        if path.suffix in (".html", ".md", ".csv")
+    }
+    names = {path.name for path in made}
+    if not {"report.html", "report.md"} <= names:
+        raise Wrong(f"the report is missing; there are {', '.join(sorted(names))}")
+    for path in made:
+        path.unlink()
+    run(ground, "report", [*ground.torchduet, "--visualize-logs", "main"])
+    other = [path.name for path, content in made.items() if not path.exists() or path.read_bytes() != content]
+    if other:
+        raise Wrong(f"--visualize-logs makes another {', '.join(other)}")
+    return []
+
+
+def models(ground: Ground) -> Skips:
+    """Four models of each suite, both modes, both compilers, with parity."""
+    words = [f"--suites={','.join(MODELS)}", f"--only={','.join(every_model())}", *map("--{}".format, MODES)]
+    compilers = f"--compilers={','.join(COMPILERS)}"
+    run(ground, "models", [*ground.torchduet, *words, compilers, *ground.parity_only, "--output-dir=models"])
+    return skips_of(ground, "models", product(every_model(), MODES, COMPILERS))
+
+
+def operations(ground: Ground) -> Skips:
+    """Four single operations."""
+    words = [
+        "--suites=ops",
+        f"--only={','.join(OPERATIONS)}",
+        "--inference",
+        f"--compilers={','.join(COMPILERS)}",
+    ]
+    run(ground, "operations", [*ground.torchduet, *words, *ground.parity_only, "--output-dir=operations"])
+    return skips_of(ground, "operations", product(OPERATIONS, ("inference",), COMPILERS))
+
+
+def generation(ground: Ground) -> Skips:
+    """One model writes a text."""
+    words = [
+        "--suites=huggingface",
+        f"--only={GENERATED}",
+        "--generate",
+        f"--compilers={','.join(COMPILERS)}",
+    ]
+    run(ground, "generation", [*ground.torchduet, *words, *ground.parity_only, "--output-dir=generation"])
+    return skips_of(ground, "generation", product((GENERATED,), ("generate",), COMPILERS))
+
+
+def environments(ground: Ground) -> Skips:
+    """Measured beside the pinned environment, in alternation."""
+    if ground.environment.name == PINNED:
+        return ["--envs against the pinned environment: this is it"]
+    return beside_pinned(ground, ground.torchduet)
+
+
+def clone(ground: Ground) -> Skips:
+    """The same program from the checkout, without an installation."""
+    words = [
+        "--suites=tiny_gpt",
+        "--inference",
+        "--only=MLP_addition",
+        "--compilers=aot_eager",
+        *ground.parity_only,
+    ]
+    command = [str(ground.python), str(ROOT / "runner.py")]
+    run(ground, "clone", [*command, *words, f"--output-dir={ground.folder / 'clone'}"], cwd=ROOT)
+    return skips_of(ground, "clone", [("MLP_addition", "inference", "aot_eager")])
+
+
+def worker_models(ground: Ground) -> Skips:
+    """Four models of each suite, both modes, both compilers, with parity, in the worker's environment."""
+    words = [f"--suites={','.join(MODELS)}", f"--only={','.join(every_model())}", *map("--{}".format, MODES)]
+    return in_worker(ground, "models", words, product(every_model(), MODES, COMPILERS))
+
+
+def worker_operations(ground: Ground) -> Skips:
+    """Four single operations in the worker's environment."""
+    words = ["--suites=ops", f"--only={','.join(OPERATIONS)}", "--inference"]
+    return in_worker(ground, "operations", words, product(OPERATIONS, ("inference",), COMPILERS))
+
+
+def worker_pairs(ground: Ground) -> Skips:
+    """The worker's environment beside the pinned one, in alternation."""
+    return beside_pinned(ground, ground.torchduet)
+
+
+def in_worker(
+    ground: Ground, step: str, words: Sequence[str], expected: Iterable[tuple[str, str, str]]
+) -> Skips:
+    name = ground.environment.name
+    compilers = f"--compilers={','.join(COMPILERS)}"
+    where = f"--envs={name}={ground.python}"
+    run(
+        ground,
+        step,
+        [*ground.torchduet, *words, compilers, where, *ground.parity_only, f"--output-dir={step}"],
+    )
+    return skips_of(ground, step, ((model, mode, f"{compiler}@{name}") for model, mode, compiler in expected))
+
+
+def beside_pinned(ground: Ground, command: Sequence[str]) -> Skips:
+    name = ground.environment.name
+    where = [
+        f"--envs={PINNED}={ground.pinned}",
+        f"--envs={name}={ground.python}",
+        f"--reference-env={PINNED}",
+    ]
+    words = [
+        "--suites=tiny_gpt",
+        "--only=MLP_addition",
+        "--training",
+        "--quick",
+        "--compilers=inductor",
+        ground.threads,
+    ]
+    run(ground, "envs", [*command, *words, "--skip-unavailable", *where, "--output-dir=envs"])
+    candidates = [f"inductor@{PINNED}", f"eager@{name}", f"inductor@{name}"]
+    return skips_of(ground, "envs", product(("MLP_addition",), ("training",), candidates))
+
+
+def every_model() -> list[str]:
+    return [name for names in MODELS.values() for name in names]
+
+
+def run(ground: Ground, step: str, words: Sequence[str], cwd: Path | None = None) -> str:
+    """What the command prints. ``Wrong`` unless it ends well; its output is kept beside its files."""
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(ground.folder / "caches"), "OMP_NUM_THREADS": "1"}
+    variables = {"TORCHINDUCTOR_VEC_ISA_OK": "1", **os.environ, **caches}  # without: 8 s more in each process
+    variables.pop("PYTHONPATH", None)
+    log = ground.folder / f"{step}.log"
+    try:
+        with log.open("w") as output:
+            code = subprocess.run(
+                [*words],
+                cwd=cwd or ground.folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=STEP_S,
+                check=False,
+            ).returncode
+    except subprocess.TimeoutExpired:
+        raise Wrong(f"{step}: not done after {STEP_S:g} s; see {log}") from None
+    text = log.read_text(errors="replace")
+    if code:
+        raise Wrong(f"{step}: exit code {code}{_failures(ground.folder / step) or _last(text)}; see {log}")
+    return text
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "records.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def planned(folder: Path) -> list[tuple[str, str, str]]:
+    """What the run itself meant to measure."""
+    jobs = json.loads((folder / "run.json").read_text())["jobs"]
+    return [
+        (job["case"]["name"], job["case"]["mode"], candidate)
+        for job in jobs
+        for candidate in job["candidates"]
+    ]
+
+
+def skips_of(ground: Ground, step: str, expected: Iterable[tuple[str, str, str]]) -> Skips:
+    """The reasons of skipped candidates. ``Wrong`` unless each expected one has one record that is fine."""
+    wanted = [*expected]
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for record in records(ground.folder / step):
+        case = record["job"]["case"]
+        key = (case["name"], case["mode"], record["candidate"])
+        if key in found:
+            raise Wrong(f"{step}: two records of {' '.join(key)}")
+        found[key] = record
+    if not found or {*wanted} != {*found}:
+        missing = [" ".join(key) for key in wanted if key not in found]
+        more = [" ".join(key) for key in found if key not in wanted]
+        raise Wrong(
+            f"{step}: records missing: {', '.join(missing) or 'none'}; others: {', '.join(more) or 'none'}"
+        )
+    bad = _failures(ground.folder / step)
+    if bad:
+        raise Wrong(f"{step}{bad}")
+    reasons: dict[str, list[str]] = {}
+    for (model, mode, candidate), record in found.items():
+        if record["status"] == "skip":
+            reasons.setdefault(record["failure"]["message"], []).append(f"{model} {mode} {candidate}")
+    return [f"{step}: {_some(where)}: {reason}" for reason, where in reasons.items()]
+
+
+def _failures(folder: Path) -> str:
+    """What did not pass, as the end of a sentence."""
+    bad = [
+        f"{record['job']['case']['name']} {record['job']['case']['mode']} {record['candidate']}: "
+        f"{record['status']} ({(record.get('failure') or {}).get('message', '')[:200]})"
+        for record in records(folder)
+        if record["status"] not in FINE
+    ]
+    return f": {'; '.join(bad)}" if bad else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return f" ({lines[-1].strip()[:300]})" if lines else ""
+
+
+def facts(python: Path) -> dict[str, Any]:
+    """The versions that the environment really has, by its own account."""
+    done = subprocess.run(
+        [str(python), "-m", "harness.probes.environment"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = {}
+    for line in done.stdout.splitlines():
+        found.update(json.loads(line))
+    return found
+
+
+def clean(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,149 @@
+"""``python -m tests.worker.fake_device [SUITE...]``: every full case on a device that is not the CPU.
+
+The tensors are fake: they have shapes, types and a device, and no values. A case is built on the CPU, as
+the harness has it; then its parameters, buffers and inputs go to the device, and forward, loss and backward
+run. An operation whose tensors are on two devices raises. That finds what a model leaves on the CPU: tensors
+in plain attributes, constants that it makes in each step.
+
+The device is ``meta``. A build of torch for CPUs can make fake tensors on ``cuda:0``, but its autograd has no
+such device and ends the process. What is on which device is the same; which kernels CUDA would choose is not
+looked at. Prints a line of JSON for each case: ``{"case": ..., "error": sentence or null, "seconds": ...}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from harness.loading.suite_files import load_suite, suite_names
+from harness.schema import Case, Mode, Setting
+from harness.tensors import map_tensors, named_tensors
+
+PLACE = "meta"
+LONGEST = 300
+
+
+def cases_of(suite: str) -> tuple[Case, ...]:
+    """The curated cases at full scale: of training, or of inference where a suite has no training."""
+    for mode in (Mode.TRAINING, Mode.INFERENCE):
+        found = load_suite(suite).cases(Setting(mode=mode, device_type="cuda", scale="full"))
+        if found:
+            return tuple(case for case in found if not case.skip)
+    return ()
+
+
+def error_of(case: Case) -> str | None:
+    """Why a step of this case cannot run on the device, as a sentence; None if it can."""
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(_with_drop_rates(case.suite))
+        fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+        stack.enter_context(fake)
+        try:
+            elsewhere = _step(case)
+        except Exception as error:  # whatever a model raises
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
+    return f"on the CPU: {', '.join(elsewhere[:3])}" if elsewhere else None
+
+
+def _step(case: Case) -> list[str]:
+    """Runs the step. The names of results that are not on the device."""
+    workload = load_suite(case.suite).build(case)
+    module = workload.module.train(case.mode is Mode.TRAINING)
+    _move(module)
+    given = map_tensors((workload.args, dict(workload.kwargs), workload.target), _moved)
+    args, kwargs, target = given
+    with torch.set_grad_enabled(case.mode is Mode.TRAINING):
+        output = module(*args, **kwargs)
+    made = dict(named_tensors(output, "output"))
+    if case.mode is Mode.TRAINING:
+        assert workload.loss is not None
+        made["loss"] = workload.loss(output, target)
+        made["loss"].backward()  # type: ignore[no-untyped-call]
+        gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+        if not gradients:
+            raise ValueError("no parameter has a gradient")
+        made |= gradients
+    return [name for name, tensor in made.items() if tensor.device.type != PLACE]
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to(PLACE).requires_grad_(tensor.requires_grad)
+
+
+def _move(module: nn.Module) -> None:
+    """As ``module.to``, which cannot move fake tensors: parameters and buffers, and nothing else."""
+    known: dict[int, Any] = {}
+    for part in module.modules():
+        for name, parameter in list(part._parameters.items()):
+            if parameter is not None:
+                moved = nn.Parameter(_moved(parameter), parameter.requires_grad)
+                part._parameters[name] = known.setdefault(id(parameter), moved)
+        for name, buffer in list(part._buffers.items()):
+            if buffer is not None:
+                part._buffers[name] = known.setdefault(id(buffer), _moved(buffer))
+
+
+class _Rate(float):
+    def item(self) -> float:
+        return float(self)
+
+
+class _Rates(list[_Rate]):
+    """In place of a tensor of a few numbers, which timm reads: fake tensors have no values."""
+
+    def split(self, sizes: Sequence[int]) -> list[_Rates]:
+        ends = [sum(sizes[:place]) for place in range(len(sizes) + 1)]
+        return [_Rates(self[start:end]) for start, end in pairwise(ends)]
+
+    def tolist(self) -> list[float]:
+        return [float(rate) for rate in self]
+
+
+class _Torch:
+    """torch for timm's file of drop rates."""
+
+    def linspace(self, start: float, end: float, steps: int, **_: Any) -> _Rates:
+        return _Rates(_Rate(start + (end - start) * i / max(1, steps - 1)) for i in range(steps))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+@contextmanager
+def _with_drop_rates(suite: str) -> Iterator[None]:
+    if suite != "timm_models":
+        yield
+        return
+    from suites.models.torchvision_ops import define_missing_ops
+
+    define_missing_ops()
+    with mock.patch("timm.layers.drop.torch", _Torch()):
+        yield
+
+
+def main(suites: list[str]) -> None:
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for suite in suites or suite_names():
+        for case in cases_of(suite):
+            began = time.monotonic()
+            line = {"case": f"{suite} {case.name} {case.mode.value}", "error": error_of(case)}
+            print(json.dumps({**line, "seconds": round(time.monotonic() - began, 2)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,74 @@
+"""``python -m tests.worker.importing SUITE``: imports what a host imports, and sees who asks for a device.
+
+Every entry point that may start a driver is replaced by a function that notes its caller and raises. Prints
+the callers as JSON: ``[["torch.cuda.is_available", "file:line in function"], ...]``. ``torch.xpu`` and
+``torch.mps`` are not watched: a torch for CUDA is built without them, and nobody has tried a torch with them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+
+NAMES = {
+    "torch.cuda": (
+        *("is_available", "device_count", "init", "_lazy_init", "current_device", "set_device"),
+        *("get_device_name", "get_device_properties", "get_device_capability", "get_arch_list"),
+        *("synchronize", "mem_get_info", "is_bf16_supported", "current_stream", "memory_allocated"),
+    ),
+    "torch.accelerator": ("is_available", "device_count", "current_accelerator", "current_device_index"),
+    "torch._C": (
+        *("_cuda_getDeviceCount", "_cuda_init"),
+        *("_accelerator_getAccelerator", "_accelerator_hooks_device_count"),
+    ),
+    "torch": ("get_device_module",),
+}
+
+
+HARMLESS = ("torch.accelerator.current_accelerator", "torch._C._accelerator_getAccelerator")
+"""Without arguments, they tell what torch was built for. torch's documents: this does not poison a fork."""
+
+
+def forbid() -> list[tuple[str, str]]:
+    """Replaces the entry points; the list that is returned fills with their callers."""
+    import importlib
+
+    asked: list[tuple[str, str]] = []
+
+    def forbidden(module: Any, name: str) -> Any:
+        real = getattr(module, name.rpartition(".")[2])
+
+        def ask(*given: Any, **named: Any) -> Any:
+            if name in HARMLESS and not (given or named):
+                return real()
+            frames = [one for one in traceback.extract_stack()[:-1] if "importlib" not in one.filename]
+            caller = frames[-1]
+            asked.append((name, f"{caller.filename}:{caller.lineno} in {caller.name}"))
+            raise AssertionError(f"{name} was called while a library was imported")
+
+        return ask
+
+    for place, names in NAMES.items():
+        module = importlib.import_module(place)
+        for name in names:
+            if hasattr(module, name):  # torch._C has CUDA's own where torch was built with it
+                setattr(module, name, forbidden(module, f"{place}.{name}"))
+    return asked
+
+
+def main(suite: str) -> None:
+    import torch  # noqa: F401 - before its entry points are replaced
+
+    from harness.worker import host
+
+    asked = forbid()
+    with host._importing():
+        host._import_torch()
+        host._warm(suite)
+    print(json.dumps(asked))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

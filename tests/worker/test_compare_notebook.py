@@ -1,0 +1,433 @@
+"""``torchduet.compare`` as a notebook uses it: what it takes, what its result shows, what it leaves alone."""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from harness.schema import Protocol, Status
+from runner.errors import UsageError
+from torchduet import Result, compare
+from torchduet.progress import shown
+
+FEW = Protocol(repeat=6, min_sample_s=0.0)
+QUICK = Protocol(performance=False)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def as_it_is(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+    return graph.forward
+
+
+def refuses(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+    raise RuntimeError("no kernel for <b>relu</b>")
+
+
+@pytest.fixture(scope="module")
+def timed() -> Result:
+    compilers: list[Any] = [as_it_is, "eager", refuses]
+    return compare(mlp(), torch.randn(4, 8), compilers=compilers, mode="inference", protocol=FEW)
+
+
+# -- what is accepted ---------------------------------------------------------
+
+
+def test_torchs_own_words_for_precision_and_device() -> None:
+    result = compare(
+        mlp(),
+        torch.randn(4, 8),
+        compilers="eager",
+        dtype=torch.bfloat16,
+        device=torch.device("cpu"),
+        protocol=QUICK,
+    )
+    (record,) = result.records
+    assert (record.status, record.candidate) == (Status.PASS, "eager")
+    assert (record.job.dtype, record.job.device) == ("bfloat16", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"compilers": []}, "compilers: it is empty; give at least one compiler"),
+        ({"compilers": [3]}, "compilers: 3 is neither a name nor a function"),
+        ({"compilers": "egaer"}, "compilers: there is no compiler called 'egaer'; did you mean eager"),
+        (
+            {"compilers": lambda: 3},
+            r"compilers: lambda takes \(\); a compiler takes \(graph,",
+        ),
+        ({"compilers": "nowhere.py:fn"}, "compilers: there is no file 'nowhere.py'"),
+        ({"compilers": "nowhere_at_all:fn"}, "compilers: there is no module 'nowhere_at_all' here"),
+        ({"dtype": torch.float64}, "dtype: there is no precision called 'float64'"),
+        ({"dtype": torch.int8}, "dtype: there is no precision called 'int8'"),
+        ({"device": "cuda:99"}, "device: cuda:99 is not there"),
+        ({"device": torch.device("meta")}, "device: there is no device called 'meta'"),
+        ({"protocol": Protocol(repeat=0)}, "protocol.repeat: 0 is too small; give a whole number from 1 up"),
+        ({"protocol": Protocol(threads=0)}, "protocol.threads: 0 is too small"),
+        ({"protocol": Protocol(ci_width=0.0)}, "protocol.ci_width: '0%' is not between 0 and 100 %"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        compare(mlp(), torch.randn(4, 8), **{"compilers": "eager", **changes})
+
+
+def test_a_folder_that_holds_files_gets_advice_for_python(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError) as caught:
+        compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK, output_dir=tmp_path)
+    assert "holds files already; give a new folder, or leave output_dir out" in str(caught.value)
+    assert "--" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+# -- compilers of one's own ---------------------------------------------------
+
+
+def test_functions_of_the_notebook_are_compilers_and_are_called() -> None:
+    called: list[int] = []
+
+    def counted(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+        called.append(len(graph.graph.nodes))
+        return graph.forward
+
+    def traced(module: nn.Module) -> Callable[..., Any]:
+        made: Callable[..., Any] = torch.fx.symbolic_trace(module)
+        return made
+
+    def eager(module: nn.Module) -> nn.Module:
+        return module
+
+    chosen: list[Any] = [counted, traced, eager, counted]
+    result = compare(mlp(), torch.randn(4, 8), compilers=chosen, mode="inference", protocol=QUICK)
+    assert {r.candidate: r.status for r in result.records} == {
+        "counted": Status.PASS,
+        "traced": Status.PASS,
+        "eager-2": Status.NOT_COMPILED,  # gave the module back; is not the control
+    }
+    assert called
+
+
+def test_a_name_registered_in_the_notebook_is_a_compiler() -> None:
+    from torch._dynamo import register_backend
+
+    if "notebooks_own" not in torch._dynamo.list_backends():
+        register_backend(as_it_is, name="notebooks_own")
+    result = compare(mlp(), torch.randn(4, 8), compilers=["notebooks_own"], protocol=QUICK)
+    assert result["notebooks_own"].record.status is Status.PASS
+
+
+def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\n"
+        "def make():\n    return torch.nn.Linear(8, 4), torch.randn(4, 8)\n"
+        "def backend(graph, inputs):\n    return graph.forward\n"
+    )
+    here = compare(mlp(), torch.randn(4, 8), compilers=f"{path}:backend", protocol=QUICK)
+    there = compare(f"{path}:make", compilers=f"{path}:backend", protocol=QUICK)
+    for result in (here, there):
+        assert result["own.backend"].record.status is Status.PASS
+    assert f"--compilers={path}:backend" in there.records[0].reproduce
+    with pytest.raises(UsageError, match=r"compilers: .* has no function 'nothing'"):
+        compare(f"{path}:make", compilers=f"{path}:nothing", protocol=QUICK)
+
+    def local(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+        return graph.forward
+
+    with pytest.raises(UsageError, match="compilers: local exists in this process only"):
+        compare(f"{path}:make", compilers=local, protocol=QUICK)
+
+
+# -- the result ---------------------------------------------------------------
+
+
+def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
+    assert len(timed) == 3
+    assert [c.compiler for c in timed] == ["as_it_is", "eager", "refuses"]
+    assert timed.compilers == ("as_it_is", "eager (A/A)", "refuses")
+    assert timed["eager (A/A)"] == timed["eager"]
+    assert "as_it_is" in timed
+    assert "inductor" not in timed
+    with pytest.raises(KeyError) as caught:
+        timed["inductor"]
+    assert str(caught.value) == (
+        "there is no compiler 'inductor' in this result; it has as_it_is, eager (A/A), refuses"
+    )
+
+
+def test_a_short_repr(timed: Result) -> None:
+    text = repr(timed)
+    assert text.startswith("<Result Sequential (inference, float32, cpu): as_it_is ")
+    assert "\n" not in text
+    assert "refuses fail_to_run (BackendCompilerFailed: " in text
+    assert len(text) < 500
+
+
+def test_html_has_table_and_picture_and_loads_nothing(timed: Result) -> None:
+    html = timed._repr_html_()
+    assert html.count("<tr>") == 4
+    assert "eager (A/A)" in html
+    assert "no kernel for &lt;b&gt;relu&lt;/b&gt;" in html
+    (picture,) = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    assert base64.b64decode(picture).startswith(b"\x89PNG")
+    assert "http" not in html
+
+
+def test_html_without_times_has_no_picture() -> None:
+    result = compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK)
+    assert "<img" not in result._repr_html_()
+
+
+def test_a_frame_has_unrounded_numbers(timed: Result) -> None:
+    pytest.importorskip("pandas")
+    frame = timed.frame()
+    assert list(frame["compiler"]) == ["as_it_is", "eager", "refuses"]
+    assert frame["speedup"][0] == timed["as_it_is"].speedup
+    assert frame["status"][2] == "fail_to_run"
+
+
+def test_without_pandas_a_frame_is_a_sentence(timed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"frame\(\) needs pandas, which is not installed; pip install"):
+        timed.frame()
+
+
+class Raises(nn.Module):
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        print("forward is called")
+        raise RuntimeError("this model cannot run")
+
+
+def test_a_failure_is_one_sentence_and_names_no_file_that_is_not_there(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    result = compare(Raises(), torch.randn(4, 8), compilers="eager", protocol=FEW)
+    printed = capfd.readouterr()
+    assert "Traceback" not in printed.out + printed.err
+    assert "forward is called" not in printed.out
+    for text in (str(result), repr(result), result._repr_html_()):
+        assert "this model cannot run" in text
+        assert not re.search(r"output\.log|report\.md|CSV|records\.jsonl", text)
+    assert "eager_1st_run_fail (RuntimeError: this model cannot run)" in repr(result)
+
+
+def test_with_a_folder_the_log_is_kept_and_named(tmp_path: Path) -> None:
+    result = compare(
+        Raises(), torch.randn(4, 8), compilers="eager", protocol=FEW, output_dir=tmp_path / "run"
+    )
+    failure = result.records[0].failure
+    assert failure is not None
+    assert failure.log is not None
+    log = (tmp_path / "run" / failure.log).read_text()
+    assert "forward is called" in log
+    assert "Traceback" in log
+
+
+# -- progress -----------------------------------------------------------------
+
+
+def test_progress_in_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    compare(mlp(), torch.randn(4, 8), compilers=[refuses, "eager"], protocol=FEW, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("refuses: fail_to_run in phase compile: BackendCompilerFailed: ")
+    assert lines[1] == "eager: pass, 6 rounds"
+    compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=FEW)
+    assert capsys.readouterr().err == ""  # neither terminal nor notebook
+
+
+class Display:
+    """Stands for IPython's: keeps what a cell's output was."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def __call__(self, data: dict[str, str], **_: object) -> Display:
+        self.shown.append(data["text/plain"])
+        return self
+
+    update = __call__
+
+
+def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    display = Display()
+    python: Any = types.ModuleType("IPython")
+    python.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    python.display = types.SimpleNamespace(display=display)
+    monkeypatch.setitem(sys.modules, "IPython", python)
+    compare(mlp(), torch.randn(4, 8), compilers="eager", mode="inference", protocol=FEW)
+    assert "Sequential (inference, float32, cpu): compile eager" in display.shown
+    assert any("round 6  eager " in text for text in display.shown)
+    assert display.shown[-1] == "eager: pass, 6 rounds"
+    assert len(display.shown) < 20
+    before = len(display.shown)
+    compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK, progress=False)
+    assert len(display.shown) == before
+
+
+def test_progress_on_a_terminal_writes_over_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with shown("model", asked=None) as progress:
+        progress.rounds(3, {})
+    text = capsys.readouterr().err
+    assert text.startswith("\rmodel: round 3")
+    assert text.endswith("\r")
+    assert "\n" not in text
+
+
+# -- what belongs to the caller -----------------------------------------------
+
+
+def settings() -> list[object]:
+    backends = torch.backends
+    return [
+        torch.get_num_threads(),
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.are_deterministic_algorithms_enabled(),
+        backends.cudnn.benchmark,
+        backends.cudnn.deterministic,
+        backends.cudnn.allow_tf32,
+        getattr(backends.cuda.matmul, "fp32_precision", None),
+        getattr(getattr(backends.cudnn, "conv", None), "fp32_precision", None),
+        backends.cuda.matmul.allow_tf32,
+        torch.get_float32_matmul_precision(),
+    ]
+
+
+class Meddles(nn.Module):
+    """Changes what belongs to the process, as a careless model does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+        random.random()
+        np.random.rand()  # noqa: NPY002 - the global generator is meant
+        return self.linear(values)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def unusual() -> Iterator[None]:
+    """A caller with settings of its own."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.set_default_dtype(torch.float64)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_grad_enabled(False)
+    yield
+    torch.set_grad_enabled(True)
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    torch.backends.cudnn.deterministic = False
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("unusual")
+def test_the_callers_settings_and_generators_are_as_before() -> None:
+    model, inputs = Meddles().float(), torch.randn(4, 8, dtype=torch.float32)
+    before = settings()
+    python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002
+    protocol = Protocol(repeat=6, min_sample_s=0.0, threads=1)
+    result = compare(model, inputs, compilers="eager", mode="training", protocol=protocol)
+    assert result["eager"].record.status is Status.PASS, result
+    assert settings() == before
+    assert random.getstate() == python
+    assert repr(np.random.get_state()) == repr(of_numpy)  # noqa: NPY002
+    assert torch.equal(torch.random.get_rng_state(), of_torch)
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch <= 2.8 has one way")
+def test_tf32_set_in_torchs_newer_way_is_as_before() -> None:
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "tf32"
+    try:
+        compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK)
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = before
+
+
+def test_inside_autocast_and_inference_mode_plain_torch_is_measured() -> None:
+    model, inputs = mlp(), torch.randn(4, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        result = compare(model, inputs, compilers="eager", mode="training", protocol=QUICK)
+        assert torch.is_autocast_enabled("cpu")
+    (record,) = result.records
+    assert record.status is Status.PASS
+    assert record.parity is not None
+    assert record.parity.worst is not None
+    assert record.parity.worst.eager_rmse < 1e-5  # float32 has 1e-7, bfloat16 1e-3
+
+
+def test_the_module_is_as_before() -> None:
+    model = mlp().eval()
+    model[0].weight.requires_grad_(False)  # type: ignore[index]
+    model(torch.randn(4, 8)).sum().backward()
+    gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    values = [p.detach().clone() for p in model.parameters()]
+    compare(model, torch.randn(4, 8), compilers="eager", mode="training", protocol=QUICK)
+    assert not model.training
+    assert not next(model.parameters()).requires_grad
+    for parameter, gradient, value in zip(model.parameters(), gradients, values, strict=True):
+        assert torch.equal(parameter, value)
+        assert (parameter.grad is None) == (gradient is None)
+        assert gradient is None or (parameter.grad is not None and torch.equal(parameter.grad, gradient))
+
+
+# -- where a model is measured ------------------------------------------------
+
+
+def test_a_model_is_measured_where_its_parameters_are() -> None:
+    from torchduet.asked import device_name
+
+    class Elsewhere:
+        """A module on a device that this machine may lack."""
+
+        def __init__(self, *places: str) -> None:
+            self._places = places
+
+        def parameters(self) -> list[Any]:
+            return [types.SimpleNamespace(device=torch.device(place)) for place in self._places]
+
+        def buffers(self) -> list[Any]:
+            return []
+
+    assert device_name(None, mlp(), ()) == "cpu"
+    assert device_name(None, nn.ReLU(), torch.randn(2)) == "cpu"
+    with pytest.raises(UsageError, match="device: the model is on cpu and cuda:0; move it to one of them"):
+        device_name(None, Elsewhere("cuda:0", "cpu"), ())
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="device: cuda:0 is not there"):
+            device_name(None, Elsewhere("cuda:0"), ())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_model_on_cuda_is_measured_there() -> None:
+    model, inputs = mlp().cuda(), torch.randn(4, 8, device="cuda")
+    generators = torch.cuda.get_rng_state_all()
+    result = compare(model, inputs, compilers="eager", mode="training", protocol=FEW)
+    assert result.records[0].job.device == "cuda:0"
+    assert result.records[0].status is Status.PASS
+    assert all(torch.equal(a, b) for a, b in zip(torch.cuda.get_rng_state_all(), generators, strict=True))

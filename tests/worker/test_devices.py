@@ -1,0 +1,222 @@
+"""What differs between devices, with fake modules in torch's place: this runs where there is no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from harness import devices
+from harness.failures import is_out_of_memory
+from harness.metrics import observing
+from harness.worker.environment import describe
+
+
+class Fake:
+    """A ``torch.cuda`` that notes its calls. ``left``: errors to raise, one a call of ``synchronize``."""
+
+    def __init__(self, there: int = 2, left: tuple[Exception, ...] = ()) -> None:
+        self.calls: list[str] = []
+        self.there, self.left = there, list(left)
+        self.allocated, self.peak = 100, 700
+
+    def is_available(self) -> bool:
+        return self.there > 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return self.there
+
+    def synchronize(self, device: object) -> None:
+        self.calls.append(f"synchronize {device}")
+        if self.left:
+            raise self.left.pop(0)
+
+    def reset_peak_memory_stats(self, device: object) -> None:
+        self.calls.append(f"reset {device}")
+
+    def memory_allocated(self, device: object) -> int:
+        return self.allocated
+
+    def max_memory_allocated(self, device: object) -> int:
+        self.calls.append("peak")
+        return self.peak
+
+    def memory_stats(self, device: object) -> dict[str, int]:
+        return {"num_alloc_retries": 3}
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        return [
+            {"device": 1, "segment_pool_id": (0, 0), "total_size": 1},
+            {"device": 1, "segment_pool_id": (0, 1), "total_size": 20},
+            {"device": 1, "segment_pool_id": [3, 0], "total_size": 300},
+            {"device": 0, "segment_pool_id": (0, 1), "total_size": 4000},
+        ]
+
+    def empty_cache(self) -> None:
+        self.calls.append("empty")
+
+    def get_device_name(self, device: object) -> str:
+        return f"Fake {device}"
+
+    def current_device(self) -> int:
+        return 1
+
+    def set_device(self, device: object) -> None:
+        self.calls.append(f"set {device}")
+
+    def get_rng_state_all(self) -> list[str]:
+        return ["state"]
+
+    def set_rng_state_all(self, states: list[str]) -> None:
+        self.calls.append(f"generators {states}")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    found = Fake()
+    for kind in (devices.Cuda, devices.Xpu):
+        monkeypatch.setattr(kind, "_module", lambda _: found)
+    return found
+
+
+KINDS = ("cuda:1", "xpu:1")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_waiting_goes_to_the_device_of_that_number(fake: Fake, name: str) -> None:
+    devices.of(torch.device(name)).synchronize()
+    assert fake.calls == [f"synchronize {name}"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_peak_of_a_step_is_what_it_adds_and_the_device_is_waited_for_on_both_sides(
+    fake: Fake, name: str
+) -> None:
+    with observing("step", torch.device(name)) as numbers:
+        fake.calls.append("step")
+    assert numbers["step_peak_bytes"] == 600
+    assert fake.calls == [
+        *(f"synchronize {name}", f"reset {name}", "step"),
+        *(f"synchronize {name}", "peak"),
+    ]
+
+
+def test_a_device_that_does_not_count_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.Mps, "synchronize", lambda _: None)
+    with observing("step", torch.device("mps")) as numbers:
+        pass
+    assert numbers == {"step_peak_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("cuda:1", None),
+        ("cuda:2", "torch finds 2 CUDA devices"),
+        ("xpu:7", "torch finds 2 XPU devices"),
+        ("cpu", None),
+    ],
+)
+def test_a_number_beyond_the_last_is_missing(fake: Fake, name: str, why: str | None) -> None:
+    assert devices.named(name).why_missing() == why
+
+
+def test_a_kind_that_is_not_there_is_named(fake: Fake) -> None:
+    fake.there = 0
+    assert devices.named("cuda").why_missing() == f"torch {torch.__version__} finds no CUDA device"
+    assert devices.best() == "cpu"
+
+
+def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
+    device = devices.named("cuda:1")
+    assert device.pool_bytes() == 320
+    assert device.allocation_retries() == 3
+    device.empty_cache()
+    assert fake.calls == ["empty"]
+    assert devices.CPU.pool_bytes() is devices.CPU.allocation_retries() is None
+
+
+def test_a_bare_name_stays_the_devices_own_choice(fake: Fake) -> None:
+    devices.named("cuda").make_current()
+    assert fake.calls == []
+    devices.named("cuda:1").make_current()
+    assert fake.calls == ["set cuda:1"]
+
+
+def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "ones", lambda *_, device: torch.zeros(1))
+    assert devices.CPU.healthy()
+    assert devices.named("cuda:1").healthy()
+    fake.left.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert not devices.named("cuda:1").healthy()
+    fake.left.append(torch.OutOfMemoryError("CUDA out of memory"))
+    assert devices.named("cuda:1").healthy()
+
+
+def test_a_torch_without_the_kind_is_no_health() -> None:
+    assert not devices.named("xpu").healthy()
+
+
+@pytest.mark.parametrize(
+    ("files", "hidden", "present"),
+    [
+        ((), {}, False),
+        (("dev/nvidia3",), {}, True),  # a container that has GPU 3 alone
+        (("dev/nvidiactl", "dev/nvidia-uvm"), {}, False),
+        (("usr/lib/wsl/lib/libcuda.so.1",), {}, True),
+        (("dev/kfd",), {}, True),
+        (("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": ""}, False),
+        (("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        (("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": "0"}, True),
+        (("dev/kfd",), {"HIP_VISIBLE_DEVICES": ""}, False),
+    ],
+)
+def test_the_default_device_is_guessed_from_what_the_driver_has_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: tuple[str, ...],
+    hidden: dict[str, str],
+    *,
+    present: bool,
+) -> None:
+    for name in devices.HIDING:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in hidden.items():
+        monkeypatch.setenv(name, value)
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    assert devices.Cuda.seems_present(tmp_path) is present
+
+
+def test_generators_and_the_current_device_are_put_back(fake: Fake) -> None:
+    torch.manual_seed(5)
+    restore = devices.remember()
+    expected = torch.rand(2)
+    torch.rand(3)
+    restore()
+    assert torch.equal(torch.rand(2), expected)
+    assert fake.calls[:2] == ["generators ['state']", "set 1"]
+
+
+def test_the_environment_says_what_nobody_has_tried(fake: Fake) -> None:
+    assert "device_untried" not in describe(torch.device("cpu"))
+    found = describe(torch.device("xpu:0"))
+    assert found["device_untried"] == "nobody has tried xpu yet: check by hand"
+    assert found["device_name"] == "Fake xpu:0"
+
+
+@pytest.mark.parametrize("words", ["CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "out of memory"])
+def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
+    assert is_out_of_memory(RuntimeError(words))
+
+
+def test_rocm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "version", SimpleNamespace(cuda=None, hip="6.4"))
+    assert devices.versions() == {"cuda": None, "hip": "6.4"}

@@ -1,0 +1,66 @@
+"""benchmarks/faults.py on one small model: it plants, it judges, and its table counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.faults import KINDS, Outcome, cell, tables
+from harness.loading.suite_files import load_suite
+from harness.schema import Case, Mode, Setting
+
+# Dynamo looks at every tensor's gradient, and means nothing by it
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+EVERYWHERE = ("stale input", "baked weight", "every third step", "swapped heads")
+
+
+def case(mode: Mode) -> Case:
+    cases = load_suite("tiny_gpt").cases(Setting(mode=mode, device_type="cpu", scale="tiny"))
+    return next(one for one in cases if one.name == "MLP_addition")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: Mode, dtype: str) -> None:
+    found = list(cell(case(mode), dtype, (0.02,), EVERYWHERE))
+    assert [(one.kind, one.status) for one in found[:1]] == [("", "pass")]
+    planted = {one.kind: one for one in found[1:]}
+    assert set(planted) == set(EVERYWHERE)
+    assert all(one.ours for one in planted.values())
+    assert not planted["stale input"].field
+    assert not planted["baked weight"].field
+    assert planted["stale input"].found_by == "step 4 in a row, on other inputs and weights"
+
+
+def test_sizes_matter_in_full_precision() -> None:
+    found = list(cell(case(Mode.TRAINING), "float32", (1e-4, 0.005), ("scale", "gradient of a weight")))
+    assert {(one.kind, one.size): one.ours for one in found if one.kind} == {
+        ("scale", 1e-4): False,
+        ("scale", 0.005): True,
+        ("gradient of a weight", 1e-4): False,
+        ("gradient of a weight", 0.005): True,
+    }
+
+
+def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Outcome:
+    return Outcome(
+        model="m", mode="training", dtype="float32", kind=kind, size=size, status=status, field=field
+    )
+
+
+def test_the_table_counts_what_each_rule_found_and_what_was_a_false_alarm() -> None:
+    text = tables(
+        [
+            outcome("scale", "pass"),
+            outcome("scale", "fail_accuracy", field=True),
+            outcome("baked weight", "RuntimeError"),
+            outcome("", "pass"),
+            outcome("untouched inductor", "fail_accuracy"),
+        ]
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    assert ["scale", "1.00 %", "1 / 2", "1 / 2"] in rows
+    assert ["baked weight", "", "1 / 1", "0 / 1"] in rows
+    assert ["untouched inductor", "fail_accuracy", "1"] in rows
+    assert ["the graph without a fault", "pass", "1"] in rows
+    assert text.endswith("3 faults in 1 cells of 1 models.")
+    assert len(set(KINDS)) == len(KINDS)

@@ -1,0 +1,344 @@
+"""What people give to ``compare()``: compiled modules, modes, losses, inputs."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from harness.schema import Protocol, Record, Status
+from runner.errors import UsageError
+from torchduet import compare
+
+CHECK = Protocol(performance=False)
+
+
+def record_of(model: nn.Module, inputs: Any = None, **more: Any) -> Record:
+    inputs = torch.randn(6, 8) if inputs is None else inputs
+    result = compare(model, inputs, **{"compilers": ["eager"], "protocol": CHECK, **more})
+    return result.records[0]
+
+
+def remarks(record: Record) -> tuple[str, ...]:
+    assert record.model is not None, record.failure
+    return record.model.remarks
+
+
+# -- compiled already ---------------------------------------------------------
+
+
+def compiled(model: nn.Module) -> nn.Module:
+    return torch.compile(model, backend="eager")  # type: ignore[return-value]
+
+
+def whole() -> nn.Module:
+    return compiled(nn.Linear(8, 8))
+
+
+def nested() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), compiled(nn.Sequential(nn.Linear(8, 8), compiled(nn.ReLU()))))
+
+
+def in_place() -> nn.Module:
+    model = nn.Linear(8, 8)
+    model.compile(backend="eager")
+    return model
+
+
+def its_forward() -> nn.Module:
+    model = nn.Linear(8, 8)
+    model.forward = torch.compile(model.forward, backend="eager")  # type: ignore[method-assign]
+    return model
+
+
+class OfItsClass(nn.Linear):
+    @torch.compile(backend="eager")
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x)
+
+
+class HoldsCompiled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+        self.quick = torch.compile(self.slow, backend="eager")
+
+    def slow(self, x: torch.Tensor) -> torch.Tensor:
+        changed: torch.Tensor = self.inner(x) + 1
+        return changed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.quick(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (whole, "the model"),
+        (nested, "1, 1.1"),
+        (in_place, "the model"),
+        (its_forward, "forward"),
+        (HoldsCompiled, "quick"),
+        (lambda: OfItsClass(8, 8), "forward"),
+    ],
+)
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_is_compiled_is_unwrapped(make: Callable[[], nn.Module], named: str, warm: bool) -> None:
+    model, inputs = make(), torch.randn(6, 8)
+    if warm:
+        with warnings.catch_warnings():  # torch's own, of nested compiled modules
+            warnings.simplefilter("ignore")
+            model(inputs)
+    record = record_of(model, inputs, compilers=["aot_eager"])
+    assert record.status is Status.PASS
+    assert remarks(record) == (f"unwrapped from torch.compile, for eager must be eager: {named}",)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@torch.compile(backend="eager")
+def far_away(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x @ weight
+
+
+class CallsCompiled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return far_away(x, self.weight)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_cannot_be_unwrapped_is_refused(warm: bool) -> None:
+    torch.compiler.reset()
+    model, inputs = CallsCompiled(), torch.randn(6, 8)
+    if warm:
+        model(inputs).sum().backward()
+    record = record_of(model, inputs)
+    assert record.status is Status.EAGER_1ST_RUN_FAIL
+    assert record.failure is not None
+    assert "eager's own step runs code that torch.compile compiles" in record.failure.message
+
+
+# -- modes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_mode_follows_the_module(training: bool) -> None:
+    model = nn.Linear(8, 4).train(training)
+    result = compare(model, torch.randn(6, 8), compilers=["eager"], protocol=CHECK)
+    mode = "training" if training else "inference"
+    assert result.records[0].job.case.mode.value == mode
+    said = f"mode: {mode}, as model.training is {training}; use mode= to change it"
+    assert said in result.records[0].notes
+    assert said[1:] in str(result)
+
+
+def test_a_mode_that_is_given_is_taken() -> None:
+    record = record_of(nn.Linear(8, 4).eval(), mode="training")
+    assert record.job.case.mode.value == "training"
+    assert not any("mode:" in note for note in record.notes)
+
+
+def test_a_part_that_was_frozen_in_eval_mode_stays_so() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.BatchNorm1d(8)))
+    model[1].eval()
+    assert remarks(record_of(model)) == ("left in eval mode, as given: 1",)
+    assert remarks(record_of(model.eval(), mode="training")) == ()
+
+
+# -- losses -------------------------------------------------------------------
+
+
+def test_a_loss_of_the_output_alone_is_taken() -> None:
+    assert record_of(nn.Linear(8, 4), loss=lambda output: output.square().mean()).status is Status.PASS
+    assert record_of(nn.Linear(8, 4), loss=torch.sum).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    "loss", [functional.cross_entropy, nn.CrossEntropyLoss(), lambda o, t: (o - t).sum()]
+)
+def test_a_loss_that_misses_its_target_says_so(loss: Any) -> None:
+    record = record_of(nn.Linear(8, 4), loss=loss)
+    assert record.failure is not None
+    assert "the loss failed without a target: give one (compare(target=...)" in record.failure.message
+    assert record_of(nn.Linear(8, 4), loss=loss, target=torch.rand(6, 4)).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (
+            {"loss": lambda a, b, c: a},
+            "loss: it is called as loss(output, target), but its signature is (a, b, c)",
+        ),
+        ({"loss": lambda a: a, "target": torch.ones(1)}, "loss: a target is given, but this loss takes (a)"),
+        ({"loss": 3}, "loss: it must be a function of (output, target), not a int"),
+        ({"dropout": "none"}, "dropout: there is no treatment called 'none'"),
+    ],
+)
+def test_what_cannot_be_understood_is_said_at_once(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        record_of(nn.Linear(8, 4), **more)
+
+
+def test_an_output_that_no_loss_can_be_made_of_is_said() -> None:
+    class Counts(nn.Module):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return torch.bincount(tokens)
+
+    failure = record_of(Counts(), torch.randint(5, (9,))).failure
+    assert failure is not None
+    assert failure.message == "the output has no floating tensor that a loss could be made of"
+    assert record_of(Counts(), torch.randint(5, (9,)), mode="inference").status is Status.PASS
+
+
+# -- inputs -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (torch.randn(6, 8).double(), "input.0 is float64 and the model's parameters are float32"),
+        (
+            {"input": torch.randn(6, 8).half()},
+            "input.input is float16 and the model's parameters are float32",
+        ),
+        (torch.ones(6, 8, dtype=torch.int64), "all inputs are int64 and the model's parameters are float32"),
+        (torch.randn(6, 8, device="meta"), "input.0 is on the device meta, which holds no values"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_said(inputs: Any, says: str) -> None:
+    failure = record_of(nn.Linear(8, 4), inputs).failure
+    assert failure is not None
+    assert says in failure.message
+
+
+def test_inputs_that_a_model_takes_all_the_same_are_noted() -> None:
+    class Casts(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x.float())
+
+    record = record_of(Casts(8, 4), torch.randn(6, 8).double())
+    assert record.status is Status.PASS
+    assert remarks(record) == ("inputs: input.0 is float64 and the model's parameters are float32",)
+
+
+def test_inputs_that_require_a_gradient_are_noted() -> None:
+    inputs = torch.randn(6, 8, requires_grad=True)
+    said = ("gradients of inputs are computed and compared, too: input.0 requires one",)
+    assert remarks(record_of(nn.Linear(8, 4), inputs)) == said
+    assert remarks(record_of(nn.Linear(8, 4), inputs, mode="inference")) == ()
+    assert inputs.grad is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="another device is needed")
+def test_what_is_on_another_device_is_copied_and_noted() -> None:
+    record = record_of(nn.Linear(8, 4).cuda(), torch.randn(6, 8).cuda(), device="cpu")
+    assert record.status is Status.PASS
+    assert remarks(record) == (
+        "the model came on cuda:0 and was copied to cpu",
+        "the inputs came on cuda:0 and was copied to cpu",
+    )
+
+
+class OneMapping(nn.Linear):
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(batch["x"])
+
+
+def test_inputs_that_are_no_arguments_of_the_forward_are_said() -> None:
+    failure = record_of(OneMapping(8, 4), {"x": torch.randn(6, 8)}).failure
+    assert failure is not None
+    assert "the inputs do not fit forward(batch: " in failure.message
+    assert "for one argument that is the whole, give ({...},)" in failure.message
+    assert record_of(OneMapping(8, 4), ({"x": torch.randn(6, 8)},)).status is Status.PASS
+    failure = record_of(nn.Linear(8, 4), [torch.randn(6, 8), torch.randn(6, 8)]).failure
+    assert failure is not None
+    assert "2 are given by position" in failure.message
+
+
+# -- precisions ---------------------------------------------------------------
+
+
+def test_a_model_in_another_precision_than_asked_for_is_said() -> None:
+    failure = record_of(nn.Linear(8, 4).bfloat16(), torch.randn(6, 8).bfloat16()).failure
+    assert failure is not None
+    assert "the model's parameters are bfloat16 and the precision is float32" in failure.message
+    half = record_of(nn.Linear(8, 4).bfloat16(), torch.randn(6, 8).bfloat16(), dtype="bfloat16")
+    assert half.status is Status.PASS
+    double = record_of(nn.Linear(8, 4).double(), torch.randn(6, 8).double())
+    assert remarks(double) == ("the model is float64, which float32 does not cast: it is measured so",)
+
+
+def test_gradients_of_what_the_module_does_not_hold_are_said() -> None:
+    weight = torch.randn(8, 8, requires_grad=True)
+
+    class Closed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ weight
+
+    said = "the step computes gradients only of tensors that the module does not hold: none is compared"
+    assert remarks(record_of(Closed())) == (said,)
+    assert remarks(record_of(Closed(), mode="inference")) == ()
+
+
+class SquareLoss(nn.Module):
+    def forward(self, output: torch.Tensor, target: Any) -> torch.Tensor:
+        return (output * output).mean()
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo's own, of a loss that starts a graph
+@pytest.mark.parametrize("loss", [None, lambda output: output.sum() * 2, SquareLoss()])
+def test_a_scripted_model_is_measured_and_said_to_be_one(loss: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit.script is deprecated
+        model = torch.jit.script(nn.Sequential(nn.Linear(8, 4), nn.ReLU()))
+    record = record_of(model, loss=loss)
+    assert record.status is Status.PASS, record.failure
+    compiled = record_of(model, loss=loss, compilers=["aot_eager"])  # Dynamo takes the loss and nothing else
+    assert compiled.status is Status.NOT_COMPILED
+    assert remarks(record) == ("eager runs TorchScript, and no Python, in the model",)
+    assert record.parity is not None
+    assert record.parity.tensors == 4  # output, loss and two gradients
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_first_cause_of_a_failure_is_said() -> None:
+    class Wraps(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            try:
+                return super().forward(x)[99]
+            except IndexError as error:
+                raise ImportError("could not import it") from error
+
+    failure = record_of(Wraps(8, 4)).failure
+    assert failure is not None
+    assert failure.message.startswith("could not import it (caused by IndexError: index 99 is out of bounds")
+
+
+class Looks(nn.Module):
+    """Has a loop that data end: Dynamo leaves all of it to eager."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            if x.sum() > 0:
+                x = x - 1
+        return x
+
+
+def test_why_nothing_reached_a_compiler_is_said() -> None:
+    for record in compare(
+        Looks(), torch.randn(6, 8), compilers=["aot_eager", "inductor"], mode="inference", protocol=CHECK
+    ).records:
+        assert record.status is Status.NOT_COMPILED
+        assert record.failure is not None
+        assert "nothing of it reached the compiler: " in record.failure.message
+        assert "data-dependent" in record.failure.message

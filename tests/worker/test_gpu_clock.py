@@ -1,0 +1,94 @@
+"""Clocks and throttling by a fake NVML, read between the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.hardware.nvml import Gpu
+from harness.metrics import gpu_clock, observing
+from harness.schema import BASELINE, Protocol
+from harness.timing.rounds import Rounds
+from harness.timing.step import Variant
+from tests.worker.planted import CPU, trial
+
+
+class Nvml:
+    """``pynvml``; ``newer``: whether it has the newer call."""
+
+    NVML_CLOCK_SM = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *, newer: bool, works: bool = True) -> None:
+        self.clocks = iter(range(1000, 9000, 10))
+        self.reasons, self.works = 0x004, works
+        if newer:
+            self.nvmlDeviceGetCurrentClocksEventReasons = self._newer
+
+    def nvmlDeviceGetClockInfo(self, handle: object, kind: int) -> int:  # noqa: N802 - NVML's name
+        return next(self.clocks)
+
+    def _newer(self, handle: object) -> int:
+        if not self.works:
+            raise self.NVMLError
+        return self.reasons
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: object) -> int:  # noqa: N802
+        return 0x020 if self.works else self._newer(handle)
+
+
+@pytest.mark.parametrize(
+    ("nvml", "reasons"),
+    [(Nvml(newer=True), ("power cap",)), (Nvml(newer=False), ("software temperature limit",))],
+)
+def test_reasons_come_from_the_call_that_there_is(nvml: Nvml, reasons: tuple[str, ...]) -> None:
+    assert Gpu(nvml, None).throttle_reasons() == reasons
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Nvml], dict[str, Any]]:
+    """The numbers of two rounds of two variants."""
+
+    def of(nvml: Nvml) -> dict[str, Any]:
+        monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(nvml, None))
+        monkeypatch.setattr(gpu_clock, "EVERY_S", 0.0)
+        rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
+        variants: dict[str, Variant] = {BASELINE: trial("mlp").variant(), "b": trial("mlp").variant()}
+        with observing("rounds", CPU, between=rounds.between) as numbers:
+            endless = rounds.endless(variants, 1, "measure")
+            for _ in range(2):
+                next(endless)
+            endless.close()
+        assert rounds.between == []
+        return numbers
+
+    return of
+
+
+def test_the_clock_is_read_before_each_sample_and_at_the_end(
+    read: Callable[[Nvml], dict[str, Any]],
+) -> None:
+    numbers = read(Nvml(newer=True))
+    # two samples and the end of each of two rounds, and the end of the batch
+    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1060)
+    assert numbers["gpu_throttle_reasons"] == "power cap"
+
+
+def test_without_reasons_there_is_still_a_clock(read: Callable[[Nvml], dict[str, Any]]) -> None:
+    numbers = read(Nvml(newer=True, works=False))
+    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_throttle_reasons"]) == (1000, "")
+
+
+def test_a_driver_that_fails_costs_its_later_readings_alone(
+    read: Callable[[Nvml], dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    nvml = Nvml(newer=True)
+    nvml.clocks = iter((1000, 1010))
+    numbers = read(nvml)
+    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1010)
+    assert "rounds_wall_s" in numbers
+    assert capsys.readouterr().out.count("no metric gpu_clock") == 1  # it is not asked again

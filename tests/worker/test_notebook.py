@@ -1,0 +1,62 @@
+"""The code of docs/compare.ipynb, executed as its cells are: each in turn, its last value shown."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchduet import Result
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "compare.ipynb"
+
+
+def cells(kind: str) -> list[dict[str, Any]]:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+def executed(source: str, names: dict[str, Any]) -> Any:
+    """Runs a cell; the value of its last line, if that is an expression."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, NOTEBOOK.name, "exec"), names)  # noqa: S102 - our own file
+    if not isinstance(last, ast.Expr):
+        return None
+    return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)  # noqa: S307
+
+
+@pytest.mark.slow
+def test_the_notebooks_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    shown = [executed("".join(cell["source"]), names) for cell in cells("code")]
+    results = [value for value in shown if isinstance(value, Result)]
+    assert [len(result) for result in results] == [2, 3, 1]
+    assert all("<table>" in result._repr_html_() for result in results)
+    statuses = {record.candidate: record.status.value for result in results for record in result.records}
+    assert statuses == {
+        "inductor": "pass",
+        "eager": "pass",
+        "counts_operations": "pass",
+        "traced": "pass",
+        "returns_it_as_it_is": "not_compiled",
+        "has_no_kernel": "fail_to_run",
+    }
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_was_executed_in_order_and_shows_tables_and_pictures() -> None:
+    code = cells("code")
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    html = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
+    assert sum("data:image/png;base64," in text for text in html) == 2
+    assert not re.search(r"/(home|root|work|tmp)/", json.dumps(outputs))

@@ -1,0 +1,331 @@
+"""Faults that no step on the first data can show: stale inputs, baked weights, damage, every n-th call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+
+from harness.parity.other_data import INPUTS, WEIGHTS, other_data
+from harness.parity.steps import MOST, sampled
+from harness.program import Compiled, Program, forward_of
+from harness.schema import Case, Job, Mode, Parity, Protocol, Status
+from harness.worker.attempts import JobFailed
+from harness.worker.session import Session
+from harness.workload import Workload
+from tests.worker.planted import Backend, Trial, mean_of, noisy, silent, trial, workload
+
+DTYPES = ("float32", "bfloat16", "amp")
+Forward = Callable[..., tuple[Any, Any]]
+Fault = Callable[[Program, Forward], Forward]
+
+
+def judged(
+    backend: Backend, work: Callable[[], Workload], mode: Mode = Mode.TRAINING, dtype: str = "float32"
+) -> tuple[Status, Parity, tuple[str, ...]]:
+    """A session's verdict on a planted compiler."""
+    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
+    protocol = Protocol(threads=1)
+    job = Job(case=case, device="cpu", dtype=dtype, candidates=("planted",), protocol=protocol)
+    session = Session(job, silent, lambda _: work(), {"planted": backend})
+    torch.manual_seed(0)
+    session.open()
+    status, found, _, notes = session.prepare("planted")
+    assert found is not None
+    return status, found, notes
+
+
+def with_fault(fault: Fault, **claims: Any) -> Backend:
+    """A compiler whose forward is eager's, with a fault."""
+
+    def compile(program: Program) -> Compiled:  # noqa: A001 - as the real ones are called
+        forward = fault(program, program.forward())
+        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1, **claims)
+
+    return compile
+
+
+def right(_: Program, forward: Forward) -> Forward:
+    return forward
+
+
+def stale_input(_: Program, forward: Forward) -> Forward:
+    """A CUDA graph whose input is not refreshed."""
+    kept: list[Any] = []
+
+    def run(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
+        if not kept:
+            kept.append(tuple(arg.clone() for arg in args))
+        return forward(kept[0], kwargs, target)
+
+    return run
+
+
+def baked_weight(program: Program, forward: Forward) -> Forward:
+    """One weight became a constant."""
+    weight = next(p for p in program.module.parameters() if p.dim() > 1)
+    kept = weight.detach().clone()
+
+    def run(*given: Any) -> tuple[Any, Any]:
+        now = weight.data
+        weight.data = kept
+        made = forward(*given)
+        weight.data = now
+        return made
+
+    return run
+
+
+def damaged_weight(program: Program, forward: Forward) -> Forward:
+    """A kernel writes into a weight, and the next steps read it."""
+    weight = next(p for p in program.module.parameters() if p.dim() > 1)
+
+    def run(*given: Any) -> tuple[Any, Any]:
+        made = forward(*given)
+        weight.data[0, 0] *= 1.01
+        return made
+
+    return run
+
+
+def damaged_input(_: Program, forward: Forward) -> Forward:
+    def run(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
+        made = forward(args, kwargs, target)
+        args[0].view(-1)[0] += 1
+        return made
+
+    return run
+
+
+def skipped_buffer(program: Program, forward: Forward) -> Forward:
+    """The second update of a buffer, and every later one, is lost."""
+    calls = 0
+
+    def run(*given: Any) -> tuple[Any, Any]:
+        nonlocal calls
+        calls += 1
+        before = [buffer.clone() for buffer in program.module.buffers()]
+        made = forward(*given)
+        for buffer, was in zip(program.module.buffers(), before, strict=True):
+            if calls > 1:
+                buffer.data.copy_(was)
+        return made
+
+    return run
+
+
+def every(n: int) -> Fault:
+    """Every n-th call is wrong."""
+
+    def plant(_: Program, forward: Forward) -> Forward:
+        calls = 0
+
+        def run(*given: Any) -> tuple[Any, Any]:
+            nonlocal calls
+            calls += 1
+            loss, output = forward(*given)
+            factor = 1.5 if calls % n == 0 else 1.0
+            return None if loss is None else loss * factor, output * factor
+
+        return run
+
+    return plant
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
+def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
+    name: str, mode: Mode, dtype: str
+) -> None:
+    status, found, notes = judged(with_fault(right), lambda: workload(name), mode, dtype)
+    assert status is Status.PASS, found
+    assert (found.steps, found.other_data, found.not_checked) == (5, (INPUTS, WEIGHTS), ())
+    assert found.found_by == ""
+    assert notes == ()
+    assert found.resolution_median is not None
+    assert found.resolution_largest is not None
+    assert 0.0 < found.resolution_median <= found.resolution_largest < 1.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.parametrize("fault", [stale_input, baked_weight], ids=lambda fault: str(fault.__name__))
+@pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
+def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
+    name: str, fault: Fault, mode: Mode, dtype: str
+) -> None:
+    status, found, _ = judged(with_fault(fault), lambda: workload(name), mode, dtype)
+    assert status is Status.FAIL_ACCURACY
+    assert found.found_by == "step 4 in a row, on other inputs and weights"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: str) -> None:
+    status, found, _ = judged(with_fault(skipped_buffer), lambda: workload("conv"), dtype=dtype)
+    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "step 2 in a row")
+    assert found.worst is not None
+    assert found.worst.name.startswith("buffer.")
+
+
+@pytest.mark.parametrize("fault", [damaged_weight, damaged_input], ids=lambda fault: str(fault.__name__))
+def test_weights_and_inputs_that_a_step_damages_are_found(fault: Fault) -> None:
+    status, found, _ = judged(with_fault(fault), lambda: workload("mlp"), Mode.INFERENCE)
+    assert status is Status.FAIL_ACCURACY
+    assert found.worst is not None
+    assert found.worst.failure is not None
+
+
+def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
+    status, found, _ = judged(with_fault(damaged_weight), lambda: workload("mlp"), Mode.INFERENCE, "bfloat16")
+    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "weights and inputs after the steps")
+    assert found.worst is not None
+    assert found.worst.name == "parameter.0.weight"
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
+    status, found, _ = judged(with_fault(every(n)), lambda: workload("mlp"), dtype=dtype)
+    assert status is Status.FAIL_ACCURACY
+    assert found.sensitive_tensors == ()  # no kink: the same step is right at other calls
+
+
+def test_a_crash_on_other_data_is_a_failure() -> None:
+    def crashes(_: Program, forward: Forward) -> Forward:
+        calls = 0
+
+        def run(*given: Any) -> tuple[Any, Any]:
+            nonlocal calls
+            calls += 1
+            if calls == 5:
+                raise RuntimeError("the fifth call")
+            return forward(*given)
+
+        return run
+
+    with pytest.raises(JobFailed, match="the fifth call") as failed:
+        judged(with_fault(crashes), lambda: workload("mlp"))
+    assert (failed.value.status, failed.value.failure.phase) == (Status.FAIL_TO_RUN, "check")
+
+
+def test_a_compiler_that_makes_weights_constants_is_checked_on_other_inputs() -> None:
+    honest = with_fault(baked_weight, constant_weights=True)
+    status, found, _ = judged(honest, lambda: workload("mlp"), Mode.INFERENCE)
+    assert (status, found.other_data) == (Status.PASS, (INPUTS,))
+    assert found.not_checked == ("other weights: this compiler makes the weights constants",)
+    stale = with_fault(stale_input, constant_weights=True)
+    status, found, _ = judged(stale, lambda: workload("mlp"), Mode.INFERENCE)
+    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "step 4 in a row, on other inputs")
+
+
+class Picky(nn.Module):
+    """Takes the inputs of its first call only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not bool((x.sum(-1) > 0).all()):
+            raise ValueError("rows must add up to more than zero")
+        return cast("torch.Tensor", self.linear(x))
+
+
+def test_a_model_that_takes_no_other_data_is_checked_without_and_the_record_says_so() -> None:
+    x = torch.eye(8)
+    x[0] = torch.tensor([5.0, -4, 0, 0, 0, 0, 0, 0])
+    status, found, _ = judged(with_fault(right), lambda: Workload(module=Picky(), args=(x,)), Mode.INFERENCE)
+    assert (status, found.steps, found.other_data) == (Status.PASS, 3, ())
+    (why,) = found.not_checked
+    assert why.startswith("other data: eager fails on other data (ValueError: rows must")
+
+
+def test_a_compilation_for_other_data_is_reported() -> None:
+    class ByValue(nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+            return x * int(n[0])
+
+    def compile(program: Program) -> Compiled:  # noqa: A001
+        with torch._dynamo.config.patch(capture_scalar_outputs=True):
+            compiled = torch.compile(program.module, backend="eager")
+        return Compiled(forward=forward_of(compiled, None), region="forward", compiler_calls=lambda: 1)
+
+    torch._dynamo.reset()
+    work = Workload(module=ByValue(), args=(torch.randn(4, 8), torch.tensor([2, 7, 3])))
+    status, _, notes = judged(compile, lambda: work, Mode.INFERENCE)
+    assert status is Status.PASS
+    assert all(note.startswith("compiled again for other data") for note in notes)
+
+
+# -- the data -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["mlp", "conv", "tokens", "attention"])
+def test_every_weight_changes_in_eager_and_in_fp64_alike_and_comes_back(name: str, dtype: str) -> None:
+    subject = trial(name, dtype)
+    found = []
+    for variant in (subject.variant(), subject.variant(exact=True)):
+        before = {n: p.clone() for n, p in variant.program.module.named_parameters()}
+        with other_data(variant, weights=True) as changed:
+            assert changed == (INPUTS, WEIGHTS)
+            now = {n: p.detach().double().clone() for n, p in variant.program.module.named_parameters()}
+        assert all(torch.equal(p, before[n]) for n, p in variant.program.module.named_parameters())
+        assert all(not torch.equal(now[n], before[n].double()) for n in now)
+        found.append(now)
+    assert all(torch.equal(found[0][n], found[1][n]) for n in found[0])
+
+
+def test_zeros_change_too_and_come_back() -> None:
+    module = nn.LayerNorm(64)
+    work = Workload(module=module, args=(torch.randn(4, 64),), loss=mean_of)
+    variant = Trial(workload=work, dtype="bfloat16", mode=Mode.TRAINING).variant()
+    with other_data(variant, weights=True):
+        bias = variant.program.module.bias
+        assert isinstance(bias, torch.Tensor)
+        assert bool((bias != 0).all())
+    assert not bool(bias.any())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        torch.tensor([True, False, True, True]),
+        torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]),
+        torch.arange(8).expand(2, 8).clone(),
+        torch.tensor([0, 3, 5, 9]),
+        torch.tensor([0.0, float("-inf"), 0.0]),
+        torch.zeros(3, 3),
+        torch.tensor(3.0),
+    ],
+    ids=["booleans", "mask", "positions", "offsets", "float mask", "zeros", "scalar"],
+)
+def test_masks_positions_and_offsets_stay(given: torch.Tensor) -> None:
+    work = Workload(module=nn.Identity(), args=(given.clone(),))
+    variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
+    with other_data(variant, weights=False) as changed:
+        assert changed == ()
+        assert torch.equal(variant.program.args[0], given)
+
+
+def test_other_tokens_are_tokens_of_the_same_row() -> None:
+    tokens = torch.randint(0, 50, (4, 16), generator=torch.Generator().manual_seed(0))
+    work = Workload(module=nn.Identity(), args=(tokens.clone(),))
+    variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
+    with other_data(variant, weights=False) as changed:
+        assert changed == (INPUTS,)
+        other = variant.program.args[0]
+        assert not torch.equal(other, tokens)
+        assert torch.equal(other.sort(dim=-1).values, tokens.sort(dim=-1).values)
+
+
+def test_of_a_large_tensor_the_same_blocks_are_kept() -> None:
+    large = noisy((512, 256))
+    kept = sampled(large)
+    assert kept.numel() == MOST
+    assert torch.equal(kept, sampled(large.clone()))
+    assert torch.equal(sampled(large[:4]), large[:4])

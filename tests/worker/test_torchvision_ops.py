@@ -1,0 +1,152 @@
+"""torchvision in each form that a machine may have: fakes, and the installed one, each in its own process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+PROGRAM = """
+from suites.models.torchvision_ops import define_missing_ops
+define_missing_ops()
+define_missing_ops()
+import torch
+print("nms" if hasattr(torch.ops.torchvision, "nms") else "no nms")
+import torchvision
+print(torchvision.extension._has_ops())
+print(torch.ops.torchvision.nms.default._schema)
+"""
+
+# As torchvision's own files: the extension is looked for, its failure is hidden, and the fake kernel comes
+# all the same. A Python file stands for the shared library; both define the operators when they are loaded,
+# and both refuse a second definition: the library ends the process, Python raises.
+EXTENSION = """
+import importlib.util
+from pathlib import Path
+import torch
+
+def _load_library(name):
+    path = Path(__file__).with_name(name)
+    if not path.exists():
+        return False
+    try:
+        exec(path.read_text(), globals())
+    except OSError:
+        return False
+    return True
+
+_loaded = _load_library({library!r})
+
+def _has_ops():
+    return _loaded
+{check}
+"""
+LIBRARY = """
+own = torch.library.Library("torchvision", "DEF")
+own.define("nms{schema}")
+"""
+INIT = """
+from . import extension
+from torchvision import _meta_registrations
+"""
+META = """
+import torch
+import torchvision.extension
+
+def nms(dets, scores, iou_threshold):
+    return dets
+
+implementation = torch.library.Library("torchvision", "IMPL", "Meta")
+for name in {operators!r}:
+    if not hasattr(torch.ops.torchvision, name):
+        raise RuntimeError("operator torchvision::" + name + " does not exist")
+    implementation.impl(getattr(torch.ops.torchvision, name).default, nms)
+"""
+OPERATORS = ("nms",)
+
+
+def package(
+    folder: Path,
+    library: str,
+    content: str | None,
+    check: str = "",
+    operators: tuple[str, ...] = OPERATORS,
+) -> Path:
+    """A torchvision that loads ``library``, whose content is this; None for a library that is not there."""
+    made = folder / "torchvision"
+    made.mkdir()
+    (made / "__init__.py").write_text(INIT)
+    (made / "extension.py").write_text(EXTENSION.format(library=library, check=check))
+    (made / "_meta_registrations.py").write_text(META.format(operators=operators))
+    if content is not None:
+        (made / library).write_text(content)
+    return folder
+
+
+def run(program: str, *paths: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("library", ["_C.so", "_C_stable.so", "of_a_later_year.so"])
+def test_operators_of_an_extension_that_loads_are_left_alone(tmp_path: Path, library: str) -> None:
+    done = run(PROGRAM, package(tmp_path, library, LIBRARY.format(schema=SCHEMA)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == ["nms", "True"]
+
+
+@pytest.mark.parametrize("library", ["_C.so", "_C_stable.so"])
+@pytest.mark.parametrize("content", [None, "raise OSError('undefined symbol')"])
+def test_operators_are_defined_where_the_extension_does_not_load(
+    tmp_path: Path, library: str, content: str | None
+) -> None:
+    done = run(PROGRAM, package(tmp_path, library, content))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["nms", "False", f"torchvision::nms{SCHEMA}"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
+def test_the_installed_torchvision_can_be_imported() -> None:
+    done = run(PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert SCHEMA in done.stdout
+
+
+def test_nothing_is_defined_without_torchvision() -> None:
+    done = run(
+        "import importlib.util as u, torch; found = u.find_spec;"
+        "u.find_spec = lambda name, *a: None if name == 'torchvision' else found(name, *a);"
+        "from suites.models.torchvision_ops import define_missing_ops; define_missing_ops();"
+        "print(hasattr(torch.ops.torchvision, 'nms'))"
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("check", "operators", "reason"),
+    [
+        ("raise RuntimeError('made for CUDA 13.\\nPlease reinstall')", OPERATORS, "made for CUDA 13"),
+        ("", ("nms", "of_a_later_year"), "operator torchvision::of_a_later_year does not exist"),
+    ],
+    ids=["other CUDA", "more operators"],
+)
+def test_a_torchvision_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, check: str, operators: tuple[str, ...], reason: str
+) -> None:
+    done = run(PROGRAM, package(tmp_path, "_C.so", None, check, operators))
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1, done.stderr
+    assert last.startswith("ImportError: torchvision")
+    assert last.endswith(f"({reason}); install the torchvision that was released for this torch")

@@ -1,0 +1,86 @@
+"""Results that are compared are on one device, or the comparison says so. ``meta`` stands for a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.parity.exchange import export, imported, read_runs, write_runs
+from harness.parity.rule import compare, equal
+from harness.schema import Case, Job, Mode, Protocol, Status
+from harness.timing.workbench import Workbench
+from harness.worker.session import Session
+from harness.workload import Workload
+from tests.worker.planted import CPU, failure, noisy, refer, rule, silent, workload
+
+META = torch.device("meta")
+
+
+@pytest.mark.parametrize("name", ["scaled", "field"])
+def test_a_result_on_another_device_is_a_failure_with_a_sentence(name: str) -> None:
+    eager = {"output": noisy(8)}
+    moved = {"output": noisy(8).to(META)}
+    assert not equal(eager, moved)
+    found = compare(refer(eager, eager, by=rule(name)), moved)
+    assert failure(found) == "on the device meta instead of cpu"
+
+
+def test_results_of_another_environment_come_to_the_device(tmp_path: Path) -> None:
+    of = workload("mlp")
+    reference = refer({"output": noisy(8)}, {"output": noisy(8), "mask": torch.ones(2, dtype=torch.bool)})
+    export(tmp_path / "weights", of, reference)
+    found = imported(tmp_path / "weights", of)[0].reference(rule(), META)
+    assert found is not None
+    assert found.exact is not None
+    assert {tensor.device for tensor in (*found.eager.values(), *found.exact.values())} == {META}
+    assert found.eager["mask"].dtype == torch.bool
+    write_runs(tmp_path / "runs", [{"output": noisy(8)}])
+    assert read_runs(tmp_path / "runs", META)[0]["output"].device == META
+
+
+def job(dtype: str, baseline: str | None = None) -> Job:
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
+    protocol = Protocol(min_sample_s=0.0, threads=1)
+    plain = Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=protocol)
+    return replace(plain, baseline_dtype=baseline)
+
+
+def test_a_model_that_turns_tf32_on_is_measured_without_and_reported() -> None:
+    class Turning(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch.backends.cuda.matmul.allow_tf32 = True
+            return super().forward(x)
+
+    def build(_: Case) -> Workload:
+        torch.backends.cudnn.allow_tf32 = True
+        return Workload(module=Turning(4, 4), args=(torch.ones(2, 4),), loss=lambda out, _: out.mean())
+
+    ready = Session(job("float32"), silent, build)
+    model, environment = ready.open()
+    said = [remark for remark in model.remarks if "float32 products" in remark]
+    assert [remark.partition("products ")[2] for remark in said] == [
+        "while it is built: restored",
+        "in its step, and again in each later step: restored",
+    ]
+    assert environment["cudnn_allow_tf32"] is False
+    assert ready.prepare("eager")[0] is Status.PASS
+
+
+def test_tf32_is_switched_in_steps_only_where_variants_differ() -> None:
+    """A switch takes time that a tiny step shows, and its closure must not keep the variant alive."""
+    switched = []
+    for dtype, baseline in (("tf32", None), ("float32", None), ("tf32", "float32")):
+        bench = Workbench(job(dtype, baseline), CPU, workload("mlp"))
+        bench.settle()
+        variants = [bench.variant(bench.baseline_precision), bench.variant()]
+        switched.append({one.step.__name__ == "switched" for one in variants})
+        seen = []
+        for one in variants:
+            one.step()
+            seen.append(bool(torch.backends.cuda.matmul.allow_tf32))
+        assert seen == [bench.baseline_precision.tf32, bench.precision.tf32]
+    assert switched == [{False}, {False}, {True}]
+    torch.backends.cuda.matmul.allow_tf32 = False
