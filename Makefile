@@ -1,7 +1,8 @@
 # Two commands do everything on a fresh machine:
 #   make bench   installs into .venv and runs the main job
 #   make test    installs into .venv and runs the tests
-PYTHON ?= python3
+# Installs with a Python that works, and says which; make PYTHON=/path/to/python names one.
+PYTHON ?=
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
@@ -9,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow check lint format install clean help study-a study-b study-c
+.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow gpu-smoke versions check lint format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -18,8 +19,8 @@ install: $(STAMP)
 
 # Installs again only when what is to be installed has changed.
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,benchmarks,browser,dev]'
+	python=$$(.ci/python $(PYTHON)) && echo "installing with $$python: $$($$python --version)" && $$python -m venv $(VENV)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,nvidia,benchmarks,browser,notebook,dev]'
 	touch $(STAMP)
 
 bench: $(STAMP)
@@ -61,6 +62,15 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(RUN) -m pytest -m slow
+
+# The first ten minutes on a GPU: tests, short runs, one archive; make gpu-smoke DEVICES=cpu has the CPU stand in
+DEVICES ?= cuda
+gpu-smoke: $(STAMP)
+	$(RUN) -m tests.gpu --devices=$(DEVICES)
+
+# Every Python and torch that README names, each in an environment of its own; make versions ONLY=oldest,newest
+versions: $(STAMP)
+	$(RUN) -m tests.versions $(if $(ONLY),--only=$(ONLY))
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

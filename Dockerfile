@@ -1,0 +1,18 @@
+# docker build -t torchduet . && docker run --rm -v "$PWD/logs:/runs/logs" torchduet --suites=tiny_gpt --training --quick
+#
+# For a CPU. For CUDA: --build-arg INDEX=https://download.pytorch.org/whl/cu130 and docker run --gpus=all
+FROM python:3.11-slim-bookworm
+
+# inductor compiles C++ on a CPU; procps and git are not needed
+RUN apt-get update && apt-get install --no-install-recommends --yes g++ && rm -rf /var/lib/apt/lists/*
+
+ARG INDEX=https://download.pytorch.org/whl/cpu
+RUN pip install --no-cache-dir torch torchvision --index-url "$INDEX"
+
+COPY . /src
+RUN pip install --no-cache-dir '/src[huggingface,timm,notebook]' && rm -rf /src
+
+# a run belongs to a folder that outlives the container
+WORKDIR /runs
+ENTRYPOINT ["torchduet"]
+CMD ["--help"]
