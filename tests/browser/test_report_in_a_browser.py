@@ -172,7 +172,7 @@ def test_a_panel_opens_from_its_link_with_everything(
     panel = visit.page.locator("dialog")
     assert panel.locator(".main-svg").count() >= 3
     text = panel.inner_text()
-    for part in ("gains, inductor", "1.502x", "faster", "Parity", "Memory", "Environment", "--only='gains'"):
+    for part in ("gains, inductor", "1.50x", "faster", "Parity", "Memory", "Environment", "--only='gains'"):
         assert part in text
     assert panel.locator(".charts .across .point").count() == 40, "20 rounds of both sides"
     assert panel.evaluate("panel => panel.scrollWidth - panel.clientWidth") <= 0

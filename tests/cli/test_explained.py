@@ -42,7 +42,7 @@ def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
         (["-n6"], "fixed count"),
         (["--protocol=min_rounds=6", "--protocol=max_rounds=6", "--ci-width=0.01%"], "most rounds"),
         (["--protocol=min_rounds=6", "--protocol=max_measure_s=0.001", "--ci-width=0.01%"], "out of time"),
-        (["--protocol=min_rounds=6", "--ci-width=90%"], "precise"),
+        (["--protocol=min_rounds=6", "--ci-width=90%", "--protocol=noise_threshold=0.8"], "precise"),
     ],
 )
 def test_a_record_says_why_measuring_ended(limits: list[str], reason: str, tmp_path: Path) -> None:
