@@ -258,6 +258,12 @@ class Samples:
     def __len__(self) -> int:
         return len(self.baseline_s)
 
+    @property
+    def process_of_round(self) -> tuple[int, ...]:
+        """The number of the process, from 0, that each round ran in."""
+        counts = self.rounds_by_process or (len(self),)
+        return tuple(number for number, count in enumerate(counts) for _ in range(count))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorError:

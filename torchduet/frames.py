@@ -149,10 +149,10 @@ def frame_of(comparisons: Sequence[Comparison]) -> pd.DataFrame:
 
 def _pandas(caller: str) -> Any:
     try:
-        import pandas
+        import pandas as pd
     except ImportError:
         raise ImportError(f"{caller} needs pandas, which is not installed; pip install pandas") from None
-    return pandas
+    return pd
 
 
 def _table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -210,13 +210,12 @@ def _samples(record: Record) -> Iterable[dict[str, Any]]:
     samples = record.samples
     if samples is None:
         return
-    processes = [number for number, count in enumerate(samples.rounds_by_process) for _ in range(count)]
-    for index in range(len(samples)):
+    for index, process in enumerate(samples.process_of_round):
         for variant in ("baseline", "candidate"):
             yield {
                 **_keys(record),
                 "round": index,
-                "process": processes[index] if index < len(processes) else 0,
+                "process": process,
                 "variant": variant,
                 "position": getattr(samples, f"{variant}_position")[index],
                 "step_s": getattr(samples, f"{variant}_s")[index],

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.protocol import AUTO
 from harness.schema import Failure, Job, Protocol, Record, Samples
-from runner.analysis.verdicts.decision import Between, judged
+from runner.analysis.verdicts.decision import Z_95, Between, judged
 from runner.analysis.verdicts.family import assumed_of
 from runner.engine.stopping import more_processes
 
@@ -101,7 +101,7 @@ def _noise(record: Record) -> float:
     """The standard deviation of a round's log ratio, from the rounds' own interval."""
     assert record.samples is not None
     half = judged(record.samples.baseline_s, record.samples.candidate_s).rounds_half or 0.0
-    return half / 1.96 * math.sqrt(len(record.samples))
+    return half / Z_95 * math.sqrt(len(record.samples))
 
 
 def _why_not(first: Record, later: Record) -> Failure | None:

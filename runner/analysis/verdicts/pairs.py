@@ -68,15 +68,24 @@ def _estimate(first: Record, second: Record) -> PairedEstimate | None:
     """The speedup of the first over the second: the second's time / the first's time."""
     if first.samples is None or second.samples is None:
         return None
-    one, other = _rounds(first.samples), _rounds(second.samples)
-    shared = [key for key in one if key in other]
+    tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
+    return ratio_of(second.samples, first.samples, tau)
+
+
+def ratio_of(older: Samples, newer: Samples, tau: float) -> PairedEstimate | None:
+    """The speedup of one candidate over another, from the rounds that timed both.
+
+    ``tau``: the assumed standard deviation between processes of the log ratio. None with fewer than
+    ``FEWEST`` shared rounds, and for times that cannot be used.
+    """
+    before, after = _rounds(older), _rounds(newer)
+    shared = [key for key in after if key in before]
     if len(shared) < FEWEST:
         return None
     processes = [sum(key[0] == number for key in shared) for number in sorted({key[0] for key in shared})]
-    tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
     return judged_or_none(
-        [other[key] for key in shared],
-        [one[key] for key in shared],
+        [before[key] for key in shared],
+        [after[key] for key in shared],
         processes if len(processes) > 1 else (),
         Between(assumed_sd=tau),
     )
@@ -85,9 +94,7 @@ def _estimate(first: Record, second: Record) -> PairedEstimate | None:
 def _rounds(samples: Samples) -> Mapping[Round, float]:
     """The candidate's times. Candidates of one worker share eager's time of a round."""
     names = samples.round_index or samples.baseline_s
-    counts = samples.rounds_by_process or (len(samples),)
-    numbers = [number for number, count in enumerate(counts) for _ in range(count)]
-    keys = zip(numbers, names, strict=False)
+    keys = zip(samples.process_of_round, names, strict=False)
     return dict(zip(keys, samples.candidate_s, strict=False))
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from harness.schema import Record, Samples, of_environment
+from harness.schema import Record, of_environment
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
-from runner.analysis.verdicts.decision import Between, judged
+from runner.analysis.verdicts.pairs import ratio_of
 from runner.labels import plain
 from runner.runs.bisect.search import Evidence
 from runner.runs.compare.run import NO_RECORD
 from runner.runs.compare.statistics import Uncertain, se_of_interval
-
-Times = Mapping[tuple[int, int], float]
-"""Seconds of a step by (process, round of all environments)."""
 
 
 def evidence(records: Sequence[Record], compiler: str, older: str, newer: str, folder: str = "") -> Evidence:
@@ -41,17 +38,8 @@ def _speed(one: Record | None, other: Record | None) -> tuple[Uncertain | None, 
         return None, 0
     if one.samples is None or other.samples is None:
         return None, 0
-    before, after = _times(one.samples), _times(other.samples)
-    shared = [key for key in before if key in after]
-    processes = [sum(key[0] == process for key in shared) for process in sorted({key[0] for key in shared})]
-    try:
-        found = judged(
-            [before[key] for key in shared],
-            [after[key] for key in shared],
-            processes if len(processes) > 1 else (),
-            Between(assumed_sd=ASSUMED_ACROSS),
-        )
-    except ValueError:  # no shared round, or unusable times
+    found = ratio_of(one.samples, other.samples, ASSUMED_ACROSS)
+    if found is None:
         return None, 0
     if found.ci_low is None or found.ci_high is None:
         return None, found.n
@@ -59,10 +47,3 @@ def _speed(one: Record | None, other: Record | None) -> tuple[Uncertain | None, 
     count = count if count > 1 else found.n
     se = se_of_interval(found.ci_low, found.ci_high, count)
     return Uncertain(value=math.log(found.speedup), se=se, df=count - 1), found.n
-
-
-def _times(samples: Samples) -> Times:
-    ends = samples.rounds_by_process or (len(samples),)
-    process = [number for number, count in enumerate(ends) for _ in range(count)]
-    index = samples.round_index or tuple(range(len(samples)))
-    return dict(zip(zip(process, index, strict=False), samples.candidate_s, strict=False))
