@@ -30,7 +30,7 @@ from harness.settings import (
 PARITY_RULES = ("scaled", "field")
 PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
-ALLOCATORS = ("default", "jemalloc", "tcmalloc")
+ALLOCATORS = ("default", "system", "jemalloc", "tcmalloc")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
 _condition = partial(by_flag, group=Group.CONDITIONS)
@@ -242,6 +242,6 @@ class Extras:
         "default",
         "--allocator=NAME",
         kind=choice("allocator", ALLOCATORS),
-        help="the worker's host memory allocator: default (the system's, with fixed settings), jemalloc, "
-        "tcmalloc",
+        help="the worker's host memory allocator: default (the system's, with settings that keep the heap), "
+        "system (as it comes), jemalloc, tcmalloc",
     )

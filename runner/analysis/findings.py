@@ -38,6 +38,8 @@ MOST_SWITCHES_PER_S = 100.0
 LEAST_CV = 0.1  # if times vary less, the context switches did no harm
 LEAST_WIDENING = 1.3
 CLOCK_SPREAD = 0.05
+MINOR_FAULT_S = 0.5e-6  # with clearing the page: 0.3 to 1 us on the machines of results/allocator-cpu
+LEAST_OF_FAULTS = 0.02  # of eager's step
 HARMLESS = ("set application clocks",)  # a user fixed the clock, which makes times steadier
 
 
@@ -365,6 +367,22 @@ def _crowded(comparison: Comparison) -> RuleHit | None:
     return "Other work on the same CPUs", text, advice
 
 
+def _page_faults(comparison: Comparison) -> RuleHit | None:
+    eager, candidate = (_timed(comparison, f"{side}_minor_faults") for side in ("baseline", "candidate"))
+    if not _counts(comparison) or eager is None or candidate is None:
+        return None
+    share = abs(eager - candidate) * MINOR_FAULT_S / (comparison.baseline_ms / 1000)
+    if share < LEAST_OF_FAULTS:
+        return None
+    text = f"{eager:.0f} a step in eager, {candidate:.0f} in the candidate, "
+    text += f"about {share_text(share)} of eager's time"
+    advice = (
+        "A part of the speedup is the allocator's, which returns memory to the system and requests it again. "
+        "--allocator=default, jemalloc or tcmalloc show the speedup without page faults."
+    )
+    return "Unequal numbers of page faults", text, advice
+
+
 def _gpu_held_back(comparison: Comparison) -> RuleHit | None:
     listed = comparison.value("gpu_throttle_reasons")
     low, high = (_timed(comparison, f"gpu_clock_{end}_mhz") for end in ("min", "max"))
@@ -423,6 +441,7 @@ RULES: tuple[Callable[[Comparison], RuleHit | None], ...] = (
     _stolen,
     _throttled,
     _crowded,
+    _page_faults,
     _gpu_held_back,
     _short_of_memory,
 )

@@ -19,7 +19,7 @@ from runner.engine.job_run import JobRun, Place, Reproduce, Watcher
 from runner.engine.processes import with_processes
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import ForkedStart, fresh_start
-from runner.plan.allocators import library_of
+from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.environments.plan import split_candidate
 from runner.plan.environments.probe import base_environment
 from runner.plan.interpreter import worker_environment
@@ -83,6 +83,7 @@ def measure_job(
                 base_environment(base) if one.environments else base,
                 online=one.case.pretrained,
                 preload=library_of(one.extras.allocator),
+                malloc=malloc_settings(one.extras.allocator),
                 # a cache folder for each environment: versions of torch cannot share compiled code
                 caches=folder / name if folder is not None else None,
             )

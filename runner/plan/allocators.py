@@ -1,13 +1,15 @@
-"""``--allocator``: libraries that replace the system's malloc in workers."""
+"""``--allocator``: the malloc of workers, with which settings, and libraries that replace it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from harness.worker.limits import GLIBC_SETTINGS
 from runner.errors import UsageError
 
 DEFAULT = "default"
+SYSTEM = "system"
 # allocator: its library's names without "lib" and ".so", and the packages that contain it
 LIBRARIES = {
     "jemalloc": (("jemalloc",), "libjemalloc2 on Debian and Ubuntu, jemalloc elsewhere"),
@@ -27,14 +29,19 @@ FOLDERS = tuple(
 Find = Callable[[str], str | None]
 
 
+def malloc_settings(word: str) -> Mapping[str, str]:
+    """The environment variables of malloc for this allocator; none for the system's as it comes."""
+    return {} if word == SYSTEM else GLIBC_SETTINGS
+
+
 def library_of(
     word: str, find: Find | None = None, folders: Sequence[Path] = FOLDERS, asked: str = "--allocator"
 ) -> str | None:
-    """The library to preload for this allocator; None for the default.
+    """The library to preload for this allocator; None for the system's.
 
     Raises ``UsageError``, which begins with ``asked``, if the library is not installed.
     """
-    if word == DEFAULT:
+    if word in (DEFAULT, SYSTEM):
         return None
     names, packages = LIBRARIES[word]
     for name in names:

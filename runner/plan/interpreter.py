@@ -25,14 +25,16 @@ def worker_environment(
     *,
     online: bool = False,
     preload: str | None = None,
+    malloc: Mapping[str, str] = GLIBC_SETTINGS,
     caches: Path | None = None,
 ) -> dict[str, str]:
-    """The worker's environment variables: ``base``, this program's path, fixed settings of malloc, threads.
+    """The worker's environment variables: ``base``, this program's path, settings of malloc, threads.
 
     Unless ``online``, model libraries do not use the network. ``preload`` is a library to load before all
-    others (an allocator). ``caches`` is the folder of the compile caches.
+    others (an allocator). ``malloc``: variables of malloc, where ``base`` does not set them. ``caches`` is
+    the folder of the compile caches.
     """
-    environment = {**GLIBC_SETTINGS, **base}
+    environment = {**malloc, **base}
     environment["PYTHONPATH"] = os.pathsep.join(
         part for part in (str(code_folder()), str(Path.cwd()), base.get("PYTHONPATH", "")) if part
     )

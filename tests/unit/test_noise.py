@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -107,6 +108,19 @@ def titles(record: Record) -> list[str]:
 )
 def test_noise_that_matters_is_found(times: Samples, metrics: dict[str, Any], title: str) -> None:
     assert any(found.startswith(title) for found in titles(made(times, **metrics)))
+
+
+def test_page_faults_of_one_side_are_found() -> None:
+    times = noisy(40, 0.02)
+    n = len(times)
+    step = statistics.median(times.baseline_s)
+    many = 0.1 * step / 0.5e-6  # faults of 0.5 us that take 10 % of a step
+    unequal = replace(times, baseline_minor_faults=(many,) * n, candidate_minor_faults=(0.0,) * n)
+    (found,) = [f for f in summarize([made(unequal)]).warnings if "page faults" in f.title]
+    assert "10" in found.cases[0]
+    assert "--allocator" in found.advice
+    equal = replace(unequal, candidate_minor_faults=(many,) * n)
+    assert not any("page faults" in title for title in titles(made(equal)))
 
 
 @pytest.mark.parametrize(
