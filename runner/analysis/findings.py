@@ -369,9 +369,10 @@ def _crowded(comparison: Comparison) -> RuleHit | None:
 
 def _page_faults(comparison: Comparison) -> RuleHit | None:
     eager, candidate = (_timed(comparison, f"{side}_minor_faults") for side in ("baseline", "candidate"))
-    if not _counts(comparison) or eager is None or candidate is None:
+    step_ms = comparison.baseline_ms
+    if not _counts(comparison) or eager is None or candidate is None or not step_ms:
         return None
-    share = abs(eager - candidate) * MINOR_FAULT_S / (comparison.baseline_ms / 1000)
+    share = abs(eager - candidate) * MINOR_FAULT_S / (step_ms / 1000)
     if share < LEAST_OF_FAULTS:
         return None
     text = f"{eager:.0f} a step in eager, {candidate:.0f} in the candidate, "
