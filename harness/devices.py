@@ -33,6 +33,9 @@ OUT_OF_MEMORY = (
 """Words, in lower case, of error messages that mean: out of memory on a device or on the host."""
 
 
+CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+UNITS = MappingProxyType({"K": 10, "M": 20})
+
 DRIVER_FILES = (
     "dev/nvidia[0-9]*",
     "usr/lib/wsl/lib/libcuda.so*",  # WSL2
@@ -145,6 +148,11 @@ class Device:
     def empty_cache(self) -> None:
         """Frees memory that the allocator caches."""
 
+    def cache_bytes(self) -> int | None:
+        """The size of the last cache before the memory: of a CPU's highest level, of a GPU's L2."""
+        sizes = [one.read_text().strip() for one in CPU_CACHES.glob("index*/size")]
+        return max((int(text[:-1]) << UNITS[text[-1]] for text in sizes if text[-1:] in UNITS), default=None)
+
     def profiler_activity(self) -> str | None:
         """The name of the torch.profiler activity that records its kernels; None for a CPU."""
         return None
@@ -211,6 +219,10 @@ class _Streams(Device):
 
     def empty_cache(self) -> None:
         self._module().empty_cache()
+
+    def cache_bytes(self) -> int | None:
+        found = getattr(self._module().get_device_properties(self.torch_device()), "L2_cache_size", None)
+        return int(found) if found else None
 
     def profiler_activity(self) -> str | None:
         return self.type.upper()

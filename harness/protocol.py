@@ -161,6 +161,11 @@ class Protocol:
         help="limit of the host memory of a worker and all its processes; a job above the limit ends as OOM "
         "(default: no limit)",
     )
+    cold_cache: bool = _protocol(
+        False,
+        "--cold-cache",
+        help="write over the device's last cache (L2 of a GPU) before each sample; a sample is then one step",
+    )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
     keep_dropout: bool = _protocol(
         False,

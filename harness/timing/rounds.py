@@ -10,6 +10,7 @@ import torch
 
 from harness.devices import of
 from harness.schema import BASELINE, Protocol, Round
+from harness.timing.cold_cache import flusher
 from harness.timing.measure import Instruments, LapClock, measure_round, quiet_collector, round_order
 from harness.timing.recompilations import Recompilations
 from harness.timing.step import Variant, seed_everything
@@ -27,6 +28,7 @@ class Rounds:
         self, protocol: Protocol, device: torch.device, announce: Callable[[str, str], None]
     ) -> None:
         self._protocol = protocol
+        self._device = device
         self._synchronize = of(device).synchronize
         self._announce = announce
         self.done = 0
@@ -37,12 +39,15 @@ class Rounds:
         """Rounds without end, with garbage collection off until the generator is closed."""
         laps = LapClock(time.perf_counter, self._synchronize)
         steps = {name: variant.timed(laps) for name, variant in variants.items()}
+        flush = flusher(self._device) if self._protocol.cold_cache else None
 
         def announce(variant: str) -> None:
             self.recompilations.runs(variant)
             self._announce(phase, variant)
             for read in self.between:
                 read()
+            if flush is not None:
+                flush()
 
         instruments = Instruments(
             clock=time.perf_counter,

@@ -80,6 +80,7 @@ protocols = st.builds(
     repeat=st.none() | counts,
     ci_width=floats,
     timeout_s=floats,
+    cold_cache=st.booleans(),
     isolate=st.booleans(),
 )
 jobs = st.builds(Job, case=cases, device=texts, dtype=texts, candidates=tuples(texts), protocol=protocols)

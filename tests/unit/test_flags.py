@@ -18,6 +18,7 @@ FLAGS = [
     "--bfloat16",
     "--bisect",
     "--ci-width",
+    "--cold-cache",
     "--cold-start-latency",
     "--compare",
     "--compilers",

@@ -61,6 +61,9 @@ class Fake:
     def empty_cache(self) -> None:
         self.calls.append("empty")
 
+    def get_device_properties(self, device: object) -> SimpleNamespace:
+        return SimpleNamespace(L2_cache_size=50 << 20)
+
     def get_device_name(self, device: object) -> str:
         return f"Fake {device}"
 
@@ -139,6 +142,7 @@ def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
     assert device.allocation_retries() == 3
     device.empty_cache()
     assert fake.calls == ["empty"]
+    assert device.cache_bytes() == 50 << 20
     assert devices.CPU.pool_bytes() is devices.CPU.allocation_retries() is None
 
 

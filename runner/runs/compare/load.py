@@ -159,6 +159,7 @@ def _conditions(record: Record, labels: dict[str, str]) -> Iterator[tuple[str, s
     yield "options", " ".join(job.option_words)
     yield "dropout", "kept" if job.protocol.keep_dropout else ""
     yield "eval mode", "yes" if job.protocol.use_eval_mode else ""
+    yield "caches", "cold" if job.protocol.cold_cache else ""
 
 
 def _machine(record: Record) -> Iterator[tuple[str, str]]:
