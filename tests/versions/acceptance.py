@@ -30,7 +30,7 @@ MODELS = {
     "tiny_gpt": ("MLP_addition", "MLP_shakespeare_8x128", "MLP_shakespeare_16x64", "GPT_150k"),
     "huggingface": ("AlbertForMaskedLM", "BertForMaskedLM", "DistilBertForMaskedLM", "DistillGPT2"),
     "timm_models": (
-        *("beit_base_patch16_224", "deit_base_distilled_patch16_224", "vit_base_patch16_224"),
+        *("mixer_b16_224", "deit_base_distilled_patch16_224", "vit_base_patch16_224"),
         "vit_base_patch16_siglip_224",
     ),
 }
