@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness.schema import Protocol  # noqa: E402 - the project need not be installed
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.verdicts.between import assumed_sd, pooled_variance  # noqa: E402
+from runner.analysis.verdicts.between import assumed_sd, pooled  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
@@ -182,8 +182,7 @@ def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     if not found:
         return Between(assumed_sd=assumed)
     explained = float(np.mean([one[2] for one in found]))
-    pooled = pooled_variance([one[:2] for one in found], assumed**2 + explained)
-    return Between(assumed_sd=assumed, pooled=pooled)
+    return Between(assumed_sd=assumed, pool=pooled([one[:2] for one in found], assumed**2 + explained))
 
 
 def count(tally: Tally, cell: Cell, found: PairedEstimate, processes: int) -> None:

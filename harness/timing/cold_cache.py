@@ -19,4 +19,4 @@ def flusher(device: torch.device) -> Callable[[], object]:
     """A function that writes over the last cache of ``device``. The loop waits before it reads its clock."""
     size = of(device).cache_bytes() or UNKNOWN // 2
     buffer = torch.empty(2 * size // 4, dtype=torch.int32, device=device)
-    return lambda: buffer.zero_()
+    return buffer.zero_

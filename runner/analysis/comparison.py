@@ -93,6 +93,11 @@ class Comparison(Estimated):
         return self.estimate.between_sd if self.estimate else None
 
     @property
+    def between_df(self) -> float | None:
+        """Degrees of freedom of the interval over processes; None below 2 processes."""
+        return self.estimate.between_df if self.estimate else None
+
+    @property
     def assumed_sd(self) -> float | None:
         """The same, assumed, in the interval of one process; None where it is measured."""
         return self.estimate.assumed_sd if self.estimate else None

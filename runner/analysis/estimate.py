@@ -37,6 +37,7 @@ class PairedEstimate:
     high_90: float | None = None
     processes: int = 1
     between_sd: float | None = None  # of the log speedup between processes; None below 2 processes
+    between_df: float | None = None  # degrees of freedom of the interval over processes
     assumed_sd: float | None = None  # the same, assumed (one process); None where it is not in the interval
     rounds_half: float | None = None  # half the width of the rounds' own 95 % interval of the log speedup
     widened: float = 1.0  # that interval's factor for rounds that depend on each other
@@ -47,6 +48,11 @@ class PairedEstimate:
     def effective_n(self) -> float:
         """The number of independent rounds with the information of these rounds."""
         return self.n / self.widened**2
+
+    @property
+    def df(self) -> float:
+        """The degrees of freedom of the interval."""
+        return self.between_df or self.n - 1.0
 
     @property
     def half_width(self) -> float | None:

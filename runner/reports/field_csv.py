@@ -89,6 +89,7 @@ PARITY: Columns = {
 STEADINESS: Columns = {
     "processes": lambda c: c.processes,
     "sd_between_processes": lambda c: c.between_sd,
+    "df_between_processes": lambda c: c.between_df,
     "assumed_sd_between_processes": lambda c: c.assumed_sd,
     "low_90": lambda c: c.low_90,
     "high_90": lambda c: c.high_90,

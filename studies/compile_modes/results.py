@@ -230,7 +230,7 @@ def _log_speedup(outcome: Outcome) -> Uncertain | None:
         or comparison.ci_high is None
     ):
         return None
-    error = se_of_interval(comparison.ci_low, comparison.ci_high, comparison.n)
+    error = se_of_interval(comparison.ci_low, comparison.ci_high, comparison.n - 1)
     return Uncertain(value=math.log(comparison.speedup), se=error, df=comparison.n - 1)
 
 

@@ -237,7 +237,7 @@ def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
     (result,) = load_records(write(tmp_path / "a", [several]) / "records.jsonl").results
     assert result.processes == 2
     assert result.speedup is not None
-    assert result.speedup.df == 5  # two processes, and a prior of four degrees of freedom
+    assert result.speedup.df == 2  # one of two processes, and one of the assumption
 
 
 @pytest.mark.parametrize(

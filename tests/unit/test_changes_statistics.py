@@ -41,7 +41,7 @@ def one_run(rng: np.random.Generator, truth: float, between: float) -> Uncertain
     found = paired_speedup(np.exp(logs), np.ones(ROUNDS))
     assert found.ci_low is not None
     assert found.ci_high is not None
-    se = se_of_interval(found.ci_low, found.ci_high, ROUNDS)
+    se = se_of_interval(found.ci_low, found.ci_high, ROUNDS - 1)
     return Uncertain(value=math.log(found.speedup), se=se, df=ROUNDS - 1)
 
 

@@ -11,6 +11,7 @@ import pytest
 from harness.schema import Protocol
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.statistics import paired_speedup
+from runner.analysis.verdicts.between import Pool
 from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, stands, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
 from runner.engine.stopping import decide, more_processes
@@ -100,7 +101,9 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
     found = of(np.concatenate(parts), TAU, (12, 12, 12))
     assert found.processes == 3
     assert found.assumed_sd is None
-    pooled = of(np.concatenate(parts), Between(assumed_sd=0.011, pooled=0.01**2), (12, 12, 12))
+    pooled = of(
+        np.concatenate(parts), Between(assumed_sd=0.011, pool=Pool(variance=0.01**2, df=4)), (12, 12, 12)
+    )
     assert pooled.ci_high is not None
     assert pooled.ci_low is not None
     assert pooled.between_sd is not None

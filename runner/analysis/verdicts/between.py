@@ -37,8 +37,12 @@ ASSUMED_ACROSS = 0.02
 LEAST_ACROSS = 3
 """Processes of each side, below which a verdict across processes is withheld."""
 
-PRIOR_DF = 4
-"""Degrees of freedom of the variance of all models of a run in the moderated variance of a model."""
+ASSUMED_DF = 1
+"""Degrees of freedom of the assumed variance in the variance of all models of a run."""
+MOST_PRIOR_DF = 4
+"""The largest weight, in degrees of freedom, of that variance in the moderated variance of a model."""
+OTHERS_A_PRIOR_DF = 4
+"""Degrees of freedom that other models must have measured for each one of that weight, beyond the first."""
 
 FEWEST_TWOS = 4
 WINSOR = 3.0  # robust standard deviations; rounds beyond count as that far from their process's median
@@ -62,26 +66,44 @@ def assumed_sd(candidate: str, mode: str, *, control: bool) -> float:
     return ASSUMED[kind, "training" if mode == "training" else "inference"]
 
 
-def moderated(spread: float, processes: int, pooled_variance: float) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """What the models of a run say together about the variance of a process's log speedup.
+
+    ``df``: its weight, in degrees of freedom, in the moderated variance of one of these models.
+    """
+
+    variance: float
+    df: float
+
+
+def moderated(spread: float, processes: int, pool: Pool) -> tuple[float, float]:
     """(variance of one process's log speedup, degrees of freedom) from at least two processes.
 
-    ``spread``: the standard deviation of these processes; ``pooled_variance``: that of all models of the run.
-    The variance is (s^2 (P - 1) + 4 s_pooled^2) / (P - 1 + 4), with P + 3 degrees of freedom (the moderated
-    variance of Smyth 2004 with a prior of 4 degrees). A plain s^2 of three processes has two degrees.
+    ``spread``: the standard deviation of these processes. The variance is (s^2 (P - 1) + d0 s0^2) /
+    (P - 1 + d0), with P - 1 + d0 degrees of freedom (the moderated variance of Smyth 2004). s0 and d0 are the
+    pool's. A plain s^2 of three processes has two degrees.
     """
-    df = processes - 1 + PRIOR_DF
-    return (spread**2 * (processes - 1) + PRIOR_DF * pooled_variance) / df, float(df)
+    df = processes - 1 + pool.df
+    return (spread**2 * (processes - 1) + pool.df * pool.variance) / df, df
 
 
-def pooled_variance(spreads: Sequence[tuple[float, int]], assumed: float) -> float:
-    """The variance of a process's log speedup over the models of a run.
+def pooled(spreads: Sequence[tuple[float, int]], assumed: float) -> Pool:
+    """The pool of a run's models.
 
     ``spreads``: (standard deviation, number of processes) of each model. ``assumed``: the variance that is
-    assumed without a measurement; it has the weight of ``PRIOR_DF`` degrees of freedom, so that a run of one
-    model does not depend on the chance of its few processes.
+    assumed without a measurement; it counts as ``ASSUMED_DF`` degrees of freedom. In a run of one model, the
+    pool is this model and the assumption, so it has that little weight: an assumption that is too small would
+    otherwise make the interval too narrow. Every four degrees that the other models measure add one, up to
+    ``MOST_PRIOR_DF``. ``benchmarks/calibration.py`` (*processes*) has the coverage.
     """
-    total = sum(spread**2 * (count - 1) for spread, count in spreads) + PRIOR_DF * assumed
-    return total / (sum(count - 1 for _, count in spreads) + PRIOR_DF)
+    measured = sum(count - 1 for _, count in spreads)
+    total = sum(spread**2 * (count - 1) for spread, count in spreads) + ASSUMED_DF * assumed
+    others = measured * (1 - 1 / len(spreads)) if spreads else 0.0
+    return Pool(
+        variance=total / (measured + ASSUMED_DF),
+        df=min(MOST_PRIOR_DF, ASSUMED_DF + others / OTHERS_A_PRIOR_DF),
+    )
 
 
 # -- measuring tau ------------------------------------------------------------------------------------

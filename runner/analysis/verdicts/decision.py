@@ -18,7 +18,7 @@ from scipy import special
 
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.statistics import Column, Floats, paired_speedup
-from runner.analysis.verdicts.between import moderated, pooled_variance
+from runner.analysis.verdicts.between import ASSUMED_DF, Pool, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
 
 Z_95 = float(special.ndtri(0.975))
@@ -32,12 +32,12 @@ HALF = 0.5  # of the noise threshold: rounds are added down to an interval of th
 class Between:
     """What is known of the variation between processes beside a candidate's own samples.
 
-    ``assumed_sd``: tau of one process. ``pooled``: the variance of a process's log speedup over all models of
-    the run; None: only the assumption is known.
+    ``assumed_sd``: tau of one process. ``pool``: what all models of the run say about the variance of a
+    process's log speedup; None: only the assumption is known.
     """
 
     assumed_sd: float = 0.0
-    pooled: float | None = None
+    pool: Pool | None = None
 
 
 NOTHING = Between()
@@ -116,10 +116,8 @@ def _of_several(
     count = len(alone)
     centers = np.log([one.speedup for one in alone])
     center, spread = float(centers.mean()), float(centers.std(ddof=1))
-    pooled = between.pooled
-    if pooled is None:
-        pooled = pooled_variance([(spread, count)], between.assumed_sd**2 + _within(alone))
-    variance, df = moderated(spread, count, pooled)
+    pool = between.pool or pooled([(spread, count)], between.assumed_sd**2 + _within(alone))
+    variance, df = moderated(spread, count, pool)
     error = math.sqrt(variance / count)
     half, half_90 = (float(special.stdtrit(df, share)) * error for share in (0.975, 0.95))
     p_value = float(2 * special.stdtr(df, -abs(center) / error)) if error > 0 else float(center == 0)
@@ -135,6 +133,7 @@ def _of_several(
         p_value=p_value,
         processes=count,
         between_sd=spread,
+        between_df=df,
         rounds_half=float(np.mean(widths)) / math.sqrt(count) if widths else None,
         unsteady=found.reason,
         segments=found.segments,
@@ -278,11 +277,11 @@ def needed(estimate: PairedEstimate, *, noise_threshold: float) -> Needed | None
     gap, z, t, share = (limit - size, Z_90, T_90, 0.95) if inside else (size - limit, Z_95, T_95, 0.975)
     error = estimate.rounds_half / Z_95
     tau = estimate.assumed_sd or 0.0
-    variance = error**2 + tau**2
+    variance, df = error**2 + tau**2, float(ASSUMED_DF)
     if estimate.processes > 1:
         assert estimate.ci_low is not None
         assert estimate.ci_high is not None
-        df = estimate.processes - 1 + 4
+        df = estimate.between_df or estimate.processes - 1
         half = math.log(estimate.ci_high / estimate.ci_low) / 2
         variance = estimate.processes * (half / float(special.stdtrit(df, 0.975))) ** 2
     rounds = None
@@ -292,7 +291,8 @@ def needed(estimate: PairedEstimate, *, noise_threshold: float) -> Needed | None
         (
             count
             for count in range(2, MOST_PROCESSES + 1)
-            if float(special.stdtrit(count + 3, share)) * math.sqrt(variance / count) <= gap
+            if float(special.stdtrit(count - estimate.processes + df, share)) * math.sqrt(variance / count)
+            <= gap
         ),
         None,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.schema import Job, Record, Samples
 from runner.analysis.estimate import PairedEstimate
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_sd, pooled_variance
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_sd, pooled
 from runner.analysis.verdicts.decision import Between, judged_or_none, spread_of
 from runner.plan.environments.plan import EAGER, split_candidate
 
@@ -28,7 +28,7 @@ def _estimate(record: Record, between: Between) -> PairedEstimate | None:
 
 
 def between_of(records: Sequence[Record]) -> list[Between]:
-    """For each record: the assumed tau, and the variance pooled over the records of its group."""
+    """For each record: the assumed tau, and the pool of its group."""
     groups: dict[Group, list[tuple[float, int]]] = {}
     within: dict[Group, list[float]] = {}
     for record in records:
@@ -44,9 +44,7 @@ def between_of(records: Sequence[Record]) -> list[Between]:
             each.append(Between(assumed_sd=assumed))
             continue
         explained = sum(within[group]) / len(within[group])
-        each.append(
-            Between(assumed_sd=assumed, pooled=pooled_variance(groups[group], assumed**2 + explained))
-        )
+        each.append(Between(assumed_sd=assumed, pool=pooled(groups[group], assumed**2 + explained)))
     return each
 
 

@@ -43,7 +43,5 @@ def _speed(one: Record | None, other: Record | None) -> tuple[Uncertain | None, 
         return None, 0
     if found.ci_low is None or found.ci_high is None:
         return None, found.n
-    count = found.processes or 1
-    count = count if count > 1 else found.n
-    se = se_of_interval(found.ci_low, found.ci_high, count)
-    return Uncertain(value=math.log(found.speedup), se=se, df=count - 1), found.n
+    se = se_of_interval(found.ci_low, found.ci_high, found.df)
+    return Uncertain(value=math.log(found.speedup), se=se, df=found.df), found.n

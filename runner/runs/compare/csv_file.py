@@ -17,7 +17,6 @@ from pathlib import Path
 from harness.devices import type_of
 from harness.schema import DTYPES, Mode, Status
 from runner.analysis.comparison import CONTROL
-from runner.analysis.verdicts.between import PRIOR_DF
 from runner.analysis.verdicts.decision import T_95
 from runner.errors import UsageError
 from runner.labels import file_part, plain
@@ -180,14 +179,13 @@ def _times(row: Row) -> tuple[Uncertain | None, float | None, float | None]:
     eager_s, compiled_s = (value / 1e3 if value else None for value in (eager, compiled))
     paired, low, high = (_number(row, name) for name in ("speedup_paired", "ci_low", "ci_high"))
     processes, assumed = _number(row, "processes") or 1.0, _number(row, "assumed_sd_between_processes")
-    count = _number(row, "n") or 0.0
-    if processes > 1:  # files of before the moderated variance have no 90 % interval
-        count = processes + (PRIOR_DF if _number(row, "low_90") else 0)
-    if paired and low and high and low <= high and count >= 2:
+    df = (_number(row, "n") or 0.0) - 1
+    if processes > 1:  # files of before the moderated variance have no degrees of freedom
+        df = _number(row, "df_between_processes") or processes - 1
+    if paired and low and high and low <= high and df >= 1:
         if assumed:  # the variation between processes comes from both runs (process_noise)
             low, high = (paired * _less(bound / paired, T_95 * assumed) for bound in (low, high))
-        se = se_of_interval(low, high, int(count))
-        return Uncertain(value=math.log(paired), se=se, df=int(count) - 1), eager_s, compiled_s
+        return Uncertain(value=math.log(paired), se=se_of_interval(low, high, df), df=df), eager_s, compiled_s
     value = paired or ratio
     if not value:
         return None, eager_s, compiled_s

@@ -14,7 +14,6 @@ from harness.devices import PLATFORMS, type_of
 from harness.schema import Job, Record, Scalar, Status, of_environment
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.derive import compare
-from runner.analysis.verdicts.between import PRIOR_DF
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
 from runner.runs.compare.csv_file import is_result_file, read_csv_files
@@ -208,16 +207,14 @@ def _speedup(comparison: Comparison) -> Uncertain | None:
         return None
     value, estimate = math.log(comparison.speedup), comparison.estimate
     if estimate is not None and estimate.processes > 1 and comparison.ci_low and comparison.ci_high:
-        # the moderated variance has its own degrees of freedom
-        df = estimate.processes - 1 + PRIOR_DF
-        se = se_of_interval(comparison.ci_low, comparison.ci_high, df + 1)
-        return Uncertain(value=value, se=se, df=df)
-    count = comparison.n
+        se = se_of_interval(comparison.ci_low, comparison.ci_high, estimate.df)
+        return Uncertain(value=value, se=se, df=estimate.df)
+    df = comparison.n - 1
     if estimate is not None and estimate.rounds_half is not None:
         # of the rounds alone: the variation between processes comes from both runs (process_noise)
         half = math.exp(estimate.rounds_half)
-        se = se_of_interval(1 / half, half, count)
+        se = se_of_interval(1 / half, half, df)
     else:
         pairs = zip(samples.baseline_s, samples.candidate_s, strict=True)
         se = se_of_mean([math.log(eager / compiled) for eager, compiled in pairs])
-    return Uncertain(value=value, se=se, df=count - 1)
+    return Uncertain(value=value, se=se, df=df)

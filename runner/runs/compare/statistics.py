@@ -97,9 +97,9 @@ def shamos(values: Sequence[float] | Floats) -> float:
     return SHAMOS * float(np.median(np.abs(column[rows] - column[columns])))
 
 
-def se_of_interval(low: float, high: float, n: int) -> float:
-    """The standard error of a logarithm, from the 95 % interval of the factor after n >= 2 rounds."""
-    return math.log(high / low) / 2 / float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
+def se_of_interval(low: float, high: float, df: float) -> float:
+    """The standard error of a logarithm, from the 95 % interval of the factor. ``df``: that of the interval."""
+    return math.log(high / low) / 2 / float(stats.t.ppf((1 + CONFIDENCE) / 2, df))
 
 
 def se_of_mean(logs: Sequence[float] | Floats) -> float:
