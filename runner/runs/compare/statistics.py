@@ -98,7 +98,10 @@ def shamos(values: Sequence[float] | Floats) -> float:
 
 
 def se_of_interval(low: float, high: float, df: float) -> float:
-    """The standard error of a logarithm, from the 95 % interval of the factor. ``df``: that of the interval."""
+    """The standard error of a logarithm, from the 95 % interval of the factor.
+
+    ``df``: the interval's degrees of freedom, at least 1.
+    """
     return math.log(high / low) / 2 / float(stats.t.ppf((1 + CONFIDENCE) / 2, df))
 
 
