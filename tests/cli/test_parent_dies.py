@@ -47,9 +47,9 @@ def duration(server: Server, tmp_path: Path) -> float:
     return time.monotonic() - began
 
 
-def left_after(folder: Path, seconds: float) -> list[int]:
-    """The workers that are still there after so many seconds; comes back as soon as none is."""
-    deadline = time.monotonic() + seconds
+def left_in(folder: Path) -> list[int]:
+    """The workers that do not end; comes back as soon as there is none."""
+    deadline = time.monotonic() + PATIENCE_S
     while (left := processes_in(folder)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
@@ -85,7 +85,7 @@ def check_whole(folder: Path, before: Path) -> None:
 
 def finish(server: Server, folder: Path) -> None:
     """What a person does after a crash, and what must have become of the run then."""
-    assert left_after(folder, 5) == [], "workers outlived their runner"
+    assert left_in(folder) == [], "workers outlived their runner"
     path = folder / "records.jsonl"
     before = folder.parent / f"{folder.name}-before.jsonl"
     if path.exists():
@@ -116,8 +116,12 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
 
 
 def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
-    seen = kill_many(server, tmp_path, 25)
-    assert len(seen) >= 3, seen  # it was killed in different states
+    seen: Counter[str] = Counter()
+    for number in range(20):  # again where the machine has become faster or slower since its runs were timed
+        seen += kill_many(server, tmp_path / f"{number}", 12)
+        if len(seen) >= 3:  # it was killed in different states
+            return
+    pytest.fail(str(seen))
 
 
 @pytest.mark.slow
@@ -202,7 +206,7 @@ def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) ->
         wait_for_call(tmp_path)
         run.kill()
         run.communicate(timeout=PATIENCE_S)
-        assert left_after(tmp_path, 5) == []
+        assert left_in(tmp_path) == []
 
 
 @pytest.mark.slow
@@ -220,29 +224,29 @@ def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, m
     finally:
         run.kill()
         run.wait()
-    assert left_after(tmp_path, 10) == []
+    assert left_in(tmp_path) == []
 
 
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
-        time.sleep(1)
-        assert run.poll() is None  # it waits for the call under way
-        began = time.monotonic()
-        run.send_signal(signal.SIGINT)
-        output, errors = run.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 10
-        assert run.returncode == 130
+        assert run.stderr is not None
+        errors = run.stderr.readline()
         assert "press Ctrl-C again to stop at once" in errors
+        assert run.poll() is None  # it waits for the call under way
+        run.send_signal(signal.SIGINT)
+        output, more = run.communicate(timeout=PATIENCE_S)
+        errors += more
+        assert run.returncode == 130
         assert f"--resume {tmp_path / 'run'}" in errors
         assert "Traceback" not in output + errors
-        assert left_after(tmp_path, 1) == []
+        assert left_in(tmp_path) == []
         assert len(read_records(tmp_path / "run" / "records.jsonl").records) == 2
 
 
 def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=slow", "-n100") as run:
+    with started(tmp_path / "run", "--only=slow", "-n1000") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         output, errors = run.communicate(timeout=PATIENCE_S)
@@ -252,12 +256,12 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert f"Stopped early; go on with: python runner.py --resume {tmp_path / 'run'}" in output
         found = read_records(tmp_path / "run" / "records.jsonl").records
         assert {r.candidate for r in found} == {"eager", "inductor"}
-        assert all(r.samples is not None and 0 < len(r.samples) < 100 for r in found)
-        assert left_after(tmp_path, 1) == []
+        assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in found)
+        assert left_in(tmp_path) == []
 
 
 def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=hangs", "--timeout=4") as run:
+    with started(tmp_path / "run", "--only=hangs", "--phase-timeout=compile=10") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         output, errors = run.communicate(timeout=PATIENCE_S)
@@ -283,7 +287,7 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
             assert "another" in done.stderr
         first.kill()
         first.communicate(timeout=PATIENCE_S)
-        assert left_after(tmp_path, 5) == []
+        assert left_in(tmp_path) == []
 
 
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
