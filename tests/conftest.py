@@ -21,6 +21,9 @@ settings.load_profile("steady")
 # run side by side. A test of more threads says so.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# inductor otherwise tries in each process which vector instructions compile, for seconds
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
 # Processes of pytest-xdist do not write into each other's compile caches.
 if (process := os.environ.get("PYTEST_XDIST_WORKER")) is not None:
     caches = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}_{process}")

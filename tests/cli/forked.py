@@ -1,6 +1,6 @@
 """Runs of the real command line, each in a fork of one process that has imported the runner already.
 
-    python tests/cli/forked.py      a run of runner.py for each line on standard input; answers with exit codes
+    python tests/cli/forked.py      runs runner.py for each line on standard input; answers: exit codes
 
 Most of what a short run costs is the import of scipy, matplotlib and the runner. Each run is a process of its
 own all the same, with the arguments, folder, environment variables, output and end that it has otherwise.
@@ -26,7 +26,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW = ("matplotlib.backends.backend_agg", "matplotlib.pyplot", "rich.progress", "rich.table")
+SLOW = (
+    "matplotlib.backends.backend_agg",
+    "matplotlib.pyplot",
+    "rich.progress",
+    "rich.table",
+    "unittest.mock",
+)
 
 
 class Forks:
@@ -76,16 +82,23 @@ def interpreter_settings() -> frozenset[tuple[str, str]]:
     return frozenset((name, value) for name, value in os.environ.items() if name.startswith("PYTHON"))
 
 
+def import_the_runner() -> None:
+    """All that runs of the command line import, for forks that then share it."""
+    files = [
+        path for folder in ("runner", "harness/metrics") for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    ours = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+    for name in (*ours, *SLOW):
+        importlib.import_module(name.removesuffix(".__init__"))
+    assert "torch" not in sys.modules
+    gc.collect()
+    gc.freeze()
+
+
 def next_run() -> bool:
     """Serves until there is nothing more to run; comes back as true in each fork, which is to run it."""
     sys.path[0] = str(ROOT)  # as for runner.py itself
-    for path in sorted((ROOT / "runner").rglob("*.py")):
-        if path.stem != "__init__":
-            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    for name in SLOW:
-        importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
+    import_the_runner()
     print("ready", flush=True)
     for line in sys.stdin:
         pid = os.fork()
