@@ -18,7 +18,8 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
     done = runner(
         *("--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6"),
-        *("--explain", "--export-profiler-trace", "--threads=1", f"--output-dir={folder}"),
+        *("--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md"),
+        f"--output-dir={folder}",
     )
     assert done.returncode == 0, done.stderr
     return folder

@@ -106,6 +106,7 @@ def test_forked_and_fresh_workers_say_which_they_are_and_agree(
     # two threads and inductor: OpenMP and the compiler's own processes work after the fork
     monkeypatch.delenv("OMP_NUM_THREADS")
     words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n", "4", "-dcpu"]
+    words.append("--format=csv")
     kinds = {}
     for folder, more in (("forked", []), ("fresh", ["--no-fork-server"])):
         done = runner(*words, *more, f"--output-dir={tmp_path / folder}")

@@ -124,18 +124,19 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
 def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     flags = ["--inference", "--accuracy", "--isolate", "--only=norm", "--compilers=eager,torchscript"]
+    flags.append("--format=csv")
     assert runner(*flags, f"--suites={TOYS}", f"--output-dir={first}").returncode == 0
     assert set(statuses(first).values()) == {"pass"}
     assert all(r["samples"] is None and "isolated" in r["notes"] for r in records(first))
     words = shlex.split(records(first)[1]["reproduce"])
     assert words[:2] == ["python", "runner.py"]
-    assert runner(*words[2:], f"--output-dir={again}").returncode == 0
+    assert runner(*words[2:], "--format=csv", f"--output-dir={again}").returncode == 0
     assert statuses(again) == {("norm", "torchscript"): "pass"}
 
 
 def test_performance_only_says_that_parity_is_unchecked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    flags = ["--training", "--performance", "--only=linear", "--nothing", "-n6", "--float32"]
+    flags = ["--training", "--performance", "--only=linear", "--nothing", "-n6", "--float32", "--format=csv"]
     assert runner(*flags, f"--suites={TOYS}", f"--output-dir={folder}").returncode == 0
     assert set(statuses(folder).values()) == {"pass_due_to_skip"}
     assert records(folder)[0]["parity"] is None
@@ -172,10 +173,8 @@ def test_failing_models_keep_their_rows_and_the_run_goes_on(tmp_path: Path) -> N
 
 def test_a_hanging_candidate_costs_its_time_and_nobody_elses_number(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    flags = ["--training", "--only=hangs_compiled", "--compilers=aot_eager,eager", "-n6"]
-    flags.append(
-        "--phase-timeout=compile=15"
-    )  # of the eager candidate, whose preparation takes far less, too
+    flags = ["--training", "--only=hangs_compiled", "--compilers=aot_eager,eager", "-n6", "--format=csv"]
+    flags.append("--phase-timeout=compile=15")  # the preparation of eager takes far less
     assert runner(*flags, f"--suites={ANIMALS}", f"--output-dir={folder}").returncode == 1
     found = statuses(folder)
     assert found == {("hangs_compiled", "aot_eager"): "timeout", ("hangs_compiled", "eager"): "pass"}

@@ -131,8 +131,7 @@ def test_killed_at_two_hundred_times_and_resumed(
     monkeypatch.setattr(server, "light", False)
     seen = kill_many(server, tmp_path, 200)
     print(f"killed and finished: {dict(sorted(seen.items()))}")
-    # before there was a plan, before there was a record, between them, and while the reports were made
-    assert len(seen) >= 5  # in so many states of the folder, seen
+    assert len(seen) >= 3, seen
 
 
 @pytest.mark.parametrize("number", [1, 2, 4, 6])
@@ -179,6 +178,8 @@ def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
         finish(server, run)
     print(f"killed and finished: {dict(sorted(seen.items()))}")
     assert sum(seen.values()) > 50
+    # before there was a plan, before there was a record, between them, and while the reports were made
+    assert {"no plan", "0 records", "2 records", "4 records", "6 records"} <= set(seen), seen
 
 
 @contextmanager
@@ -291,7 +292,7 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
-    command = [sys.executable, INSTANT, *FLAGS, "--only=one"]
+    command = [sys.executable, INSTANT, *FLAGS, "--only=one", "--format=csv"]
     runs = [
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)

@@ -22,7 +22,7 @@ PATIENCE_S = 300.0
 
 def test_one_job_its_mode_and_its_averages_as_numbers(tmp_path: Path) -> None:
     words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6", "-dcpu"]
-    done = runner(*words, f"--output-dir={tmp_path / 'run'}")
+    done = runner(*words, "--format=csv,console", f"--output-dir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(f"1 job -> {tmp_path / 'run'}")
     assert "[1/1] linear training float32 cpu" in done.stdout
