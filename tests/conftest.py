@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import tempfile
 from pathlib import Path
@@ -26,7 +25,7 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 # Processes of pytest-xdist do not write into each other's compile caches.
 if (process := os.environ.get("PYTEST_XDIST_WORKER")) is not None:
-    caches = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}_{process}")
+    caches = Path(tempfile.gettempdir(), f"torchinductor_{os.getuid()}_{process}")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(caches))
 
 HEAVIEST_FIRST = ("cli", "browser", "worker")
