@@ -57,8 +57,10 @@ study-b: $(STAMP)
 study-c: $(STAMP)
 	$(RUN) -m studies compile-modes $(STUDY_FLAGS)
 
+# A file's tests stay in one process, with what they share; the heaviest files begin (tests/conftest.py)
+SIDE_BY_SIDE := -n logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 test: $(STAMP)
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(SIDE_BY_SIDE)
 
 test-slow: $(STAMP)
 	$(RUN) -m pytest -m slow

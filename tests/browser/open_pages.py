@@ -26,6 +26,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PATIENCE_MS = 180_000  # on a busy machine even a page takes its time
 DESKTOP, PHONE = (1280, 900), (390, 844)
 
 
@@ -64,7 +65,9 @@ def running_browser() -> Iterator[Browser]:
     if not CHROMIUM:
         pytest.skip("no chromium on this machine: apt-get install chromium")
     with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=FLAGS, timeout=PATIENCE_MS
+        )
         yield started
         started.close()
 
@@ -72,7 +75,7 @@ def running_browser() -> Iterator[Browser]:
 def new_visit(browser: Browser, own: str, size: tuple[int, int], scheme: Scheme, address: str = "") -> Visit:
     """Opens ``own`` (a file's URI) at that place; whatever it complains about is noted."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    context.set_default_timeout(90_000)  # on a busy machine even a page takes its time
+    context.set_default_timeout(PATIENCE_MS)
     visit = Visit(page=context.new_page())
     page = visit.page
     page.on("console", lambda message: visit.complaints.append(f"console: {message.text}"))

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from tests.cli.forked import forks, interpreter_settings
 
 ROOT = Path(__file__).parents[2]
 TOYS = str(ROOT / "tests" / "suites" / "toys.py")
 ANIMALS = str(ROOT / "tests" / "zoo" / "animals.py")
 
 
-def runner(*words: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "runner.py"), *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+def runner(*words: str, cwd: Path = ROOT, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    """``python runner.py`` with these words: its exit code and what it printed."""
+    return forks(interpreter_settings()).run(words, cwd, timeout)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ the middle of writing its n-th record.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -150,11 +149,9 @@ def serve() -> None:
 
     Answers with the exit code.
     """
-    for name in ("matplotlib.backends.backend_agg", "rich.progress", "rich.table", "runner.analysis.derive"):
-        importlib.import_module(name)
-    for name in ("runner.reports.console", "runner.store.merge", "runner.engine.executors.local"):
-        importlib.import_module(name)
-    importlib.import_module("runner.reports").discover()
+    from tests.cli.forked import import_the_runner
+
+    import_the_runner()
     print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)

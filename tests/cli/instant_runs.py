@@ -71,7 +71,7 @@ class Server:
         return Ended(code=code, printed=self._output.read_text(errors="replace"))
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=300)
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -164,7 +164,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.one_of(FLAGS, VALUES), max_size=8))
 def test_no_list_of_flags_ends_in_a_traceback(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     if {"-h", "--help", "--resume"} & set(words):

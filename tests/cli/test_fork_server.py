@@ -44,7 +44,7 @@ def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
     return {"call": "open", "job": to_json(job)}
 
 
-def soon(seconds: float = 120.0) -> float:
+def soon(seconds: float = 300.0) -> float:
     return time.monotonic() + seconds
 
 
@@ -97,12 +97,19 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
         host.wait()
         with pytest.raises(WorkerLost):
             worker.call({"call": "warm_up", "candidates": ["eager"]}, soon())
-    assert not Path(f"/proc/{process.pid}/exe").exists()
+    until = soon()
+    while Path(f"/proc/{process.pid}/exe").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
-def test_forked_and_fresh_workers_say_which_they_are_and_agree(tmp_path: Path) -> None:
+def test_forked_and_fresh_workers_say_which_they_are_and_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # two threads and inductor: OpenMP and the compiler's own processes work after the fork
+    monkeypatch.delenv("OMP_NUM_THREADS")
     words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n", "4", "-dcpu"]
+    words.append("--format=csv")
     kinds = {}
     for folder, more in (("forked", []), ("fresh", ["--no-fork-server"])):
         done = runner(*words, *more, f"--output-dir={tmp_path / folder}")

@@ -6,6 +6,7 @@ that cannot be used; damaged records are read by ``--visualize-logs``.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ STEADY = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 # -- flags ---------------------------------------------------------------------------
@@ -131,7 +132,8 @@ def no_worker(*_: object, **__: object) -> Any:
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is started: a library that would be asked says that it is not there."""
+    """Nothing is started: a library that would be asked says that it is not there. One parser is built."""
+    monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
     monkeypatch.setattr("runner.plan.probe._ask", lambda *_: None)
     monkeypatch.setattr("subprocess.Popen", no_worker)
     monkeypatch.setattr("runner.store.run_folder.RunFolder.create", no_worker)

@@ -17,7 +17,7 @@ def test_two_parts_joined_are_the_whole(tmp_path: Path) -> None:
     parts = [tmp_path / f"part{i}" for i in range(2)]
     for i, part in enumerate(parts):
         split = ("--total-partitions=2", f"--partition-id={i}")
-        assert runner(*FLAGS, *split, f"--output-dir={part}").returncode == 0
+        assert runner(*FLAGS, *split, "--format=csv", f"--output-dir={part}").returncode == 0
     assert not set(statuses(parts[0])) & set(statuses(parts[1]))
 
     joined = tmp_path / "joined"

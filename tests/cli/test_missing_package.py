@@ -18,7 +18,7 @@ def test_a_missing_package_ends_in_one_sentence_that_says_what_to_do(tmp_path: P
         [sys.executable, str(ROOT / "runner.py"), *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )

@@ -62,7 +62,7 @@ def three(graph, example_inputs, options):
 value = 3
 '''
 
-WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu")
+WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--format=csv")
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
         program, *flags = shlex.split(record["reproduce"])
         assert program == "torchduet"  # the current folder is not the clone
         folder = here / f"again-{record['candidate']}"
-        again = runner(*flags, f"--output-dir={folder}")  # from another folder
+        again = runner(*flags, "--format=csv", f"--output-dir={folder}")  # from another folder
         assert again.returncode == 0, again.stderr
         assert statuses(folder) == {("make", record["candidate"]): "pass"}
     printed = runner(*words, "--print-run-commands", cwd=here)

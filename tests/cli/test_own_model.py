@@ -39,7 +39,7 @@ def mine(folder: Path) -> Path:
 def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"
-    words = ["--training", "--compilers=eager", "-n", "6", "-dcpu", f"--output-dir={folder}"]
+    words = ["--training", "--compilers=eager", "-n", "6", "-dcpu", "--format=csv", f"--output-dir={folder}"]
     done = runner("--model=my_models:make", "--model=my_models.py:named", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
@@ -48,7 +48,7 @@ def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
 
 
 def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
-    words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu", "--batch-size=7"]
+    words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu", "--batch-size=7", "--format=csv"]
     runner(f"--model={mine(tmp_path)}:make", *words, f"--output-dir={tmp_path / 'run'}")
     (record,) = records(tmp_path / "run")
     assert record["model"]["input_shapes"] == ["input.0.0: float32[7, 8]"]

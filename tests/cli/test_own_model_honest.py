@@ -55,6 +55,8 @@ def wide():
     return nn.Linear(8, 4), torch.randn(4, 8).double()
 """
 
+BRIEFLY = ("--format=console,csv,json,md",)  # the pictures and the page take longest
+
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
@@ -63,7 +65,8 @@ def here(tmp_path: Path) -> Path:
 
 
 def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
-    words = ["--training", "--compilers=eager,inductor", "-n6", "-dcpu", f"--output-dir={here / 'run'}"]
+    words = ["--training", "--compilers=eager,inductor", "-n6", "-dcpu", *BRIEFLY]
+    words.append(f"--output-dir={here / 'run'}")
     done = runner("--model=mine.py:dropping", *words, cwd=here)
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(statuses(here / "run").values()) == {"pass"}
@@ -75,7 +78,7 @@ def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
 
 def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_average(here: Path) -> None:
     folder = here / "run"
-    words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", "-n6", "-dcpu"]
+    words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", "-n6", "-dcpu", *BRIEFLY]
     models = ("--model=mine.py:dropping", "--model=mine.py:noisy")
     done = runner(*models, *words, f"--output-dir={folder}", cwd=here)
     assert done.returncode == 1
@@ -104,7 +107,8 @@ def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_avera
 
 
 def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
-    words = ["--inference", "--compilers=aot_eager", "--accuracy", "-dcpu", f"--output-dir={here / 'run'}"]
+    words = ["--inference", "--compilers=aot_eager", "--accuracy", "-dcpu", *BRIEFLY]
+    words.append(f"--output-dir={here / 'run'}")
     done = runner("--model=mine.py:compiled", "--model=mine.py:calls_compiled", *words, cwd=here)
     by_name = {r["job"]["case"]["name"]: r for r in records(here / "run")}
     assert by_name["compiled"]["status"] == "pass"
@@ -117,7 +121,8 @@ def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
 
 def test_losses_and_inputs_are_taken_or_said(here: Path) -> None:
     names = ("no_target", "target", "one_argument", "three_arguments", "wide")
-    words = ["--training", "--compilers=eager", "--accuracy", "-dcpu", f"--output-dir={here / 'run'}"]
+    words = ["--training", "--compilers=eager", "--accuracy", "-dcpu", *BRIEFLY]
+    words.append(f"--output-dir={here / 'run'}")
     runner(*(f"--model=mine.py:{name}" for name in names), *words, cwd=here)
     said = {
         r["job"]["case"]["name"]: (r["failure"] or {}).get("message", r["status"])

@@ -47,9 +47,9 @@ def duration(server: Server, tmp_path: Path) -> float:
     return time.monotonic() - began
 
 
-def left_after(folder: Path, seconds: float) -> list[int]:
-    """The workers that are still there after so many seconds; comes back as soon as none is."""
-    deadline = time.monotonic() + seconds
+def left_in(folder: Path) -> list[int]:
+    """The workers that do not end; comes back as soon as there is none."""
+    deadline = time.monotonic() + PATIENCE_S
     while (left := processes_in(folder)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
@@ -85,7 +85,7 @@ def check_whole(folder: Path, before: Path) -> None:
 
 def finish(server: Server, folder: Path) -> None:
     """What a person does after a crash, and what must have become of the run then."""
-    assert left_after(folder, 5) == [], "workers outlived their runner"
+    assert left_in(folder) == [], "workers outlived their runner"
     path = folder / "records.jsonl"
     before = folder.parent / f"{folder.name}-before.jsonl"
     if path.exists():
@@ -116,8 +116,12 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
 
 
 def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
-    seen = kill_many(server, tmp_path, 25)
-    assert len(seen) >= 3, seen  # it was killed in different states
+    seen: Counter[str] = Counter()
+    for number in range(20):  # again where the machine has become faster or slower since its runs were timed
+        seen += kill_many(server, tmp_path / f"{number}", 12)
+        if len(seen) >= 3:  # it was killed in different states
+            return
+    pytest.fail(str(seen))
 
 
 @pytest.mark.slow
@@ -127,8 +131,7 @@ def test_killed_at_two_hundred_times_and_resumed(
     monkeypatch.setattr(server, "light", False)
     seen = kill_many(server, tmp_path, 200)
     print(f"killed and finished: {dict(sorted(seen.items()))}")
-    # before there was a plan, before there was a record, between them, and while the reports were made
-    assert {"no plan", "0 records", "2 records", "4 records", "6 records"} <= set(seen), seen
+    assert len(seen) >= 3, seen
 
 
 @pytest.mark.parametrize("number", [1, 2, 4, 6])
@@ -175,6 +178,8 @@ def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
         finish(server, run)
     print(f"killed and finished: {dict(sorted(seen.items()))}")
     assert sum(seen.values()) > 50
+    # before there was a plan, before there was a record, between them, and while the reports were made
+    assert {"no plan", "0 records", "2 records", "4 records", "6 records"} <= set(seen), seen
 
 
 @contextmanager
@@ -202,7 +207,7 @@ def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) ->
         wait_for_call(tmp_path)
         run.kill()
         run.communicate(timeout=PATIENCE_S)
-        assert left_after(tmp_path, 5) == []
+        assert left_in(tmp_path) == []
 
 
 @pytest.mark.slow
@@ -220,29 +225,29 @@ def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, m
     finally:
         run.kill()
         run.wait()
-    assert left_after(tmp_path, 10) == []
+    assert left_in(tmp_path) == []
 
 
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
-        time.sleep(1)
-        assert run.poll() is None  # it waits for the call under way
-        began = time.monotonic()
-        run.send_signal(signal.SIGINT)
-        output, errors = run.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 10
-        assert run.returncode == 130
+        assert run.stderr is not None
+        errors = run.stderr.readline()
         assert "press Ctrl-C again to stop at once" in errors
+        assert run.poll() is None  # it waits for the call under way
+        run.send_signal(signal.SIGINT)
+        output, more = run.communicate(timeout=PATIENCE_S)
+        errors += more
+        assert run.returncode == 130
         assert f"--resume {tmp_path / 'run'}" in errors
         assert "Traceback" not in output + errors
-        assert left_after(tmp_path, 1) == []
+        assert left_in(tmp_path) == []
         assert len(read_records(tmp_path / "run" / "records.jsonl").records) == 2
 
 
 def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=slow", "-n100") as run:
+    with started(tmp_path / "run", "--only=slow", "-n1000") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         output, errors = run.communicate(timeout=PATIENCE_S)
@@ -252,12 +257,12 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert f"Stopped early; go on with: python runner.py --resume {tmp_path / 'run'}" in output
         found = read_records(tmp_path / "run" / "records.jsonl").records
         assert {r.candidate for r in found} == {"eager", "inductor"}
-        assert all(r.samples is not None and 0 < len(r.samples) < 100 for r in found)
-        assert left_after(tmp_path, 1) == []
+        assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in found)
+        assert left_in(tmp_path) == []
 
 
 def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=hangs", "--timeout=4") as run:
+    with started(tmp_path / "run", "--only=hangs", "--phase-timeout=compile=10") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         output, errors = run.communicate(timeout=PATIENCE_S)
@@ -283,11 +288,11 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
             assert "another" in done.stderr
         first.kill()
         first.communicate(timeout=PATIENCE_S)
-        assert left_after(tmp_path, 5) == []
+        assert left_in(tmp_path) == []
 
 
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
-    command = [sys.executable, INSTANT, *FLAGS, "--only=one"]
+    command = [sys.executable, INSTANT, *FLAGS, "--only=one", "--format=csv"]
     runs = [
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)

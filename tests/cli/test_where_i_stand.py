@@ -17,19 +17,19 @@ import pytest
 from tests.cli.command import ROOT, TOYS, runner
 from tests.unit.test_history import make_run
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 def test_one_job_its_mode_and_its_averages_as_numbers(tmp_path: Path) -> None:
     words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6", "-dcpu"]
-    done = runner(*words, f"--output-dir={tmp_path / 'run'}")
+    done = runner(*words, "--format=csv,console", f"--output-dir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(f"1 job -> {tmp_path / 'run'}")
     assert "[1/1] linear training float32 cpu" in done.stdout
     with (tmp_path / "run" / "averages.csv").open(encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert (row["suite"], row["mode"], row["compiler"], row["passed"]) == ("toys", "training", "eager", "1")
-    assert 0.1 < float(row["geomean_speedup"]) < 10
+    assert float(row["geomean_speedup"]) > 0
     assert (tmp_path / "run" / "geomean.csv").read_text().count("x") >= 1  # the field's, as text
 
 
@@ -52,11 +52,16 @@ def test_a_flag_or_a_value_that_cannot_be(words: list[str], says: str, tmp_path:
 
 
 def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
+    building, stopped = tmp_path / "building", tmp_path / "stopped"
+    # the first call is the check before the run, the second the worker's: it lasts until Ctrl-C was seen
     (tmp_path / "slow.py").write_text(
         "import time, torch\n"
+        "from pathlib import Path\n"
         "def make():\n"
-        f"    with open({str(tmp_path / 'building')!r}, 'a') as file: file.write('.')\n"
-        "    time.sleep(3)\n"
+        f"    building, stopped = Path({str(building)!r}), Path({str(stopped)!r})\n"
+        "    again = building.exists()\n"
+        "    building.write_text('again' if again else 'once')\n"
+        "    while again and not stopped.exists(): time.sleep(0.05)\n"
         "    return torch.nn.Linear(2, 2), torch.ones(2, 2)\n"
     )
     words = [f"--model={tmp_path / 'slow.py'}:make", "--training", "--compilers=eager", "-dcpu"]
@@ -65,12 +70,15 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as run:
         deadline = time.monotonic() + PATIENCE_S
-        # the first call is the check before the run, the second the worker's
-        while not (tmp_path / "building").exists() or len((tmp_path / "building").read_text()) < 2:
+        while not building.exists() or building.read_text() != "again":
             assert time.monotonic() < deadline
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
-        output, errors = run.communicate(timeout=PATIENCE_S)
+        assert run.stderr is not None
+        errors = run.stderr.readline()
+        stopped.touch()
+        output, more = run.communicate(timeout=PATIENCE_S)
+        errors += more
     assert run.returncode == 130
     assert "Stopped: nothing was measured yet; go on with: python runner.py --resume" in output
     assert "holds no record" not in output + errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import shlex
@@ -22,6 +23,7 @@ from harness.schema import (
     Setting,
 )
 from runner.cli.commands import job_command
+from runner.cli.parser import build_parser
 from runner.plan.config import QUICK, RunConfig
 from runner.plan.environments.prepare import named
 from runner.plan.jobs import Catalog, plan
@@ -136,7 +138,8 @@ def plain(job: Job) -> Job:
     return dataclasses.replace(job, environments=environments, unavailable={})
 
 
-def test_every_committed_command_parses_to_its_job() -> None:
+def test_every_committed_command_parses_to_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
     seen = 0
     for path, found in committed():
         job = plain(from_json(Job, found["job"]))

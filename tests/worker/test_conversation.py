@@ -21,6 +21,7 @@ from harness.worker.status_page import Activity, StatusPage
 from tests.worker.planted import silent
 
 TOYS = Path(__file__).parent.parent / "suites" / "toys.py"
+PATIENCE_S = 300  # of a test that would otherwise hang
 
 NOISY = """
 import os, subprocess, sys
@@ -87,7 +88,7 @@ class Parent:
     def end(self) -> int:
         """Closes the request pipe, as a parent that died would, and waits."""
         os.close(self._requests)
-        code = self.process.wait(30)
+        code = self.process.wait(PATIENCE_S)
         assert self._incoming.read() == ""  # nothing unasked for
         return code
 
@@ -152,7 +153,7 @@ def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(parent: Parent
     assert (failure.kind, failure.phase) == ("LookupError", "open")
     assert "Traceback" in parent.log.read_text(encoding="utf-8")
     os.write(parent._requests, b'{"call": "end"}\n')
-    assert parent.process.wait(30) == 0
+    assert parent.process.wait(PATIENCE_S) == 0
 
 
 # -- the loop, in this process ---------------------------------------------------------------

@@ -142,7 +142,7 @@ def job_of(name: str, *candidates: str) -> Job:
         device="cpu",
         dtype="float32",
         candidates=candidates,
-        protocol=Protocol(min_sample_s=0.001, threads=1),
+        protocol=Protocol(min_sample_s=0.01, threads=1),
         options=CompilerOptions(),
     )
 

@@ -304,7 +304,7 @@ def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Sessio
     ready.open()
     ready.prepare("aot_eager")
     warmed = ready.warm_up()
-    assert warmed["warmup_rounds"] + warmed["warmup_rounds_kept"] in range(3, 13)  # type: ignore[operator]
+    assert warmed["warmup_rounds"] + warmed["warmup_rounds_kept"] in range(2, 13)  # type: ignore[operator]
     assert ready.measure(4)[1] == {}
 
 

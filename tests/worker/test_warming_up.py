@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +63,13 @@ def test_time_ends_it_too() -> None:
     assert (len(found.rounds), found.settled, found.counting) == (2, False, ())
 
 
+@pytest.fixture
+def even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a millisecond after the last, so that times settle at once."""
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 1000)
+
+
 def opened(min_sample_s: float) -> Session:
     case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
     protocol = Protocol(min_sample_s=min_sample_s, threads=1)
@@ -72,6 +80,7 @@ def opened(min_sample_s: float) -> Session:
     return ready
 
 
+@pytest.mark.usefixtures("even")
 def test_the_last_round_of_the_warm_up_counts_where_it_can() -> None:
     ready = opened(0.0)
     warmed = ready.warm_up()
@@ -85,6 +94,7 @@ def test_the_last_round_of_the_warm_up_counts_where_it_can() -> None:
     assert more[0] is not kept
 
 
+@pytest.mark.usefixtures("even")
 def test_a_round_of_other_variants_or_shorter_samples_does_not_count() -> None:
     ready = opened(0.0)
     ready.warm_up()

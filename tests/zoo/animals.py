@@ -17,7 +17,6 @@ from harness.schema import Case, Setting
 from tests.zoo import acts
 from tests.zoo.acts import Countdown
 from tests.zoo.kinds import (
-    LATE,
     Make,
     changed,
     compiled,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from harness.workload import Workload
 
+LATE = 20  # a call that comes after the first checks
 HOSTILE_NAME = "../up and/down \"quoted\" 'too' <script>alert(1)</script> =1+1 🦓"
 
 
@@ -268,18 +268,18 @@ ANIMALS: dict[str, Make] = {
     # in the compiled step
     "raises_in_compiled_step": compiled(acts.bite),
     "raises_in_compiled_backward": compiled(backward=acts.bite),
-    "raises_on_20th_compiled_step": late(acts.bite),
+    "raises_in_timed_rounds": late(acts.bite),
     "interrupts_compiled": compiled(acts.interrupt),
     "segfaults_compiled": compiled(acts.segfault),
     "segfaults_in_compiled_backward": compiled(backward=acts.segfault),
-    "segfaults_on_20th_compiled_step": late(acts.segfault),
+    "segfaults_in_timed_rounds": late(acts.segfault),
     "killed_compiled": compiled(acts.die_of(signal.SIGKILL)),
     "os_exit_compiled": compiled(acts.exit_at_once(7)),
     "os_exit_0_compiled": compiled(acts.exit_at_once(0)),
     "sys_exit_compiled": compiled(acts.exit_politely),
     "hangs_compiled": compiled(acts.hang),
     "hangs_in_c_compiled": compiled(acts.hang_in_c),
-    "hangs_on_20th_compiled_step": late(acts.hang),
+    "hangs_in_timed_rounds": late(acts.hang),
     "ignores_sigterm": compiled(acts.ignore_signals_and_hang),
     # processes and threads
     "leaves_children": once(acts.leave_a_child),

@@ -154,16 +154,16 @@ EXPECTED: dict[str, Fault] = {
     # in the compiled step
     "raises_in_compiled_step": only("raises in the compiled step", fails("RuntimeError")),
     "raises_in_compiled_backward": only("raises in the compiled backward", fails("RuntimeError")),
-    "raises_on_20th_compiled_step": only(
-        "raises in a late compiled step", fails("RuntimeError", "measure"), "quick, wrong"
+    "raises_in_timed_rounds": only(
+        "raises in the timed rounds", fails("RuntimeError", "measure"), "quick, wrong"
     ),
     "interrupts_compiled": only(
         "raises KeyboardInterrupt when compiled", fails("KeyboardInterrupt", "prepare")
     ),
     "segfaults_compiled": only("segfaults in the compiled step", crash("SIGSEGV"), "quick, wrong"),
     "segfaults_in_compiled_backward": only("segfaults in the compiled backward", crash("SIGSEGV")),
-    "segfaults_on_20th_compiled_step": only(
-        "segfaults in a late compiled step", crash("SIGSEGV", "measure"), "quick, wrong"
+    "segfaults_in_timed_rounds": only(
+        "segfaults in the timed rounds", crash("SIGSEGV", "measure"), "quick, wrong"
     ),
     "killed_compiled": only("is killed, as for want of memory", crash("SIGKILL")),
     "os_exit_compiled": only("ends the process when compiled", crash("exit 7")),
@@ -171,9 +171,7 @@ EXPECTED: dict[str, Fault] = {
     "sys_exit_compiled": only("calls sys.exit when compiled", fails("SystemExit")),
     "hangs_compiled": only("sleeps for ever in the compiled step", hang(), "hanging"),
     "hangs_in_c_compiled": only("sleeps for ever in C, holding the interpreter's lock", hang(), "hanging"),
-    "hangs_on_20th_compiled_step": only(
-        "sleeps for ever in a late compiled step", hang("measure"), "hanging"
-    ),
+    "hangs_in_timed_rounds": only("sleeps for ever in the timed rounds", hang("measure"), "hanging"),
     "ignores_sigterm": only("ignores signals and sleeps for ever", hang(), "hanging"),
     # processes and threads
     "leaves_children": both("leaves a child behind", PASS, "quick"),

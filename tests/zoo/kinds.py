@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,6 @@ from tests.zoo.acts import Act, Countdown
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-LATE = 20  # a call that comes in the timed rounds
-PAUSE_S = 0.002
 
 Make = Callable[[Case], Any]
 
@@ -112,9 +109,7 @@ def on_own_eager_step(calls: int, act: Act) -> Make:
 def _nothing() -> None: ...
 
 
-def compiled(
-    forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _nothing, in_eager: Act = _nothing
-) -> Make:
+def compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _nothing) -> Make:
     """Acts in the compiled step, when it runs or while it is traced, and never in eager."""
 
     def make(case: Case) -> Any:
@@ -134,7 +129,6 @@ def compiled(
 
         def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
             if not torch.compiler.is_compiling():
-                in_eager()
                 return x
             result: torch.Tensor = operators["forward"](x)
             return result
@@ -145,21 +139,19 @@ def compiled(
 
 
 def late(act: Act) -> Make:
-    """Acts in a late compiled step; counted anew in each process.
+    """Acts in the timed rounds, however many steps the warm-up of this machine took before them."""
+    return compiled(lambda: act() if in_timed_rounds() else None)
 
-    Its steps take milliseconds, eager's too: of shorter ones the warm-up runs many in a row.
-    """
 
-    def make(case: Case) -> Any:
-        countdown = Countdown(LATE, act)
+def in_timed_rounds() -> bool:
+    from harness.timing.rounds import Rounds
 
-        def slowly() -> None:
-            time.sleep(PAUSE_S)
-            countdown()
-
-        return compiled(slowly, in_eager=lambda: time.sleep(PAUSE_S))(case)
-
-    return make
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is Rounds.endless.__code__:
+            return bool(frame.f_locals["phase"] == "measure")
+    return False
 
 
 def wrong_when_compiled(wrong: Callable[[torch.Tensor], torch.Tensor]) -> Make:

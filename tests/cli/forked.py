@@ -1,0 +1,132 @@
+"""Runs of the real command line, each in a fork of one process that has imported the runner already.
+
+    python tests/cli/forked.py      runs runner.py for each line on standard input; answers: exit codes
+
+Most of what a short run costs is the import of scipy, matplotlib and the runner. Each run is a process of its
+own all the same, with the arguments, folder, environment variables, output and end that it has otherwise.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import importlib
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOW = (
+    "matplotlib.backends.backend_agg",
+    "matplotlib.pyplot",
+    "rich.progress",
+    "rich.table",
+    "unittest.mock",
+)
+
+
+class Forks:
+    """The handle on such a process."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        atexit.register(self.close)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def run(self, words: Sequence[str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+        """``python runner.py`` with these words. Raises ``subprocess.TimeoutExpired``."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with tempfile.TemporaryDirectory(prefix="forked-") as place:
+            files = {name: str(Path(place, name)) for name in ("output", "errors")}
+            request = {"words": words, "cwd": str(cwd), "environment": dict(os.environ), **files}
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            if not select.select([self._process.stdout], [], [], timeout)[0]:
+                self.close()
+                raise subprocess.TimeoutExpired(list(words), timeout)
+            code = int(self._process.stdout.readline())
+            output, errors = (Path(path).read_text() for path in files.values())
+        return subprocess.CompletedProcess(list(words), code, output, errors)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+@functools.cache
+def forks(settings: frozenset[tuple[str, str]]) -> Forks:
+    """The process for interpreters with these settings, which they read when they start."""
+    return Forks()
+
+
+def interpreter_settings() -> frozenset[tuple[str, str]]:
+    return frozenset((name, value) for name, value in os.environ.items() if name.startswith("PYTHON"))
+
+
+def import_the_runner() -> None:
+    """All that runs of the command line import, for forks that then share it."""
+    files = [
+        path for folder in ("runner", "harness/metrics") for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    ours = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+    for name in (*ours, *SLOW):
+        importlib.import_module(name.removesuffix(".__init__"))
+    assert "torch" not in sys.modules
+    gc.collect()
+    gc.freeze()
+
+
+def next_run() -> bool:
+    """Serves until there is nothing more to run; comes back as true in each fork, which is to run it."""
+    sys.path[0] = str(ROOT)  # as for runner.py itself
+    import_the_runner()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            become(json.loads(line))
+            return True
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+    return False
+
+
+def become(request: dict[str, Any]) -> None:
+    """Makes this process what ``python runner.py`` with these words would be."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    random.seed()
+    sys.argv = [str(ROOT / "runner.py"), *request["words"]]
+    for descriptor, path, mode in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, request["output"], os.O_WRONLY | os.O_CREAT),
+        (2, request["errors"], os.O_WRONLY | os.O_CREAT),
+    ):
+        opened = os.open(path, mode, 0o600)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+
+
+if __name__ == "__main__" and next_run():
+    runpy.run_path(str(ROOT / "runner.py"), run_name="__main__")
