@@ -8,6 +8,7 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "runner.py"
 INSTALLED = ("torchduet",)
+WORKER = "harness.worker"  # for python -m; in the wheel, setup.py makes it torchduet.harness.worker
 
 
 def in_clone(script: Path = SCRIPT) -> bool:
