@@ -34,20 +34,20 @@ def side(samples: Samples, eager: float, compiled: float, rounds: list[float], s
     own = random.Random(seed)
     jitter = [(math.exp(own.gauss(0, 0.002)), math.exp(own.gauss(0, 0.002))) for _ in rounds]
     pairs = list(zip(rounds, jitter, strict=True))
+    zeros, ones = (0,) * ROUNDS, (1,) * ROUNDS
     return replace(
         samples,
         baseline_s=tuple(eager * slow * a for slow, (a, _) in pairs),
         # the machine hurts the compiled step more than eager: a run's own pairs do not cancel it
         candidate_s=tuple(compiled * slow**2 * b for slow, (_, b) in pairs),
-        round_index=tuple(range(ROUNDS)),
+        baseline_position=zeros,
+        candidate_position=ones,
+        baseline_minor_faults=zeros,
+        candidate_minor_faults=zeros,
         reference_s=tuple(eager * slow for slow, _ in pairs),
+        reference_position=zeros,
+        round_index=tuple(range(ROUNDS)),
         rounds_by_process=(),
-        **{
-            f"{variant}_{what}": tuple(getattr(samples, f"{variant}_{what}")[0] for _ in rounds)
-            for variant in ("baseline", "candidate")
-            for what in ("position", "minor_faults")
-        },
-        reference_position=(0,) * ROUNDS,
     )
 
 
