@@ -31,8 +31,7 @@ class Nested(build_py):
             super().run()
             return
         build = Path(self.build_lib)
-        for name in (OUTER, *INNER):  # what an earlier build left
-            shutil.rmtree(build / name, ignore_errors=True)
+        shutil.rmtree(build, ignore_errors=True)  # what an earlier build left would be in the wheel
         super().run()
         nest(build)
 

@@ -127,6 +127,19 @@ def test_a_users_harness_comes_before_ours(site: Path, project: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_node_of_a_cluster_gets_the_code_and_nothing_else(site: Path, tmp_path: Path) -> None:
+    program = "from pathlib import Path; {} import copy_code; copy_code(Path('code'))"
+    module = "runner.plan.environments.code_folder"
+    done = python(site, tmp_path, "-c", program.format(f"from torchduet.{module}"))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "code").iterdir()] == ["torchduet"]
+    (tmp_path / "checkout").mkdir()
+    done = python(ROOT, tmp_path / "checkout", "-c", program.format(f"from {module}"))
+    assert done.returncode == 0, done.stderr
+    copied = sorted(path.name for path in (tmp_path / "checkout" / "code").iterdir())
+    assert copied == ["harness", "runner", "suites"]
+
+
 def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it(
     site: Path, tmp_path: Path
 ) -> None:
