@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow gpu-smoke versions check lint format install clean help study-a study-b study-c
+.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow gpu-smoke versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -20,7 +20,7 @@ install: $(STAMP)
 # Installs again only when what is to be installed has changed.
 $(STAMP): pyproject.toml constraints.txt
 	python=$$(.ci/python $(PYTHON)) && echo "installing with $$python: $$($$python --version)" && $$python -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,nvidia,benchmarks,browser,notebook,dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,nvidia,benchmarks,browser,notebook,docs,dev]'
 	touch $(STAMP)
 
 bench: $(STAMP)
@@ -70,7 +70,7 @@ DEVICES ?= cuda
 gpu-smoke: $(STAMP)
 	$(RUN) -m tests.gpu --devices=$(DEVICES)
 
-# Every Python and torch that README names, each in an environment of its own; make versions ONLY=oldest,newest
+# Every Python and torch that docs/VERSIONS.md names, each in an environment of its own; make versions ONLY=oldest,newest
 versions: $(STAMP)
 	$(RUN) -m tests.versions $(if $(ONLY),--only=$(ONLY))
 
@@ -80,6 +80,11 @@ lint: $(STAMP)
 	$(RUN) -m mypy
 	$(RUN) -m mypy --config-file= --strict --follow-imports=silent --ignore-missing-imports -c "$$(cat runner.py)"
 	$(VENV)/bin/lint-imports
+	$(RUN) -m sphinx --quiet --fail-on-warning --conf-dir docs . docs/_site
+
+# README and docs/ as a site that is read from disk: open docs/_site/index.html
+docs: $(STAMP)
+	$(RUN) -m sphinx --quiet --fail-on-warning --conf-dir docs . docs/_site
 
 format: $(STAMP)
 	$(RUN) -m ruff check --fix .
@@ -88,4 +93,4 @@ format: $(STAMP)
 check: lint test
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) build docs/_site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

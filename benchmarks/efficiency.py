@@ -8,13 +8,12 @@ time, from the start of the run's first record to the end of its last.
 
 from __future__ import annotations
 
-import collections
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import pandas as pd
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,30 +22,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
 from harness.schema import Record  # noqa: E402
 
-PARTS = (
-    "build",
-    "compile",
-    "timed samples",
-    "eager, fp64, check",
-    "warm-up",
-    "between samples",
-    "finish",
-    "rest",
-)
-NEEDED = PARTS[:3]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Seconds of one job or run, by part; they add up to ``wall_s``."""
-
-    name: str
-    wall_s: float
-    parts: dict[str, float]
-
-    @property
-    def efficiency(self) -> float:
-        return sum(self.parts[part] for part in NEEDED) / self.wall_s
+NEEDED = ("build s", "compile s", "timed samples s")
 
 
 def main() -> None:
@@ -58,24 +34,20 @@ def main() -> None:
 
 def print_table(records: Sequence[Record]) -> None:
     jobs = spent_by_job(records)
-    rows = [row(job) for job in (*jobs, total("all", jobs))]
-    headers = ("job", "wall s", *(f"{part} s" for part in PARTS), "efficiency")
-    print(tabulate(rows, headers=headers, floatfmt=".2f"))
+    print(tabulate(with_efficiency(pd.concat([jobs, total("all", jobs)])), headers="keys", floatfmt=".2f"))
 
 
-def row(spent: Spent) -> tuple[object, ...]:
-    return (spent.name, spent.wall_s, *(spent.parts[part] for part in PARTS), spent.efficiency)
+def with_efficiency(jobs: pd.DataFrame) -> pd.DataFrame:
+    return jobs.assign(efficiency=jobs[list(NEEDED)].sum(axis=1) / jobs["wall s"])
 
 
-def spent_by_job(records: Sequence[Record]) -> list[Spent]:
-    """One entry a job, in the order in which they ran."""
-    jobs = collections.defaultdict(list)
-    for record in records:
-        jobs[record.job.key].append(record)
-    return [spent(key, group) for key, group in jobs.items()]
+def spent_by_job(records: Sequence[Record]) -> pd.DataFrame:
+    """Seconds of each job, in the order in which they ran. The parts of a row add up to its ``wall s``."""
+    jobs = pd.Series(records).groupby([record.job.key for record in records], sort=False)
+    return pd.DataFrame({key: spent(list(group)) for key, group in jobs}).T.rename_axis("job")
 
 
-def spent(key: str, records: Sequence[Record]) -> Spent:
+def spent(records: Sequence[Record]) -> dict[str, float]:
     """A job's time. Its candidates share a worker, whose own numbers are in each of their records."""
     wall_s = (max(map(_ended, records)) - min(map(_started, records))).total_seconds()
     shared = records[0]
@@ -86,23 +58,24 @@ def spent(key: str, records: Sequence[Record]) -> Spent:
     rounds = _number(shared, "spent_measure_s") + kept
     samples = sum(_timed(record, baseline=record is shared) for record in records)
     parts = {
-        "build": _number(shared, "spent_build_s"),
-        "compile": compiling,
-        "timed samples": samples,
-        "eager, fp64, check": _number(shared, "spent_eager_s") + _number(shared, "spent_fp64_s") + checking,
-        "warm-up": _number(shared, "spent_warm_up_s") - kept,
-        "between samples": rounds - samples,
-        "finish": _number(shared, "spent_finish_s"),
+        "build s": _number(shared, "spent_build_s"),
+        "compile s": compiling,
+        "timed samples s": samples,
+        "eager, fp64, check s": _number(shared, "spent_eager_s") + _number(shared, "spent_fp64_s") + checking,
+        "warm-up s": _number(shared, "spent_warm_up_s") - kept,
+        "between samples s": rounds - samples,
+        "finish s": _number(shared, "spent_finish_s"),
     }
-    return Spent(name=key, wall_s=wall_s, parts={**parts, "rest": wall_s - sum(parts.values())})
+    return {"wall s": wall_s, **parts, "rest s": wall_s - sum(parts.values())}
 
 
-def total(name: str, jobs: Sequence[Spent], wall_s: float | None = None) -> Spent:
-    """All jobs together; with the wall time of the whole program, what lies between them is in the rest."""
-    parts = {part: sum(job.parts[part] for job in jobs) for part in PARTS}
-    of_jobs = sum(job.wall_s for job in jobs)
-    wall_s = of_jobs if wall_s is None else wall_s
-    return Spent(name=name, wall_s=wall_s, parts={**parts, "rest": parts["rest"] + wall_s - of_jobs})
+def total(name: str, jobs: pd.DataFrame, wall_s: float | None = None) -> pd.DataFrame:
+    """All jobs as one row. With the wall time of the whole program, what lies between them is in the rest."""
+    row = jobs.sum()
+    if wall_s is not None:
+        row["rest s"] += wall_s - row["wall s"]
+        row["wall s"] = wall_s
+    return row.to_frame(name).T.rename_axis("job")
 
 
 def _timed(record: Record, *, baseline: bool, rounds: int | None = None) -> float:

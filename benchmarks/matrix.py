@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import folder_for, new_parser, run_program  # noqa: E402 - nothing is installed
-from benchmarks.efficiency import print_table, row, spent_by_job, total  # noqa: E402
+from benchmarks.efficiency import print_table, spent_by_job, total, with_efficiency  # noqa: E402
 from runner.plan.interpreter import cache_settings  # noqa: E402
 
 MODELS = {
@@ -60,10 +60,11 @@ def together(parent: Path, rounds: int) -> float:
     )
     wall_s = time.perf_counter() - start
     print_table(records)
-    whole = total("with the program's own start and report", spent_by_job(records), wall_s)
-    print(tabulate([row(whole)], tablefmt="plain", floatfmt=".2f"))
+    whole = with_efficiency(total("with the program's own start and report", spent_by_job(records), wall_s))
+    print(tabulate(whole, tablefmt="plain", floatfmt=".2f"))
     passed = sum(record.status.passed for record in records)
-    print(f"{wall_s:.0f} s in all, efficiency {whole.efficiency:.2f}, {passed} of {len(records)} passed")
+    share = whole["efficiency"].iloc[0]
+    print(f"{wall_s:.0f} s in all, efficiency {share:.2f}, {passed} of {len(records)} passed")
     return wall_s
 
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from harness.loading.own_model import OwnModel, is_own_model
-from harness.loading.python_file import load_file
+from harness.loading.python_file import load_file, offer_names
 from harness.schema import Case, Setting
 
 if TYPE_CHECKING:
     from harness.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
+"""The folder of ``harness`` and ``suites``: the checkout, or the installed package ``torchduet``."""
 
 
 class Suite(Protocol):
@@ -46,6 +47,7 @@ def suite_names() -> tuple[str, ...]:
 
 def load_suite(name: str) -> Suite:
     """Imports a suite. ``LookupError`` if there is no such suite or file; its code may raise anything."""
+    offer_names()
     if is_own_model(name):
         return OwnModel(name)
     if name.endswith(".py"):

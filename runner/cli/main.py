@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
-from runner.cli.actions import chosen
+from runner.cli.actions import chosen, with_flag
 from runner.cli.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
 from runner.cli.parser import flags, given
 from runner.cli.upstream.words import translated
 from runner.errors import UsageError
 from runner.labels import plain
+from runner.store.invocation import program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns the exit code. For bad input: a message on stderr and code 2."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = with_flag(sys.argv[1:] if argv is None else argv)
 
     def perform() -> int:
+        if not arguments:
+            raise UsageError(NOTHING.format(program=shlex.join(program())))
         words, notes = translated(arguments, tuple(flags()))
         typed = given(words)
         action = chosen(typed)
@@ -79,6 +83,10 @@ def _forget_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+NOTHING = (
+    "say what to measure, for example: {program} --suites=tiny_gpt --training --quick; "
+    "--list has the models, --help every flag"
+)
 OURS = ("runner", "harness", "suites", "studies", "torchduet")
 MISSING_PACKAGE = (
     "error: the package {package} is not installed for {python}; "

@@ -15,7 +15,7 @@ from runner.errors import UsageError, unknown
 from runner.plan.compilers import COMPILE_MODE
 from runner.plan.config import RunConfig, Where
 from runner.plan.settings import rows
-from runner.store.invocation import in_clone, program
+from runner.store.invocation import in_clone, program, version
 
 EXAMPLES = """\
 examples:
@@ -35,10 +35,13 @@ examples:
         builds every table, file and plot of a finished run again
   python runner.py --compare logs/BEFORE logs/AFTER --fail-on=regression:5%,parity
         what changed between two runs; exit code 1 on a regression, for a pull request
+  python runner.py doctor
+        --doctor: the flag of an action may be the first word, without dashes
 
 exit code: 0 all passed; 1 a check failed, a candidate could not run, or --fail-on found a change; 2 bad input
 """
 HELP = "show this help and exit"
+VERSION = "show the version and exit"
 
 
 class Parser(argparse.ArgumentParser):
@@ -97,6 +100,9 @@ def build_parser() -> Parser:
     )
     groups = {group: parser.add_argument_group(group.value) for group in Group}
     groups[Group.ACTIONS].add_argument("-h", "--help", action="help", help=HELP)
+    groups[Group.ACTIONS].add_argument(
+        "--version", action="version", version=f"torchduet {version()}", help=VERSION
+    )
     seen = set[str]()
     for one in flags():
         if one.key not in seen:  # one flag may set several fields

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.plan.environments.code_folder import code_folder
+from runner.store.invocation import WORKER
 
 HUB_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 HUB_ONLINE = {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "10"}
 
 
 def worker_command(python: str = sys.executable) -> list[str]:
-    return [python, "-u", "-m", "harness.worker"]
+    return [python, "-u", "-m", WORKER]
 
 
 def worker_environment(

@@ -115,6 +115,9 @@ def _page(summary: Summary) -> dict[str, Any]:
         "warnings": [_warning(finding) for finding in summary.warnings],
         "caveats": [plain(caveat) for caveat in summary.caveats],
         "tables": [_table(table) for table in (*environment_tables(summary), *pair_tables(summary))],
+        "tables_title": "Differences between environments"
+        if summary.across
+        else "Candidates over candidates",
         "tables_note": plain(environment_note(summary)) if summary.across else "",
         "facts": [
             (plain(name), plain(str(value)))

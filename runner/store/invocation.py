@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "runner.py"
 INSTALLED = ("torchduet",)
+WORKER = "harness.worker"  # for python -m; in the wheel, setup.py makes it torchduet.harness.worker
 
 
 def in_clone(script: Path = SCRIPT) -> bool:
@@ -28,6 +31,19 @@ def program(script: Path = SCRIPT) -> tuple[str, ...]:
 def suite_script(suite: str) -> tuple[str, ...]:
     """The first words of a command for a suite; in the clone, the suite's script."""
     return ("python", f"suites/{suite}.py") if in_clone() else (*program(), f"--suites={suite}")
+
+
+def version() -> str:
+    """The version of this program: of its checkout, or of the installed distribution."""
+    project = SCRIPT.with_name("pyproject.toml")
+    if SCRIPT.is_file() and project.is_file():
+        found = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
+        if found is not None:
+            return found[1]
+    try:
+        return metadata.version(INSTALLED[0])
+    except metadata.PackageNotFoundError:
+        return "of unknown number"
 
 
 def _installed() -> bool:

@@ -26,7 +26,7 @@ from harness.schema import Job, Record
 from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
 from runner.labels import plain, reason
-from runner.store.invocation import program
+from runner.store.invocation import WORKER, program
 from runner.store.record_file import Records, append_record, end_last_line, read_records, write_all
 
 RECORDS = "records.jsonl"
@@ -286,7 +286,7 @@ def _locked(descriptor: int, how: int) -> bool:
 
 def by_hand(job: Job, job_file: Path, python: str = "python") -> str:
     """The command that runs a job file in the foreground."""
-    return f"{_settings(job)}{shlex.quote(python)} -m harness.worker --job {shlex.quote(str(job_file))}"
+    return f"{_settings(job)}{shlex.quote(python)} -m {WORKER} --job {shlex.quote(str(job_file))}"
 
 
 def _settings(job: Job) -> str:

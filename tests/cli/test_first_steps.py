@@ -1,4 +1,4 @@
-"""The blocks that README and docs/GETTING_STARTED.md ask a newcomer to type, typed."""
+"""The blocks that the first pages ask a newcomer to type, typed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from tests.cli.command import ROOT, records, runner
 from tests.command_line import parsed
 
-README, GETTING_STARTED = ROOT / "README.md", ROOT / "docs" / "GETTING_STARTED.md"
+TOUR, YOUR_MODEL, GETTING_STARTED = (
+    ROOT / "docs" / name for name in ("TOUR.md", "YOUR_MODEL.md", "GETTING_STARTED.md")
+)
 BLOCK = re.compile(r"^```python\n# (my_\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^python runner\.py (.*(?:my_models|my_suite).*)$", re.MULTILINE)
 
@@ -25,7 +27,7 @@ def blocks(page: Path) -> tuple[dict[str, str], list[str]]:
 @pytest.mark.parametrize(
     ("page", "files"),
     [
-        pytest.param(README, 2, marks=pytest.mark.slow, id="README"),
+        pytest.param(YOUR_MODEL, 2, marks=pytest.mark.slow, id="own"),
         pytest.param(GETTING_STARTED, 1, id="started"),
     ],
 )
@@ -47,7 +49,7 @@ def test_ones_own_model_works_as_the_page_says(page: Path, files: int, tmp_path:
         assert (run / "report.html").stat().st_size > 1_000_000
 
 
-@pytest.mark.parametrize("page", [README, GETTING_STARTED], ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", [TOUR, GETTING_STARTED], ids=lambda page: str(page.name))
 def test_every_command_on_the_page_is_understood(page: Path) -> None:
     commands = re.findall(
         r"^python runner\.py (.*?)(?:\s+#.*)?$", page.read_text(encoding="utf-8"), re.MULTILINE

@@ -101,6 +101,7 @@ FLAGS = [
     "--training",
     "--update-expected",
     "--use-eval-mode",
+    "--version",
     "--visualize-logs",
     "--visualize_logs",
     "--warm-start-latency",

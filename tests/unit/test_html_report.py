@@ -244,10 +244,10 @@ def test_tables_of_environments_are_on_the_page_as_text(monkeypatch: pytest.Monk
         rows=((attack, "1.5"), ("", "2.5")),
     )
     summary = summarize(accuracy_run())
-    assert "Differences between environments" not in Page(html.render(summary)["report.html"]).text
+    assert "Candidates over candidates" not in Page(html.render(summary)["report.html"]).text
     monkeypatch.setattr(html, "environment_tables", lambda _: (table,))
     found = Page(html.render(summary)["report.html"])
-    assert "Differences between environments" in found.text
+    assert "Candidates over candidates" in found.text
     assert f"against {attack}" in found.text
     assert found.text.count(attack) == 2
     assert ("td", {"class": "number"}) in found.elements

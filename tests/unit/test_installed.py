@@ -1,4 +1,4 @@
-"""What the wheel puts beside a user's own modules."""
+"""A checkout beside a user's own modules. ``test_wheel.py`` has the wheel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
 def test_a_module_of_the_same_name_is_named_in_one_sentence(tmp_path: Path, own: str) -> None:
     (tmp_path / own).parent.mkdir(exist_ok=True)
     (tmp_path / own).write_text("x = 1\n")
-    done = python(tmp_path, "import torchduet")
+    done = python(tmp_path, "from torchduet import compare")
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     name = own.partition("/")[0].removesuffix(".py")
@@ -38,10 +38,18 @@ def test_a_module_of_the_same_name_is_named_in_one_sentence(tmp_path: Path, own:
     )
 
 
+def test_the_command_says_so_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "runner.py").write_text("x = 1\n")
+    done = python(tmp_path, "import sys; from torchduet.__main__ import main; sys.exit(main())")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: torchduet needs its own package 'runner', but Python finds")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_other_modules_do_not_disturb(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text("x = 1\n")
     (tmp_path / "runner").mkdir()  # a folder without code is no package: Python prefers ours
-    done = python(tmp_path, "import torchduet, runner.errors")
+    done = python(tmp_path, "from torchduet import compare; import runner.errors")
     assert done.returncode == 0, done.stderr
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tabulate import tabulate
+
 from runner.plan.environments.code_folder import cache_root
 from tests.versions.acceptance import Ground, Wrong, clean, facts, steps
 from tests.versions.environments import PINNED, TABLE, Environment
@@ -109,11 +111,8 @@ def _cpu_s() -> float:
 
 
 def print_table(outcomes: Sequence[Outcome]) -> None:
-    """A table that a README can hold, and a line for each skip."""
-    print()
-    for row in (COLUMNS, ["---"] * len(COLUMNS), *map(_row, outcomes)):
-        print("| " + " | ".join(row) + " |")
-    print()
+    """The table of docs/VERSIONS.md, and a line for each skip."""
+    print(f"\n{tabulate(map(_row, outcomes), headers=COLUMNS, tablefmt='github', disable_numparse=True)}\n")
     for one in outcomes:
         for skip in one.skips:
             print(f"skip: {one.environment.name}: {skip}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.versions.environments import Environment
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("runner", "harness", "suites", "studies", "torchduet", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("runner", "harness", "suites", "torchduet", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 EXTRAS = "huggingface,timm"
 STAMP = "made-of.txt"
 INSTALLED = "installed.txt"

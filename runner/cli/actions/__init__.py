@@ -69,6 +69,13 @@ def flags_of(action: Action) -> tuple[Flag, ...]:
     return tuple(found)
 
 
+def with_flag(arguments: Sequence[str]) -> list[str]:
+    """The words, with an action as the first word written as its flag: ``doctor`` is ``--doctor``."""
+    actions = {one.long.removeprefix("--") for action in ACTIONS for one in action.CALLED_BY}
+    known = {*actions, "help", "version"}
+    return [f"--{word}" if place == 0 and word in known else word for place, word in enumerate(arguments)]
+
+
 def chosen(given: Given) -> Action:
     """The requested action. ``UsageError`` for two actions, or for a flag of another action."""
     called = [(action, one) for action in ACTIONS for one in action.CALLED_BY if one.key in given]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import socket
 import tempfile
 import time
@@ -14,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from harness.loading.suite_files import ROOT
 from harness.schema import Job
 from runner.engine.executors.dispatch import (
     Dispatcher,
@@ -27,9 +25,9 @@ from runner.engine.executors.dispatch import (
 )
 from runner.engine.job_run import Reproduce
 from runner.errors import UsageError
+from runner.plan.environments.code_folder import copy_code
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
-CODE = ("harness", "runner", "suites")
 ANSWER_S = 5.0
 GOODBYE_S = 5.0  # for an abandoned job to end its worker
 
@@ -53,7 +51,7 @@ def connected(address: str | None, jobs: Sequence[Job], reproduce: Reproduce) ->
     _check_answers(address)
     local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
-        _copy_code(Path(folder))
+        copy_code(Path(folder))
         try:
             ray.init(
                 address,
@@ -90,12 +88,6 @@ def _unusable(address: str, reason: str) -> UsageError:
         f"--ray-address: {address} cannot be used ({reason}); "
         "start a cluster with: ray start --head, or leave the flag out"
     )
-
-
-def _copy_code(folder: Path) -> None:
-    """Copies the packages that a node needs, and no other files."""
-    for name in CODE:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 class Actor:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.loading.python_file import OUTER, PACKAGES
 from harness.loading.suite_files import ROOT
-
-PACKAGES = ("harness", "suites")
-SHARED = ("site-packages", "dist-packages")
 
 
 def cache_root(current: Mapping[str, str] = os.environ) -> Path:
@@ -23,22 +22,31 @@ def cache_root(current: Mapping[str, str] = os.environ) -> Path:
     return (Path(root) if root.startswith("/") else Path.home() / ".cache") / "torchduet"
 
 
-def code_folder(root: Path = ROOT, current: Mapping[str, str] = os.environ) -> Path:
-    """``root``, or a folder of links into it if ``root`` also contains other packages.
+def code_folder(
+    root: Path = ROOT, current: Mapping[str, str] = os.environ, *, installed: bool = bool(OUTER)
+) -> Path:
+    """A checkout ``root`` itself. For an installed package ``root``: a folder with a link to it alone.
 
-    Also ``root`` if the links cannot be made, because only other environments need them.
+    If the link cannot be made, the folder that the package is installed in: only other environments need
+    the link.
     """
-    if root.name not in SHARED:
+    if not installed:
         return root
     folder = cache_root(current) / "code" / hashlib.sha256(str(root).encode()).hexdigest()[:8]
+    link = folder / root.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in PACKAGES:
-            link = folder / name
-            if not link.exists():
-                partial = folder / f".{name}.{os.getpid()}"
-                partial.symlink_to(root / name)
-                partial.replace(link)  # atomic: another run may make the same link
+        if not link.exists():
+            partial = folder / f".{root.name}.{os.getpid()}"
+            partial.symlink_to(root)
+            partial.replace(link)  # atomic: another run may make the same link
     except OSError:
-        return root
+        return root.parent
     return folder
+
+
+def copy_code(folder: Path) -> None:
+    """Copies the packages that a parent or a worker needs into ``folder``, and no other files."""
+    copies = {ROOT.name: ROOT} if OUTER else {name: ROOT / name for name in (*PACKAGES, "runner")}
+    for name, package in copies.items():
+        shutil.copytree(package, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -11,6 +11,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.statistics import false_discovery, geometric_mean
 from runner.analysis.verdicts.decision import relation
 from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
+from runner.runs.compare.paired import shared_rounds
 from runner.runs.compare.run import NO_RECORD, Result, Run
 from runner.runs.compare.statistics import (
     Drift,
@@ -46,8 +47,9 @@ class Change:
     """One model with one compiler, in both runs. All factors are B / A. None: unknown.
 
     ``speedup``: the factor of the speedup over eager, above 1 is better. ``eager`` and ``compiled``: the
-    factor of the time of a step beyond the drift that all models share, above 1 is slower. ``q_value`` and
-    ``compiled_q``: p after Benjamini and Hochberg's correction over all changes.
+    factor of the time of a step, above 1 is slower: beyond the drift that all models share, or, for two
+    environments of a run, from the ``shared_rounds`` that timed both sides. ``q_value`` and ``compiled_q``: p
+    after Benjamini and Hochberg's correction over all changes.
     """
 
     first: Result
@@ -60,6 +62,7 @@ class Change:
     compiled_q: float | None = None
     compile_factor: float | None = None
     memory_factor: float | None = None  # of the memory ratio: above 1, B needs less memory relative to eager
+    shared_rounds: int = 0  # 0: two runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,11 @@ class RunChanges:
         )
 
     @property
+    def paired(self) -> bool:
+        """Whether the sides are environments of one run, timed in the same rounds."""
+        return bool(self.timed) and all(change.shared_rounds for change in self.timed)
+
+    @property
     def timed(self) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.speedup is not None)
 
@@ -186,10 +194,12 @@ def _drift(pairs: Pairs) -> Drift | None:
 
 
 def _within(first: Result, second: Result) -> Uncertain | None:
-    """The change of ln(speedup), with the error within the runs."""
+    """The change of ln(speedup), with the error within the runs, or of the rounds that both sides share."""
     if first.speedup is None or second.speedup is None or not (first.passed and second.passed):
         return None
-    return difference(first.speedup, second.speedup)
+    shared = shared_rounds(first, second)
+    paired = shared.change() if shared is not None else None
+    return paired if paired is not None else difference(first.speedup, second.speedup)
 
 
 def _noise(pairs: Pairs) -> ProcessNoise | None:
@@ -228,16 +238,23 @@ def _change(
     # an interval over several processes already includes the noise between processes
     single = sum(result.processes < 2 for result in pair)
     both = first.passed and second.passed
+    shared = shared_rounds(first, second)
+    if shared is not None:
+        eager, compiled = shared.eager(), shared.compiled()
+    else:
+        times = [((r.eager_s, r.eager_se), (r.compiled_s, r.compiled_se)) for r in pair]
+        eager, compiled = (_time(before, after, moved) for before, after in zip(*times, strict=True))
     return Change(
         first=first,
         second=second,
         speedup=estimate(with_noise(change, noise, single)) if change and noise else None,
-        eager=_time((first.eager_s, first.eager_se), (second.eager_s, second.eager_se), moved),
-        compiled=_time((first.compiled_s, first.compiled_se), (second.compiled_s, second.compiled_se), moved)
-        if both
+        eager=eager,
+        compiled=compiled if both else None,
+        compile_factor=_compile_factor(pair, None if shared is not None else moved)
+        if both and alike_caches(pair)
         else None,
-        compile_factor=_compile_factor(pair, moved) if both and alike_caches(pair) else None,
         memory_factor=_factor(first.memory_ratio, second.memory_ratio) if both else None,
+        shared_rounds=len(shared) if shared is not None else 0,
     )
 
 

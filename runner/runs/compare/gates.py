@@ -99,7 +99,8 @@ def _time(changes: RunChanges, gate: Gate) -> Outcome:
         and c.compiled.low > 1 + gate.threshold
     ]
     limit = share_text(gate.threshold)
-    title = f"compiled steps that became slower beyond the drift by more than {limit}, of {len(timed)}"
+    beyond = "" if changes.paired else " beyond the drift"
+    title = f"compiled steps that became slower{beyond} by more than {limit}, of {len(timed)}"
     return Outcome(gate=gate, title=title, cases=tuple(slower))
 
 

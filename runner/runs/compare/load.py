@@ -17,8 +17,9 @@ from runner.analysis.derive import compare
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
 from runner.runs.compare.csv_file import is_result_file, read_csv_files
-from runner.runs.compare.run import NO_RECORD, Result, Run
-from runner.runs.compare.statistics import Uncertain, se_of_interval, se_of_mean, se_of_median
+from runner.runs.compare.paired import uncertain
+from runner.runs.compare.run import NO_RECORD, Result, Run, Times
+from runner.runs.compare.statistics import Uncertain, se_of_mean, se_of_median
 from runner.store.record_file import read_records
 from runner.store.run_folder import RECORDS, RUN
 
@@ -93,13 +94,31 @@ def _of_environment(flag: str, path: Path) -> Run:
         known = f"its environments are {', '.join(names)}" if names else "it was measured without --envs"
         raise UsageError(f"{flag}: {folder} has no environment {name!r}; {known}")
     ending = of_environment("", name)
+    # one result for each record, in its order; planned results without a record come after them
+    times = [_times(record, Path(folder)) for record in records]
+    times += [None] * (len(whole.results) - len(times))
     results = tuple(
-        replace(result, conditions=_without_environment(result, ending))
-        for result in whole.results
+        replace(result, conditions=_without_environment(result, ending), times=timed)
+        for result, timed in zip(whole.results, times, strict=True)
         if result.compiler.endswith(ending) and result.compiler != of_environment(CONTROL, name)
     )
     facts = merged_facts(record for record in records if record.env == name)
     return replace(whole, path=path, results=results, facts=_shown(facts))
+
+
+def _times(record: Record, folder: Path) -> Times | None:
+    """None for a candidate that failed, or whose rounds have no number."""
+    samples = record.samples
+    if samples is None or not record.status.passed or len(samples.round_index) != len(samples):
+        return None
+    counts = samples.rounds_by_process or (len(samples),)
+    processes = [number for number, count in enumerate(counts) for _ in range(count)]
+    return Times(
+        job=(str(folder.resolve()), record.job.key),
+        rounds=tuple(zip(processes, samples.round_index, strict=True)),
+        eager_s=samples.baseline_s,
+        compiled_s=samples.candidate_s,
+    )
 
 
 def _without_environment(result: Result, ending: str) -> dict[str, str]:
@@ -205,16 +224,8 @@ def _speedup(comparison: Comparison) -> Uncertain | None:
     samples = comparison.record.samples
     if comparison.speedup is None or samples is None or comparison.n < 2:
         return None
-    value, estimate = math.log(comparison.speedup), comparison.estimate
-    if estimate is not None and estimate.processes > 1 and comparison.ci_low and comparison.ci_high:
-        se = se_of_interval(comparison.ci_low, comparison.ci_high, estimate.df)
-        return Uncertain(value=value, se=se, df=estimate.df)
-    df = comparison.n - 1
-    if estimate is not None and estimate.rounds_half is not None:
-        # of the rounds alone: the variation between processes comes from both runs (process_noise)
-        half = math.exp(estimate.rounds_half)
-        se = se_of_interval(1 / half, half, df)
-    else:
-        pairs = zip(samples.baseline_s, samples.candidate_s, strict=True)
-        se = se_of_mean([math.log(eager / compiled) for eager, compiled in pairs])
-    return Uncertain(value=value, se=se, df=df)
+    if comparison.estimate is not None and (known := uncertain(comparison.estimate)) is not None:
+        return known
+    pairs = zip(samples.baseline_s, samples.candidate_s, strict=True)
+    se = se_of_mean([math.log(eager / compiled) for eager, compiled in pairs])
+    return Uncertain(value=math.log(comparison.speedup), se=se, df=comparison.n - 1)

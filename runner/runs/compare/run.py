@@ -20,14 +20,28 @@ UNCOUNTED = tuple(status.value for status in Status if not status.counted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The seconds of a step, round by round, of one side of a job with several environments.
+
+    ``job``: the folder of the run and the job's name; two sides of one job share rounds. ``rounds``: the
+    number of the process and the number of the round in it.
+    """
+
+    job: tuple[str, str]
+    rounds: tuple[tuple[int, int], ...]
+    eager_s: tuple[float, ...]
+    compiled_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One model with one compiler in one run.
 
     ``conditions``: name -> value. Two results with equal conditions are the same measurement. Unknown
     conditions are missing. ``machine``: facts that must also be equal for a comparison of times. ``speedup``:
     ln(eager / compiled) with its error within the run, only for results that passed. ``processes``: the
-    number of processes that measured the result. Times are medians of a step in seconds; ``*_se`` is the
-    standard error of their logarithms.
+    number of processes that measured the result. ``times``: only of an environment of a run. ``*_s`` are
+    medians of a step in seconds; ``*_se`` is the standard error of their logarithms.
     """
 
     name: str
@@ -41,6 +55,7 @@ class Result:
     eager_fallbacks: int | None = None  # functions that Dynamo left to eager
     speedup: Uncertain | None = None
     processes: int = 1
+    times: Times | None = None
     eager_s: float | None = None
     eager_se: float | None = None
     compiled_s: float | None = None

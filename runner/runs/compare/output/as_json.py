@@ -73,6 +73,7 @@ def _change(change: Change) -> dict[str, Any]:
         "compiled_time_q": change.compiled_q,
         "compile_factor": change.compile_factor,
         "memory_factor": change.memory_factor,
+        "shared_rounds": change.shared_rounds,
         "first": _side(change.first),
         "second": _side(change.second),
     }

@@ -12,10 +12,10 @@ from runner.reports.parts.grid import Table, grid_for, say, text_for
 from runner.runs.compare.changes import ChangeVerdict, RunChanges
 from runner.runs.compare.gates import Outcome
 from runner.runs.compare.output.words import (
-    CHANGE_HEADER,
     GROUP_HEADER,
     CaseList,
     case_lists,
+    change_header,
     change_rows,
     group_rows,
     head_lines,
@@ -49,8 +49,8 @@ def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Con
     if found:
         console.print()
         say(console, verdict_line(changes), "bold")
-        _table(console, CHANGE_HEADER, found)
-        say(console, threshold_line(), NOTE)
+        _table(console, change_header(changes), found)
+        say(console, threshold_line(changes), NOTE)
     for one in case_lists(changes):
         console.print()
         _cases(console, one)

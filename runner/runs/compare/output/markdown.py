@@ -10,9 +10,9 @@ from runner.reports.parts.grid import Table
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Outcome
 from runner.runs.compare.output.words import (
-    CHANGE_HEADER,
     GROUP_HEADER,
     case_lists,
+    change_header,
     change_rows,
     group_rows,
     head_lines,
@@ -46,9 +46,9 @@ def _blocks(changes: RunChanges, outcomes: Sequence[Outcome]) -> Iterator[Markdo
     found = change_rows(changes)
     if found:
         yield text(f"**{escape(verdict_line(changes))}**")
-        table = _table(CHANGE_HEADER, found)
+        table = _table(change_header(changes), found)
         yield table if len(found) <= OPEN_ROWS else folded(f"All {len(found)} changes", table)
-        yield text(escape(threshold_line()))
+        yield text(escape(threshold_line(changes)))
     for one in case_lists(changes):
         title = escape(f"{one.title}: {len(one.cases)}")
         if len(one.cases) <= OPEN_CASES:

@@ -48,6 +48,7 @@ GROUP_HEADER = (
     "compile time\nB / A",
     "memory ratio\nB / A",
 )
+BEYOND_DRIFT, IN_SHARED_ROUNDS = "beyond the drift,\ntime x", "in the same rounds,\ntime x"
 CHANGE_HEADER = (
     "model",
     "compiler",
@@ -57,7 +58,7 @@ CHANGE_HEADER = (
     "q",
     "compiled, ms\nA -> B",
     "eager, ms\nA -> B",
-    "beyond the drift,\ntime x",
+    BEYOND_DRIFT,
     "compile, s\nA -> B",
     "memory ratio\nA -> B",
 )
@@ -107,7 +108,8 @@ def _drift_and_noise(changes: RunChanges) -> Iterator[str]:
         models = counted(moved.models, "shared model")
         factor = speedup_text(moved.factor, moved.low, moved.high)
         spread = f", spread over models {_percent(moved.spread)}" if moved.spread is not None else ""
-        yield f"Drift: eager in B takes {factor} of its time in A ({models}{spread})."
+        what = "In the same rounds" if changes.paired else "Drift"
+        yield f"{what}: eager in B takes {factor} of its time in A ({models}{spread})."
     if noise is not None:
         where = SOURCES[noise.source].format(count=noise.count)
         yield f"Noise of a process: {_percent(noise.sd)} of a speedup, {where}."
@@ -136,6 +138,12 @@ def _group_row(group: GroupChange) -> tuple[str, ...]:
         change,
         estimate_text(group.compile),
         estimate_text(group.memory),
+    )
+
+
+def change_header(changes: RunChanges) -> tuple[str, ...]:
+    return tuple(
+        IN_SHARED_ROUNDS if changes.paired and name == BEYOND_DRIFT else name for name in CHANGE_HEADER
     )
 
 
@@ -186,6 +194,7 @@ def _names(changes: RunChanges) -> dict[int, str]:
 
 def case_lists(changes: RunChanges) -> tuple[CaseList, ...]:
     """Everything except the times, worst first. Empty lists are omitted."""
+    beyond = "" if changes.paired else " beyond the drift"
     compile_, memory = f"{COMPILE_FACTOR - 1:.0%}", f"{MEMORY_FACTOR - 1:.0%}"
     lists = (
         CaseList(title="New failures", cases=tuple(map(ending, changes.new_failures)), bad=True),
@@ -193,7 +202,7 @@ def case_lists(changes: RunChanges) -> tuple[CaseList, ...]:
         CaseList(title="Other endings", cases=tuple(map(ending, changes.other_endings))),
         CaseList(title="Other graph breaks", cases=tuple(map(broken, changes.breaks)), bad=True),
         CaseList(
-            title="Eager itself changed beyond the drift (the compiler may not be the cause)",
+            title=f"Eager itself changed{beyond} (the compiler may not be the cause)",
             cases=_eager(changes),
         ),
         CaseList(
@@ -265,9 +274,12 @@ def estimate_text(estimate: Estimate | None) -> str:
     return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
 
 
-def threshold_line() -> str:
+def threshold_line(changes: RunChanges) -> str:
+    if changes.paired:
+        rounds = "The rounds pair the two sides; the interval includes the noise within the rounds"
+    else:
+        rounds = "The rounds of two runs are not paired, so the interval includes the noise within each run"
     return (
         f"A speedup counts as changed if q < 0.05 and the change is beyond {share_text(THRESHOLD)}; above 1 "
-        "is better. The rounds of two runs are not paired, so the interval includes the noise within "
-        "each run and the noise between processes."
+        f"is better. {rounds} and the noise between processes."
     )

@@ -1,0 +1,93 @@
+"""The site of README and docs/: ``make docs``. It is read from disk, and needs no network.
+
+The sources are the pages as GitHub shows them, in their places in the repository, so a link between two pages
+leads to the same place here and there. A link that leads nowhere is an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # the API is that of this checkout
+
+project = "torchduet"
+author = "The torchduet developers"
+project_copyright = "2026, The torchduet developers"
+html_title = "torchduet"
+
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md"]
+root_doc = "README"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+myst_heading_anchors = 4  # GitHub's anchors
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+highlight_language = "none"  # a block without a language is a command or an output
+
+html_theme = "furo"
+html_extra_path = ["site"]  # index.html leads to README.html
+html_copy_source = False
+
+CONTENTS = """
+```{toctree}
+:hidden:
+:caption: Begin
+
+docs/INSTALL
+docs/GETTING_STARTED
+docs/TOUR
+docs/YOUR_MODEL
+docs/OWN_MODELS
+docs/MODELS
+docs/FAQ
+docs/GLOSSARY
+```
+
+```{toctree}
+:hidden:
+:caption: Use
+
+docs/FLAGS
+docs/API
+docs/HOWTO
+docs/DATAFRAMES
+docs/CI
+docs/GPU
+docs/VERSIONS
+```
+
+```{toctree}
+:hidden:
+:caption: Trust
+
+docs/METHODOLOGY
+docs/BIAS
+docs/RELIABILITY
+docs/PERFORMANCE
+docs/STUDIES
+```
+
+```{toctree}
+:hidden:
+:caption: Build on it
+
+docs/FORMAT
+docs/architecture
+CONTRIBUTING
+docs/RELEASING
+CHANGELOG
+```
+"""
+
+
+def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
+    """The navigation, which README has as sentences with links."""
+    if docname == root_doc:
+        source[0] += CONTENTS
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", add_contents)

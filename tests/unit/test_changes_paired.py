@@ -1,0 +1,159 @@
+"""Two environments of one run (RUN@ENV): the rounds that timed both sides pair them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Record, Samples
+from runner.cli.main import main
+from runner.runs.compare.changes import RunChanges, changes_between
+from runner.runs.compare.load import load
+from runner.runs.compare.paired import shared_rounds
+from runner.runs.compare.run import Result, Times
+from tests.unit.test_changes import write
+from tests.unit.test_environments_compare import records
+
+ROUNDS = 24
+SLOWER = 1.10  # inductor's step in the new environment over its step in the old one
+EAGER = 0.95
+
+
+def slow_rounds(seed: str, noise: float) -> list[float]:
+    """The factor of each round: the machine is up to twice as slow in some, for both sides alike."""
+    numbers = random.Random(seed)
+    return [math.exp(numbers.gauss(0, noise)) for _ in range(ROUNDS)]
+
+
+def side(samples: Samples, eager: float, compiled: float, rounds: list[float], seed: str) -> Samples:
+    own = random.Random(seed)
+    jitter = [(math.exp(own.gauss(0, 0.002)), math.exp(own.gauss(0, 0.002))) for _ in rounds]
+    pairs = list(zip(rounds, jitter, strict=True))
+    zeros, ones = (0,) * ROUNDS, (1,) * ROUNDS
+    return replace(
+        samples,
+        baseline_s=tuple(eager * slow * a for slow, (a, _) in pairs),
+        # the machine hurts the compiled step more than eager: a run's own pairs do not cancel it
+        candidate_s=tuple(compiled * slow**2 * b for slow, (_, b) in pairs),
+        baseline_position=zeros,
+        candidate_position=ones,
+        baseline_minor_faults=zeros,
+        candidate_minor_faults=zeros,
+        reference_s=tuple(eager * slow for slow, _ in pairs),
+        reference_position=zeros,
+        round_index=tuple(range(ROUNDS)),
+        rounds_by_process=(),
+    )
+
+
+def run(noise: float = 0.2, models: int = 1) -> list[Record]:
+    found = []
+    for model in (f"model_{number}" for number in range(models)):
+        slow = slow_rounds(model, noise)
+        times = {"inductor@old": (0.010, 0.005), "inductor@new": (0.010 * EAGER, 0.005 * SLOWER)}
+        for record in records(model):
+            if record.candidate in times and record.samples is not None:
+                timed = side(record.samples, *times[record.candidate], slow, f"{model}{record.candidate}")
+                record = replace(record, samples=timed)  # noqa: PLW2901
+            found.append(record)
+    return found
+
+
+def compared(folder: Path, **how: float) -> RunChanges:
+    write(folder, run(**how))  # type: ignore[arg-type]
+    return changes_between(load("--compare", Path(f"{folder}@old")), load("--compare", Path(f"{folder}@new")))
+
+
+def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
+    (change,) = compared(tmp_path / "run").changes
+    assert change.shared_rounds == ROUNDS
+    assert change.compiled is not None
+    assert change.eager is not None
+    assert change.speedup is not None
+    assert change.compiled.factor == pytest.approx(SLOWER, rel=0.005)
+    assert change.eager.factor == pytest.approx(EAGER, rel=0.005)
+    assert change.speedup.factor == pytest.approx(EAGER / SLOWER, rel=0.005)
+    assert change.compiled.low > 1.04  # the rounds vary by 20 %, and the assumed noise of processes by 2 %
+    assert change.speedup.high < 0.93
+
+
+def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
+    (paired,) = compared(tmp_path / "one").changes
+    write(tmp_path / "two", run())
+    sides = [
+        load("--compare", Path(f"{tmp_path / name}@{env}")) for name, env in (("one", "old"), ("two", "new"))
+    ]
+    (apart,) = changes_between(sides[0], sides[1]).changes
+    assert apart.shared_rounds == 0
+    assert apart.compiled is None  # one model has no spread of the drift
+    assert paired.speedup is not None
+    assert apart.speedup is not None
+    width = [math.log(one.high / one.low) for one in (paired.speedup, apart.speedup)]
+    assert width[0] < width[1] / 1.5
+
+
+def test_no_drift_is_taken_from_a_time_of_the_same_rounds(tmp_path: Path) -> None:
+    """Eager is faster in every model of the new environment. That is a change and no drift."""
+    found = compared(tmp_path / "run", models=4)
+    assert found.paired
+    for change in found.changes:
+        assert change.eager is not None
+        assert change.eager.factor == pytest.approx(EAGER, rel=0.005)
+
+
+def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> None:
+    found = run(noise=0.05)
+    for place, record in enumerate(found):
+        if record.samples is not None and len(record.samples) == ROUNDS:
+            three = replace(record.samples, rounds_by_process=(8, 8, 8), round_index=(*range(8),) * 3)
+            found[place] = replace(record, samples=three)
+    write(tmp_path / "run", found)
+    sides = [load("--compare", Path(f"{tmp_path / 'run'}@{env}")) for env in ("old", "new")]
+    (change,) = changes_between(sides[0], sides[1]).changes
+    assert change.shared_rounds == ROUNDS
+    assert change.compiled is not None
+    assert change.compiled.low < SLOWER < change.compiled.high
+
+
+def result(rounds: range, folder: str = "run") -> Result:
+    ones = (1.0,) * len(rounds)
+    times = Times(job=(folder, "m"), rounds=tuple((0, n) for n in rounds), eager_s=ones, compiled_s=ones)
+    return Result(name="m", conditions={}, times=times)
+
+
+def test_only_rounds_that_timed_both_sides_count() -> None:
+    shared = shared_rounds(result(range(20)), result(range(10, 40)))
+    assert shared is not None
+    assert len(shared) == 10
+    assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
+    assert shared_rounds(result(range(20)), result(range(20), "another run")) is None
+    assert shared_rounds(result(range(20)), Result(name="m", conditions={})) is None
+
+
+def test_the_outputs_say_that_the_rounds_are_shared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared(tmp_path / "run")
+    line = ["--compare", f"{tmp_path}/run@old", f"{tmp_path}/run@new"]
+    assert main([*line, "--format=md"]) == 0
+    text = capsys.readouterr().out
+    assert "The rounds pair the two sides" in text
+    assert "In the same rounds: eager in B takes" in text
+    assert "in the same rounds, time x" in text
+    assert "drift" not in text.lower()
+    assert main([*line, "--format=json"]) == 0
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert change["shared_rounds"] == ROUNDS
+
+
+def test_a_gate_on_times_uses_the_shared_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compared(tmp_path / "run")
+    line = ["--compare", f"{tmp_path}/run@old", f"{tmp_path}/run@new"]
+    assert main([*line, "--fail-on=time:3%"]) == 1
+    assert main([*line, "--fail-on=time:9%"]) == 0
+    assert "drift" not in capsys.readouterr().out.lower()

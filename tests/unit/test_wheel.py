@@ -1,0 +1,156 @@
+"""The wheel's layout: one package in site-packages. A user may have a ``runner`` or ``harness`` beside it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import setup
+
+ROOT = Path(__file__).parents[2]
+MODULES = {"harness", "harness.worker", "harness.probes.toy", "suites", "runner", "runner.cli.main"}
+OWN = """
+import harness, runner, suites
+assert harness.WHO == runner.WHO == suites.WHO == "the user"
+"""
+
+
+def python(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site / "cache")}
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the wheel puts into site-packages."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    for name in (setup.OUTER, *setup.INNER):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    setup.nest(folder)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A user's folder with packages that have the names of ours."""
+    for name in setup.INNER:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("WHO = 'the user'\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from harness.schema import Case", "from torchduet.harness.schema import Case"),
+        ("from harness import devices", "from torchduet.harness import devices"),
+        ("import torch, harness.worker", "import torch, torchduet.harness.worker"),
+        ("import harness.worker as w", "import torchduet.harness.worker as w"),
+        ("from harness_of_others import x", None),
+        ("from torchduet.names import x", None),
+        ("run(['-m', 'harness.worker'])", "run(['-m', 'torchduet.harness.worker'])"),
+        ("é = f'suites.{name}'", "é = f'torchduet.suites.{name}'"),
+        ("x = 'harness.probes.toy:make'", "x = 'torchduet.harness.probes.toy:make'"),
+        ("own = not name.startswith('harness.')", "own = not name.startswith('torchduet.harness.')"),
+        ("path = 'runner.py'", None),
+        ("names = ('harness', 'runner')", None),
+        ("text = 'see harness.worker'", None),
+        ("# from harness.schema import Case", None),
+    ],
+)
+def test_names_of_modules_are_changed_and_no_other_words(source: str, expected: str | None) -> None:
+    assert setup.renamed(source.encode(), MODULES).decode() == (expected or source)
+
+
+def test_all_is_in_one_package(site: Path) -> None:
+    assert [path.name for path in site.iterdir() if path.name != "cache"] == ["torchduet"]
+    assert (site / "torchduet" / "py.typed").is_file()
+
+
+def test_no_file_imports_a_package_that_is_elsewhere(site: Path) -> None:
+    for path in site.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            assert not {name.partition(".")[0] for name in names} & set(setup.INNER), path
+
+
+def test_no_plain_import_binds_a_name_that_is_used() -> None:
+    """``import harness.worker`` becomes ``import torchduet.harness.worker``, which binds another name."""
+    for path in (path for name in (setup.OUTER, *setup.INNER) for path in (ROOT / name).rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+        plain = [name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+        bound = {name.name.partition(".")[0] for name in plain if name.asname is None}
+        used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        assert not bound & used & set(setup.INNER), path
+
+
+def test_the_command_starts_beside_packages_of_the_same_names(site: Path, project: Path) -> None:
+    done = python(site, project, "-m", "torchduet", "--list", "--suites=ops", "--inference")
+    assert done.returncode == 0, done.stderr
+    assert "matmul" in done.stdout
+
+
+def test_import_torchduet_leaves_their_names_to_the_user(site: Path, project: Path) -> None:
+    program = f"import torchduet\nfrom torchduet import Protocol, compare, load\n{OWN}"
+    done = python(site, project, "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_suite_imports_our_harness_by_its_short_name(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import harness\nfrom harness.schema import Case\n"
+        "def cases(setting):\n"
+        "    name = f'{harness.__name__}+{Case.__module__}'\n"
+        "    one = Case(suite=__file__, name=name, mode=setting.mode, batch_size=1, published_batch_size=1)\n"
+        "    return (one,)\n"
+    )
+    done = python(site, tmp_path, "-m", "torchduet", "--list", "--suites=mine.py", "--inference")
+    assert done.returncode == 0, done.stderr
+    assert "torchduet.harness+torchduet.harness.schema" in done.stdout  # the same modules, not copies
+
+
+def test_a_users_harness_comes_before_ours(site: Path, project: Path) -> None:
+    (project / "mine.py").write_text(
+        f"{OWN}from torchduet.harness.schema import Case\ncases = lambda s: ()\n"
+    )
+    program = "from torchduet.harness.loading.suite_files import load_suite as l; l('mine.py')"
+    done = python(site, project, "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_node_of_a_cluster_gets_the_code_and_nothing_else(site: Path, tmp_path: Path) -> None:
+    program = "from pathlib import Path; {} import copy_code; copy_code(Path('code'))"
+    module = "runner.plan.environments.code_folder"
+    done = python(site, tmp_path, "-c", program.format(f"from torchduet.{module}"))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "code").iterdir()] == ["torchduet"]
+    (tmp_path / "checkout").mkdir()
+    done = python(ROOT, tmp_path / "checkout", "-c", program.format(f"from {module}"))
+    assert done.returncode == 0, done.stderr
+    copied = sorted(path.name for path in (tmp_path / "checkout" / "code").iterdir())
+    assert copied == ["harness", "runner", "suites"]
+
+
+def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it(
+    site: Path, tmp_path: Path
+) -> None:
+    program = (
+        "from torchduet.runner.plan.interpreter import worker_command, worker_environment as e\n"
+        "print(worker_command()[-1], e(1)['PYTHONPATH'])"
+    )
+    done = python(site, tmp_path, "-c", program)
+    assert done.returncode == 0, done.stderr
+    module, path = done.stdout.split()
+    assert module == "torchduet.harness.worker"
+    folder = Path(path.split(os.pathsep)[0])
+    assert [one.name for one in folder.iterdir()] == ["torchduet"]
+    assert (folder / "torchduet").resolve() == (site / "torchduet").resolve()

@@ -1,0 +1,20 @@
+"""``torchduet`` and ``python -m torchduet``: the command line, as ``python runner.py`` in a checkout."""
+
+import sys
+
+from torchduet.names import check_names
+
+
+def main() -> int:
+    try:
+        check_names()
+    except ImportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    from runner.cli.main import main as command_line
+
+    return command_line()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
