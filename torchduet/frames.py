@@ -149,10 +149,10 @@ def frame_of(comparisons: Sequence[Comparison]) -> pd.DataFrame:
 
 def _pandas(caller: str) -> Any:
     try:
-        import pandas
+        import pandas as pd
     except ImportError:
         raise ImportError(f"{caller} needs pandas, which is not installed; pip install pandas") from None
-    return pandas
+    return pd
 
 
 def _table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
