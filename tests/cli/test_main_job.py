@@ -90,12 +90,12 @@ def test_resume_finishes_exactly_what_is_missing(finished: Path, tmp_path: Path)
     shutil.copytree(finished, copy)
     lines = (copy / "records.jsonl").read_text().splitlines(keepends=True)
     (copy / "records.jsonl").write_text("".join(lines[:-1]) + lines[-1][:50])  # killed while writing
-    runner("--resume", str(copy))
+    runner("--resume", str(copy), "--format=csv")
     kept = (copy / "records.jsonl").read_text().splitlines(keepends=True)
     assert kept[: len(lines) - 1] == lines[:-1]
     whole = [json.loads(line) for line in (*kept[:-2], kept[-1])]
     assert {(r["job"]["case"]["name"], r["candidate"]) for r in whole} == set(statuses(finished))
-    assert runner("--resume", str(finished)).returncode == 0
+    assert runner("--resume", str(finished), "--format=csv").returncode == 0
     assert len(records(finished)) == len(lines)
 
 

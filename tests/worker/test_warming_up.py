@@ -103,5 +103,5 @@ def test_a_round_of_other_variants_or_shorter_samples_does_not_count() -> None:
     rounds, _ = ready.measure(2)
     assert kept not in rounds
     assert [set(one.seconds) for one in rounds] == [{BASELINE}] * 2
-    longer = opened(0.05)
+    longer = opened(0.005)
     assert longer.warm_up()["warmup_rounds_kept"] == 0
