@@ -223,6 +223,12 @@ class Extras:
         "--explain",
         help="graph breaks and recompilations with their reasons and source lines, in report.md",
     )
+    localize: bool = _extra(
+        False,
+        "--localize",
+        help="after a parity failure: find the stage of the compiler and the smallest submodule that go "
+        "wrong, and write repro-*.py, which shows it; compiles many times",
+    )
     profiler_trace: bool = _extra(
         False,
         "--export-profiler-trace",

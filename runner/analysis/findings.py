@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from harness.schema import Record, Status
+from harness.schema import Record, Status, Where
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import (
     memory_text,
@@ -78,7 +78,22 @@ def _parity_text(record: Record) -> str:
     found_by = f" ({parity.found_by})" if parity.found_by else ""
     if parity.lower_precision:
         found_by += f"; the errors are as large as in {parity.lower_precision}, a lower precision than asked"
-    return f"{text}; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g}){found_by}"
+    localized = f"; {where_text(parity.where)}" if parity.where is not None else ""
+    text = f"{text}; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g})"
+    return f"{text}{found_by}{localized}"
+
+
+def where_text(where: Where) -> str:
+    """Stage, submodule and script of a localized failure."""
+    if not where.stage:
+        return f"not localized: {where.note}"
+    part = (
+        f"{where.module} ({where.module_class})"
+        if where.module
+        else "no submodule alone, but the whole model"
+    )
+    text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
+    return text + (f"; run {where.repro}" if where.repro else "") + (f"; {where.note}" if where.note else "")
 
 
 def _unsteady_eager(comparison: Comparison) -> RuleHit | None:

@@ -52,6 +52,7 @@ FLAGS = [
     "--isolate",
     "--list",
     "--list-compilers",
+    "--localize",
     "--loss",
     "--max-memory",
     "--merge",
