@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from harness.schema import Record, Status, Where
+from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import (
     memory_text,
@@ -20,7 +20,7 @@ from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Verdict
 from runner.analysis.measuring_ended import why_measuring_ended
 from runner.analysis.verdicts.decision import MOST_PROCESSES, needed
-from runner.labels import suite_labels, where
+from runner.labels import suite_labels, where, where_text
 
 # Usual limits of compiler dashboards. A result beyond a limit gets a warning.
 MIN_SPEEDUP = 0.95
@@ -81,19 +81,6 @@ def _parity_text(record: Record) -> str:
     localized = f"; {where_text(parity.where)}" if parity.where is not None else ""
     text = f"{text}; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g})"
     return f"{text}{found_by}{localized}"
-
-
-def where_text(where: Where) -> str:
-    """Stage, submodule and script of a localized failure."""
-    if not where.stage:
-        return f"not localized: {where.note}"
-    part = (
-        f"{where.module} ({where.module_class})"
-        if where.module
-        else "no submodule alone, but the whole model"
-    )
-    text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
-    return text + (f"; run {where.repro}" if where.repro else "") + (f"; {where.note}" if where.note else "")
 
 
 def _unsteady_eager(comparison: Comparison) -> RuleHit | None:

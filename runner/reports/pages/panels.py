@@ -22,8 +22,7 @@ from runner.analysis.digits import (
     share_text,
     steps_text,
 )
-from runner.analysis.findings import where_text
-from runner.labels import batch_text, notes_of, plain, ran_case
+from runner.labels import batch_text, notes_of, plain, ran_case, where_text
 from runner.reports.pages.facts import Facts, lines, mapping, present, scalar, settings, text_of, words
 from runner.reports.pages.work import phases, roofline
 from runner.reports.parts.table import processes_cell, speedup_cell, verdict_text
