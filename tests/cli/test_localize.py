@@ -1,4 +1,4 @@
-"""``--localize`` through the real command line: the record, the report, and the script that shows the fault."""
+"""``--localize`` through the real command line: the record, the report, and the script of the fault."""
 
 from __future__ import annotations
 
