@@ -31,6 +31,11 @@ class Program:
     said: tuple[str, ...] = ()  # sentences: how this copy differs from the user's module
     rates: tuple[float, ...] = ()  # dropout probabilities before they were neutralized
 
+    def forward_alone(self) -> Any:
+        """The output of the module in eager, without the loss."""
+        module: Callable[..., Any] = self.module
+        return module(*self.args, **self.kwargs)
+
     def forward(self) -> Forward:
         """The eager forward and loss, as a function with a code object of its own.
 

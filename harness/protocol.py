@@ -172,7 +172,8 @@ class Protocol:
         "--dropout=WHAT",
         kind=Kind(_keep_dropout, lambda keep: DROPOUT[int(keep)]),
         help="of your own model: neutralize: dropout layers run but drop nothing (default); keep: the "
-        "model's own probability; parity cannot be judged if a compiler draws other random numbers",
+        "model's own probability; where a compiler draws other random numbers, only the rate, the scale and the "
+        "independence of its masks are tested",
     )
     use_eval_mode: bool = _protocol(
         False, "--use-eval-mode", help="train in eval mode: no dropout, no running statistics"
@@ -227,6 +228,12 @@ class Extras:
         False,
         "--explain",
         help="graph breaks and recompilations with their reasons and source lines, in report.md",
+    )
+    localize: bool = _extra(
+        False,
+        "--localize",
+        help="after a parity failure: find the stage of the compiler and the smallest submodule that go "
+        "wrong, and write repro-*.py, which shows it; compiles many times",
     )
     profiler_trace: bool = _extra(
         False,

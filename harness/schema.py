@@ -288,6 +288,20 @@ class TensorError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where a candidate goes wrong (``--localize``). ``stage`` is empty if this could not be found."""
+
+    stage: str  # "capture", "AOTAutograd", "decompositions" or "code generation"
+    compiler: str = ""  # the compiler that ends with this stage
+    module: str = ""  # the smallest submodule that fails when it is compiled alone; "": the whole model
+    module_class: str = ""
+    why: str = ""  # the worst tensor of this submodule, and why it fails
+    trials: int = 0  # submodules that were compiled
+    repro: str = ""  # the script that shows the fault, relative to the run folder
+    note: str = ""  # why the search has no result, or is not complete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
     """The result of a parity check.
 
@@ -317,6 +331,7 @@ class Parity:
         ""  # what the errors look like, where a precision lower than asked may be the cause
     )
     unjudged: str = ""  # why parity cannot be judged, if eager's own results are the cause
+    where: Where | None = None  # of a failure, with --localize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +348,7 @@ class ModelFacts:
 
 PHASES = (
     *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "perturb", "cross parity"),
-    *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude"),
+    *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize"),
 )
 """Where a job can fail, in the order in which a job comes to them; ``docs/FORMAT.md`` explains each."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.devices import type_of
-from harness.schema import PUBLISHED_MODEL, Case, Record, Scalar
+from harness.schema import PUBLISHED_MODEL, Case, Record, Scalar, Where
 
 LONGEST_PART = 48  # characters: a file's name has up to five parts and at most 255 characters
 LONGEST_REASON = 200  # characters
@@ -147,3 +147,16 @@ def _stem(suite: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+def where_text(where: Where) -> str:
+    """Stage, submodule and script of a localized failure."""
+    if not where.stage:
+        return f"not localized: {where.note}"
+    part = (
+        f"{where.module} ({where.module_class})"
+        if where.module
+        else "no submodule alone, but the whole model"
+    )
+    text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
+    return text + (f"; run {where.repro}" if where.repro else "") + (f"; {where.note}" if where.note else "")

@@ -179,6 +179,7 @@ def _check_possible_here(protocol: Protocol, extras: Extras) -> None:
         ("extras.cold_start", extras.cold_start),
         ("extras.warm_start", extras.warm_start),
         ("extras.profiler_trace", extras.profiler_trace),
+        ("extras.localize", extras.localize),
         ("protocol.isolate", protocol.isolate),
         ("protocol.processes", protocol.processes != 1),
         ("protocol.max_memory_bytes", protocol.max_memory_bytes is not None),

@@ -1,6 +1,6 @@
 """All checks of one job's candidates, and what eager and fp64 compute for them, once for all candidates.
 
-A candidate is checked on its first and third call (in full), on five steps in a row, of which the last two
+A candidate is checked on its first and third call (in full), on six steps in a row, of which the last three
 have other weights and inputs (``harness.parity.steps``), and once more after the timed rounds
 (``harness.parity.drift``).
 """
@@ -16,6 +16,8 @@ from harness.parity import steps
 from harness.parity.chance import Chance, chance_of
 from harness.parity.drift import DriftCheck
 from harness.parity.other_data import WEIGHTS, has_plain_weights
+from harness.parity.parts.balance import NONE
+from harness.parity.parts.slopes import PartSlopes
 from harness.parity.reference import Reference, Rule, make_reference
 from harness.parity.sensitivity import Kinks
 from harness.program import Compiled
@@ -42,12 +44,15 @@ class Checks:
         self._chance: Chance | None = None
         self._kinks: dict[tuple[str, ...], Kinks] = {}
         self._drift = drift
+        self._slopes: PartSlopes | None = None  # in reduced precision
         self._why_not = ""
 
     # -- eager and fp64 ------------------------------------------------------------
 
     def begin(self, eager: Variant) -> None:
         """Before eager's first step."""
+        if not self._bench.generates:
+            self._row.factors = steps.balance(self._bench)
         self._row.begin(steps.FIRST, eager)
 
     def go_on(self, eager: Variant, first: Results, second: Results) -> None:
@@ -74,12 +79,15 @@ class Checks:
             found.pop(TOKENS, None)  # eager's tokens are the reference: fp64 may choose others at a near tie
             if bench.generates:
                 return found, None
-            return found, steps.exact_row(bench, variant, found, self._row)
+            row = steps.exact_row(bench, variant, found, self._row)
         except Exception as error:  # an operation may not support fp64; eager is then the reference
             print(f"no fp64 reference{' of other data' if found else ''}: {error}", flush=True)
             if not of(bench.device).healthy():
                 raise  # nothing else can run in this process, either
             return found, None
+        if self._rule.reduced and self._rule.name == "scaled" and row.changed:
+            self._slopes = steps.part_slopes(bench, variant, row)
+        return found, row
 
     # -- a candidate ----------------------------------------------------------------
 
@@ -88,7 +96,7 @@ class Checks:
         return steps.first_calls(self._bench, variant, seconds)
 
     def judge(self, variant: Variant, compiled: Compiled, calls: steps.FirstCalls) -> Verdict:
-        """Parity of the first calls, and of two more steps on other data."""
+        """Parity of the first calls, and of three more steps on other data."""
         expected = self._expected
         if expected is not None:  # what a step changes is judged with the other steps
             calls.settled = {n: t for n, t in calls.settled.items() if expected.steady(n, 3)}
@@ -146,14 +154,17 @@ class Checks:
             why = (f"other data: {expected.why_not}",)
             return replace(found, steps=3, not_checked=why), by_chance, ()
         weights = WEIGHTS in expected.changed
+        row.factors = expected.eager.factors
         steps.continue_on_other_data(self._bench, variant, row, weights=weights)
         excused: Mapping[str, TensorError] = {}
-        names = [steps.failing_step(expected, row, number) for number in (steps.OTHER, steps.STEPS)]
+        names = [steps.failing_step(expected, row, number) for number in steps.ON_OTHER]
         if any(names) and not found.failed and not self.by_chance().changed:
             excused = self._excused(variant, expected.changed, names)
-        for number in (steps.OTHER, steps.STEPS):
+        for number in steps.ON_OTHER:
             if found.failed == 0:
                 found, by_chance = self._earlier_or(expected, row, number, found, excused)
+        if found.failed == 0 and expected is first:
+            found = self._part_or(first, row, found)
         found = self._left_alone(expected, row, steps.OTHER, found)
         notes = (f"compiled again for other data of the same shapes: {row.compiled}",) if row.compiled else ()
         not_checked = () if weights else ("other weights: this compiler makes the weights constants",)
@@ -187,6 +198,16 @@ class Checks:
             failing, row.results[number], eager
         )
         return replace(found, failed=made.failed, worst=made.worst, found_by=where), bool(by_chance)
+
+    def _part_or(self, expected: steps.Expected, row: steps.Row, found: Parity) -> Parity:
+        """``found``, or the part of the model whose result is on the whole wrong."""
+        if self._slopes is None or expected.exact is None:
+            return found
+        exact, made = expected.exact.results[steps.OTHER], row.results[steps.OTHER]
+        wrong = self._slopes.judge(expected.at(steps.OTHER), exact, made)
+        if wrong is None:
+            return found
+        return replace(found, failed=1, worst=wrong, found_by="the slope of each part, on other data")
 
     def _left_alone(self, expected: steps.Expected, row: steps.Row, number: int, found: Parity) -> Parity:
         """``found``, or the weights and inputs that the steps should have left as they are."""
@@ -223,12 +244,13 @@ class Checks:
             or self._rule.name == "field"
         ):
             return {}
-        one, two = (set(found) for found in names)
-        failing = one & two if reference.bit_equal else one | two
+        each = [set(found) for found in names]
+        failing = set.intersection(*each) if reference.bit_equal else set.union(*each)
         if not failing:
             return {}
         if changed not in self._kinks:
-            self._kinks[changed] = Kinks(bench, self._rule, changed)
+            factors = self._expected.eager.factors if self._expected is not None and changed else NONE
+            self._kinks[changed] = Kinks(bench, self._rule, changed, factors)
         return self._kinks[changed].excused(variant, sorted(failing))
 
     def by_chance(self) -> Chance:

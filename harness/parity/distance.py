@@ -12,6 +12,7 @@ from harness.devices import of
 OUTLIER = 1000.0  # multiple of the median size: a larger element hides all others in an RMS
 BLOCK = 1024  # elements: enough for a stable RMS, few enough to find a wrong part of a tensor
 MEDIAN_SAMPLE = 1 << 16  # elements: they give the median to half a percent, and outliers are far from it
+ROW = 64  # elements: about one token's results, or fewer
 CHUNK = 256 * BLOCK  # elements: the fp64 copy fits into the cache and has work for a few threads
 CHUNK_ELSEWHERE = 1 << 25  # elements: on a GPU every chunk costs several kernel launches
 
@@ -137,6 +138,8 @@ class Distance:
     candidate_max: float
     eager_slope: float = 0.0
     candidate_slope: float = 0.0
+    eager_row: float = 0.0  # RMS error of the worst ``ROW`` elements in a row
+    candidate_row: float = 0.0
 
     @classmethod
     def shares(cls, exact: torch.Tensor, eager: torch.Tensor, candidate: torch.Tensor) -> Distance:
@@ -203,6 +206,8 @@ def _distance(truth: _Sum, eager: _Sum, candidate: _Sum) -> Distance:
         candidate_max=candidate.peak,
         eager_slope=eager.along / squares if squares > 0.0 else 0.0,
         candidate_slope=candidate.along / squares if squares > 0.0 else 0.0,
+        eager_row=eager.row,
+        candidate_row=candidate.row,
     )
 
 
@@ -224,7 +229,8 @@ def bulk(sides: Sides, largest: float) -> Distance | None:
 class _Sum:
     """RMS and largest size of a tensor's elements, and the RMS of each of its blocks, in fp64.
 
-    ``squares`` is the sum of squares; ``along`` the inner product with what was subtracted.
+    ``squares`` is the sum of squares; ``along`` the inner product with what was subtracted; ``row`` the
+    RMS of the worst ``ROW`` elements in a row.
     """
 
     rms: float
@@ -232,6 +238,7 @@ class _Sum:
     blocks: torch.Tensor
     squares: float = 0.0
     along: float = 0.0
+    row: float = 0.0
 
     @classmethod
     def of(
@@ -245,7 +252,7 @@ class _Sum:
     ) -> _Sum:
         """Of ``values``, or of ``values - less``, where ``kept`` is at most ``most``.
 
-        ``project``: with the inner product of ``values - less`` and ``less``.
+        ``project``: with the inner product of ``values - less`` and ``less``, and with ``row``.
 
         It works in chunks with one small buffer: the allocation of whole fp64 copies would take many times
         as long as the arithmetic.
@@ -257,7 +264,7 @@ class _Sum:
         size = min(count, CHUNK_ELSEWHERE if of(values.device).accelerated else CHUNK)
         buffer = values.new_empty(size, dtype=torch.float64)
         rest, along = values.new_zeros((), dtype=torch.float64), values.new_zeros((), dtype=torch.float64)
-        peaks, left = [], count
+        peaks, rows, left = [], [values.new_zeros((), dtype=torch.float64)], count
         for start in range(0, count, size):
             part = buffer[: min(size, count - start)].copy_(values[start : start + size])
             if less is not None:
@@ -268,6 +275,9 @@ class _Sum:
                 left -= int(out.sum())
             if project and less is not None:
                 along += torch.dot(part, less[start : start + size].to(torch.float64))
+                if part.numel() >= ROW:
+                    in_rows = part[: part.numel() // ROW * ROW].view(-1, ROW)
+                    rows.append(torch.linalg.vector_norm(in_rows, dim=1).max())
             peaks.append(_extremes(part))
             whole = part.numel() // BLOCK * BLOCK
             first = start // BLOCK
@@ -282,6 +292,7 @@ class _Sum:
             blocks=blocks / math.sqrt(BLOCK),
             squares=squares,
             along=float(along),
+            row=float(torch.stack(rows).max()) / math.sqrt(ROW),
         )
 
 

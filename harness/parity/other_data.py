@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from harness.parity.parts.balance import NONE, Factors, scale_weights
 from harness.tensors import named_tensors
 from harness.timing.step import Variant
 
@@ -25,8 +26,10 @@ LOOKED_AT = 1024  # elements: where these are not all zero, the rest is not look
 
 
 @contextmanager
-def other_data(variant: Variant, *, weights: bool) -> Iterator[tuple[str, ...]]:
+def other_data(variant: Variant, *, weights: bool, factors: Factors = NONE) -> Iterator[tuple[str, ...]]:
     """Changes the variant's inputs and (``weights``) its weights; yields what has changed.
+
+    ``factors``: by which the changed weights are multiplied (``harness.parity.parts.balance``).
 
     ``variant`` must have its initial buffers and inputs. Afterwards its weights are as before. Its inputs and
     buffers are not: ``Variant.restore`` restores them.
@@ -36,12 +39,13 @@ def other_data(variant: Variant, *, weights: bool) -> Iterator[tuple[str, ...]]:
         changed = [INPUTS] if _change_inputs(variant) else []
         if weights:
             undo = list(_change_weights(variant.program.module))
+            undo += scale_weights(variant.program.module, factors)
             changed += [WEIGHTS] if undo else []
     try:
         yield tuple(changed)
     finally:
         with torch.no_grad():
-            for one in undo:
+            for one in reversed(undo):
                 one()
 
 

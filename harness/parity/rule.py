@@ -16,7 +16,9 @@ scaled (default)
 
     Both limits must also hold without the outliers (elements above 1,000 times the median). And at most a
     twentieth of a tensor's blocks (1,024 elements each) may exceed twice the first limit, computed with
-    the block's own e and s. So neither outliers nor larger parts of the tensor hide an error.
+    the block's own e and s. In reduced precision, no 64 consecutive elements of an output may exceed twice
+    the limit of the worst 64 elements of eager. So neither outliers nor larger parts of the tensor hide an
+    error.
 
     *Slope.* The projection of the error on the truth, <c - x, x> / <x, x>, shows a wrong factor far below the
     limit of the RMS error, because roundings cancel in it. In a tensor of 1,000 elements it may be up to
@@ -66,6 +68,7 @@ import torch
 
 from harness.parity.distance import (
     BLOCK,
+    ROW,
     Blocks,
     Distance,
     align,
@@ -272,6 +275,7 @@ class Limits:
     is_small: bool
     spread: float
     family: Family
+    is_value: bool = False
 
     @classmethod
     def for_tensor(cls, name: str, reference: Reference) -> Limits:
@@ -283,6 +287,7 @@ class Limits:
             is_small=eager.numel() < SMALL,
             spread=reference.spread[name],
             family=reference.families[family],
+            is_value=family == "value",
         )
 
     def of(self, found: Distance) -> tuple[float, float]:
@@ -308,6 +313,14 @@ class Limits:
         share = SLOPE_SHARE + SLOPE_OF_NOISE * level + SLOPE_CHANCE / math.sqrt(numel)
         return SLOPE_MULTIPLIER * abs(found.eager_slope) + share * level + self.rule.slope_floor
 
+    def of_row(self, found: Distance) -> float | None:
+        """The largest permitted RMS error of a row; None where a kink may move a row, and without fp64."""
+        if not (self.is_value and self.rule.reduced and self.has_exact):
+            return None
+        return 2 * (
+            self.multiplier * (found.eager_row + self.spread) + self.rule.floor(exact=True) * found.scale
+        )
+
     def beyond(self, blocks: Blocks) -> torch.Tensor:
         """Which blocks exceed twice the limit, computed with their own e and s."""
         floor = self.rule.floor(exact=self.has_exact)
@@ -330,12 +343,14 @@ def _judge_scaled(blank: TensorError, reference: Reference, given: torch.Tensor)
     passes_zeros = allowed >= found.scale and (found.scale > 0.0 or found.eager_rmse > 0.0)
     error = _judge(blank, found, allowed, allowed_max)
     if error.failure is None:
-        error = _judge_parts(error, bulk(sides, found.peak), blocks, limits)
+        error = _judge_parts(error, found, bulk(sides, found.peak), blocks, limits)
     return error, passes_zeros or 2 * sides.blind > eager.numel()
 
 
-def _judge_parts(whole: TensorError, rest: Distance | None, blocks: Blocks, limits: Limits) -> TensorError:
-    """Judges the tensor without outliers (``rest``; None without outliers) and by blocks.
+def _judge_parts(
+    whole: TensorError, found: Distance, rest: Distance | None, blocks: Blocks, limits: Limits
+) -> TensorError:
+    """Judges the tensor without outliers (``rest``; None without outliers), by rows and by blocks.
 
     Outliers or larger parts of the tensor would hide an error in the figures of the whole.
     """
@@ -344,6 +359,11 @@ def _judge_parts(whole: TensorError, rest: Distance | None, blocks: Blocks, limi
         error = _judge(replace(whole, allowed_slope=slope), rest, *limits.of(rest))
         if error.failure is not None:
             return replace(error, failure=f"without outliers, {error.failure}")
+    row = limits.of_row(found)
+    if row is not None and not found.candidate_row <= row:
+        return replace(
+            whole, failure=_above(f"RMS error of {ROW} elements in a row", found.candidate_row, row)
+        )
     beyond = limits.beyond(blocks)
     count = int(beyond.sum())
     if count > max(1.0, BAD_BLOCKS * beyond.numel()):

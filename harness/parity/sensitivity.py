@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from harness.parity.other_data import WEIGHTS, other_data
+from harness.parity.parts.balance import NONE, Factors
 from harness.parity.reference import Reference, Rule, Tensors, make_reference
 from harness.parity.rule import compare_one
 from harness.parity.steps import sampled
@@ -42,10 +43,13 @@ BITS = 13  # of 23: the last digits that change between the runs of ``Kinks``, u
 class Kinks:
     """Runs at perturbed weights, on the first data (``changed`` is empty) or on other data."""
 
-    def __init__(self, bench: Workbench, rule: Rule, changed: tuple[str, ...]) -> None:
+    def __init__(
+        self, bench: Workbench, rule: Rule, changed: tuple[str, ...], factors: Factors = NONE
+    ) -> None:
         self._bench = bench
         self._rule = rule
         self._changed = changed
+        self._factors = factors
         self._references: list[Reference] = []
 
     def excused(self, variant: Variant, names: Sequence[str]) -> Mapping[str, TensorError]:
@@ -70,7 +74,7 @@ class Kinks:
         """One step's results, sampled."""
         variant.restore()
         weights = WEIGHTS in self._changed
-        data = other_data(variant, weights=weights) if self._changed else nullcontext()
+        data = other_data(variant, weights=weights, factors=self._factors) if self._changed else nullcontext()
         with data, perturbed_weights(variant.program.module, seed):
             made = self._bench.step(variant, restored=False)
             results = variant.results(*made, take=sampled)

@@ -1,17 +1,19 @@
-"""Steps in a row: five consecutive steps without restoring anything, the last two on other data.
+"""Steps in a row: six consecutive steps without restoring anything, the last three on other data.
 
 The first three are a candidate's first calls. Then its weights and inputs change in place
-(``harness.parity.other_data``), and two more steps follow. Eager and fp64 run the same steps. This finds
+(``harness.parity.other_data``), and three more steps follow. Eager and fp64 run the same steps. This finds
 what a single step from a restored state cannot show: buffers that are not updated, weights or inputs that
 a step damages, inputs or weights that the code read only once, results that change from call to call.
+Three steps on each data hold one that is wrong every third time.
 
-Of each large tensor, random blocks are kept (``sampled``), so that the results of five steps need little
+Of each large tensor, random blocks are kept (``sampled``), so that the results of six steps need little
 memory and little time. The first and the third call are compared in full, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,16 +21,20 @@ import torch
 from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
 from harness.parity.distance import BLOCK, is_exact_kind, peak, rms, rmse, same_bits, wide
 from harness.parity.other_data import WEIGHTS, other_data
+from harness.parity.parts.balance import NONE, Factors, balance_of
+from harness.parity.parts.slopes import PartSlopes
 from harness.parity.reference import Reference, Rule, Tensors, make_reference
 from harness.parity.rule import compare, failing
 from harness.schema import Parity, TensorError
+from harness.tensors import named_tensors
 from harness.timing.first_calls import stopwatch
 from harness.timing.step import Variant
 from harness.timing.workbench import Workbench
 
 FIRST, OTHER = 1, 4  # the first step on the first and on the other data
-BASE = {2: FIRST, 3: FIRST, 5: OTHER}  # a step -> an earlier step on the same data
-STEPS = 5
+BASE = {2: FIRST, 3: FIRST, 5: OTHER, 6: OTHER}  # a step -> an earlier step on the same data
+STEPS = 6
+ON_OTHER = (4, 5, 6)
 MOST = 32 * BLOCK  # elements that are kept of a tensor
 
 
@@ -52,13 +58,15 @@ class Row:
     """Sampled results of consecutive steps, by the step's number; a step that was not run has none.
 
     ``before`` and ``after``: weights and inputs around the steps on the first data and on the other data.
-    ``changed``: what the other data consists of. ``compiled``: why graphs were compiled for it.
+    ``changed``: what the other data consists of. ``factors``: of its weights. ``compiled``: why graphs were
+    compiled for it.
     """
 
     results: dict[int, Tensors] = field(default_factory=dict)
     before: dict[int, Tensors] = field(default_factory=dict)
     after: dict[int, Tensors] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
+    factors: Factors = field(default_factory=dict)
     compiled: str = ""
 
     def begin(self, number: int, variant: Variant) -> None:
@@ -101,12 +109,12 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Fir
 
 
 def continue_on_other_data(
-    bench: Workbench, variant: Variant, row: Row, *, weights: bool, steps: tuple[int, ...] = (OTHER, STEPS)
+    bench: Workbench, variant: Variant, row: Row, *, weights: bool, steps: tuple[int, ...] = ON_OTHER
 ) -> None:
     """The steps on other data. Afterwards the variant has its first weights, inputs and buffers again."""
     compiled = graphs_compiled(), frames_given_up()
     try:
-        with other_data(variant, weights=weights) as row.changed:
+        with other_data(variant, weights=weights, factors=row.factors) as row.changed:
             if not row.changed:
                 return
             row.begin(OTHER, variant)
@@ -117,6 +125,34 @@ def continue_on_other_data(
         variant.restore()
     if (graphs_compiled(), frames_given_up()) != compiled:
         row.compiled = latest_recompilation() or "torch gives no reason"
+
+
+def balance(bench: Workbench) -> Factors:
+    """The factors of the weights on other data; none if eager fails there, which is found later."""
+    copy = bench.variant()
+    try:
+        with other_data(copy, weights=True):
+            return balance_of(copy.program.module, lambda: bench.output(copy))
+    except Exception as error:
+        print(f"the weights are not balanced: {error}", flush=True)
+        return NONE
+
+
+def part_slopes(bench: Workbench, exact: Variant, row: Row) -> PartSlopes | None:
+    """The directions of the parts of the fp64 run on other data; None if they cannot be made."""
+
+    def run(context: Callable[[], AbstractContextManager[object]]) -> Tensors:
+        exact.restore()
+        with other_data(exact, weights=WEIGHTS in row.changed, factors=row.factors), context():
+            return sample(dict(named_tensors(bench.output(exact), "output")))
+
+    try:
+        return PartSlopes.measure(run)
+    except Exception as error:  # the rest of the check does not need them
+        print(f"no slopes of parts: {error}", flush=True)
+        return None
+    finally:
+        exact.restore()
 
 
 # -- what is expected --------------------------------------------------------------------
@@ -176,17 +212,17 @@ def new_row(bench: Workbench, variant: Variant, *, weights: bool, repeats: bool)
 
 def exact_row(bench: Workbench, variant: Variant, first: Tensors, eager: Row) -> Row:
     """fp64's row after its first step: the same steps as eager's."""
-    row = Row(results={1: sample(first)})
+    row = Row(results={1: sample(first)}, factors=eager.factors)
     for number in sorted(eager.results.keys() & {2, 3}):
         row.step(number, bench, variant)
     row.end(FIRST, variant)
-    steps = tuple(sorted(eager.results.keys() & {OTHER, STEPS}))
+    steps = tuple(sorted(eager.results.keys() & set(ON_OTHER)))
     continue_on_other_data(bench, variant, row, weights=WEIGHTS in eager.changed, steps=steps)
     return row
 
 
 def _on_other_data(bench: Workbench, variant: Variant, row: Row, *, weights: bool, repeats: bool) -> str:
-    steps = (OTHER,) if repeats else (OTHER, STEPS)
+    steps = (OTHER,) if repeats else ON_OTHER
     try:
         continue_on_other_data(bench, variant, row, weights=weights, steps=steps)
     except Exception as error:  # the model's code may not take other values

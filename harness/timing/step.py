@@ -170,7 +170,7 @@ class Variant:
         self.program = program
         self._precision = precision
         self._switches = switches
-        self._context = lambda: precision.context(device.type)
+        self._context: Callable[[], AbstractContextManager[Any]] = lambda: precision.context(device.type)
         self._forward = program.forward()
         self._lap: Lap = lambda: None
         self._forced: torch.Tensor | None = None
@@ -183,6 +183,11 @@ class Variant:
         """Lets the step run ``forward``."""
         self._forward = forward
         self.step = self._make_step()
+
+    def output(self) -> Any:
+        """The output of one forward of the module in eager, without loss and gradients."""
+        with torch.no_grad(), self._context():
+            return self.program.forward_alone()
 
     def drive_with(self, lap: Lap | None = None, forced: torch.Tensor | None = None) -> None:
         """Sets the ``lap`` and the ``forced`` tokens of a driven step (see ``harness.workload.Drive``)."""

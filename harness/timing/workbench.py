@@ -99,6 +99,13 @@ class Workbench:
         variant.drive_with()
         return made
 
+    def output(self, variant: Variant) -> Any:
+        """The output of one forward of the variant's module in eager, without loss and gradients."""
+        seed_everything(self._job.protocol.seed)
+        made = variant.output()
+        self.synchronize()
+        return made
+
     def run_with_tokens(self, variant: Variant, tokens: torch.Tensor | None) -> Results:
         """As ``run``, but a generating step continues with ``tokens``."""
         own, self.tokens = self.tokens, None if tokens is None else tokens.to(self.device)

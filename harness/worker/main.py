@@ -13,6 +13,7 @@
 
     export {path}                 reference environment: writes weights, inputs and results of eager
     cross_parity {perturbed: path}    other environments: compares their eager with the reference's
+    localize {candidate, folder}  finds where a candidate goes wrong; in a worker that opens no session
     perturb {path}                reference environment: writes eager's results with perturbed weights
 
 Standard output and error belong to the model's code; the parent sends them to
@@ -27,6 +28,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -168,6 +170,7 @@ def answers(
         "warm_up": warmed_up,
         "measure": measured,
         "finish": finished,
+        "localize": partial(_localized, job, build, compilers, times.announce),
         "conclude": lambda _: {"metrics": merged(session.conclude(), times.spent())},
     }
 
@@ -178,6 +181,18 @@ def answers(
             return calls[request["call"]](request)
 
     return answer
+
+
+def _localized(
+    job: Job,
+    build: Callable[[Case], Workload] | None,
+    compilers: Mapping[str, Callable[[Program], Compiled]] | None,
+    announce: Callable[[Activity], None],
+    request: dict[str, Any],
+) -> Any:
+    from harness.worker.localize.search import localize
+
+    return localize(job, request["candidate"], _path(request, "folder"), build, compilers, announce)
 
 
 def _path(request: dict[str, Any], name: str) -> Path | None:

@@ -35,6 +35,7 @@ from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
 from harness.parity.cross_environment import CrossParity, another_model, compare_eager
 from harness.parity.drift import DriftCheck
+from harness.parity.parts.dropout import judge_dropout
 from harness.parity.reference import Reference, Rule, family_of, rule_for
 from harness.parity.rule import equal
 from harness.parity.sensitivity import perturbed_references
@@ -311,6 +312,16 @@ class Session:
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls)
             notes += more
+            if (
+                self._job.protocol.keep_dropout
+                and self._bench.training
+                and status is not Status.FAIL_ACCURACY
+            ):
+                with attempting("check", Status.FAIL_TO_RUN):
+                    status, found, more = judge_dropout(
+                        self._bench, variant.program.module, self._backend(candidate), status, found
+                    )
+                notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE
         self._variants[candidate] = variant
@@ -331,8 +342,7 @@ class Session:
         """Compiles, and runs the first calls, whose results the check needs."""
         bench = self._bench
         variant = bench.variant()
-        given = self._compilers.get(candidate)
-        backend = given or load_backend(candidate, self._job.own_compilers.get(candidate, ""))
+        backend = self._backend(candidate)
         results = None
         with observing("compile", self._device, self._job.extras) as numbers:
             with bench.precision.surroundings():
@@ -350,6 +360,10 @@ class Session:
         numbers["compiled_region"] = compiled.region
         variant.graph_bytes = self._graph_bytes(compiled, numbers)
         return variant, compiled, results, dict(numbers)
+
+    def _backend(self, candidate: str) -> Callable[[Program], Compiled]:
+        given = self._compilers.get(candidate)
+        return given or load_backend(candidate, self._job.own_compilers.get(candidate, ""))
 
     def _graph_bytes(self, compiled: Compiled, numbers: dict[str, Scalar]) -> int | None:
         """The memory of the candidate's CUDA graphs. Unknown for a second candidate with such graphs."""

@@ -20,7 +20,7 @@ from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Verdict
 from runner.analysis.measuring_ended import why_measuring_ended
 from runner.analysis.verdicts.decision import MOST_PROCESSES, needed
-from runner.labels import suite_labels, where
+from runner.labels import suite_labels, where, where_text
 
 # Usual limits of compiler dashboards. A result beyond a limit gets a warning.
 MIN_SPEEDUP = 0.95
@@ -80,7 +80,9 @@ def _parity_text(record: Record) -> str:
     found_by = f" ({parity.found_by})" if parity.found_by else ""
     if parity.lower_precision:
         found_by += f"; the errors are as large as in {parity.lower_precision}, a lower precision than asked"
-    return f"{text}; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g}){found_by}"
+    localized = f"; {where_text(parity.where)}" if parity.where is not None else ""
+    text = f"{text}; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g})"
+    return f"{text}{found_by}{localized}"
 
 
 def _unsteady_eager(comparison: Comparison) -> RuleHit | None:

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
-from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Scalar, Status
+from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Scalar, Status, Where
 from harness.timing.measure import placement
 from runner.analysis.measuring_ended import STOPPED
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
@@ -202,9 +202,34 @@ class JobRun:
                 return
             if job.protocol.performance and states:
                 yield from self._timed(Rounds(job, sessions, self._clock), states)
-            for candidate in sorted(states, key=candidates.index):  # the order of the plan
-                state = states[candidate]
-                yield self._record(candidate, state.status, state.notes, state.failure, state)
+
+        yield from self._of_states(job, sorted(states, key=candidates.index), states)  # the order of the plan
+
+    def _of_states(
+        self, job: Job, candidates: Sequence[str], states: Mapping[str, CandidateState]
+    ) -> Iterator[Record]:
+        """The records of the candidates, after their workers have ended."""
+        for candidate in candidates:
+            state = states[candidate]
+            if job.extras.localize and state.status is Status.FAIL_ACCURACY:
+                self._localize(candidate, job, state)
+            yield self._record(candidate, state.status, state.notes, state.failure, state)
+
+    def _localize(self, candidate: str, job: Job, state: CandidateState) -> None:
+        """Adds to the parity of a candidate that failed where it goes wrong, found by a fresh worker."""
+        if state.parity is None or self._stop():
+            return
+        job = replace(job, candidates=(candidate,))
+        (part,) = parts_of(job, (candidate,))
+        try:
+            with self._launch(job) as worker:
+                session = WorkerSession(part, worker, job, self._clock, job.protocol.timeout_s)
+                found = session.localize(candidate, self._place.folder)
+        except CallFailed as failed:
+            found = Where(stage="", note=f"the search failed: {failed}")
+        if found.repro:
+            found = replace(found, repro=str(Path(self._place.logs[""]).parent / found.repro))
+        state.parity = replace(state.parity, where=found)
 
     def _open_all(
         self,

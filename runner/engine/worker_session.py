@@ -21,6 +21,7 @@ from harness.schema import (
     Scalar,
     Status,
     TensorError,
+    Where,
     of_environment,
 )
 from harness.worker.status_page import Activity
@@ -251,6 +252,11 @@ class WorkerSession:
                 state.notes += (f"{what}: {failed}",)
             fail_late(states, self.compilers.get(failed.running, ""), failed.status, failed.failure)
         return found
+
+    def localize(self, compiler: str, folder: Path | None) -> Where:
+        """Where the compiler goes wrong. Call it instead of ``open``. Writes a script into ``folder``."""
+        given = {"folder": str(folder.resolve())} if folder is not None else {}
+        return from_json(Where, self._call("localize", candidate=compiler, **given))
 
     def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
         limit = self._limits.get(PHASE_OF.get(name, "measure"))

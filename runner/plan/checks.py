@@ -63,6 +63,7 @@ def check(config: RunConfig, names: Names = FLAGS) -> None:
         _check_changes,
         _check_options,
         _check_protocol,
+        _check_localize,
         _check_dropout,
         _check_allocator,
         _check_torchbench,
@@ -135,6 +136,17 @@ def _check_protocol(config: RunConfig, names: Names) -> None:
             f"{_call(names, 'protocol.max_rounds')}={protocol.max_rounds} is less than "
             f"min_rounds={protocol.min_rounds}"
         )
+
+
+def _check_localize(config: RunConfig, names: Names) -> None:
+    if not config.extras.localize:
+        return
+    asked = _call(names, "extras.localize", True)
+    if config.environments:
+        raise UsageError(f"{asked} works in one environment; leave {_call(names, 'environments')} out")
+    if not config.protocol.accuracy:
+        timed = _call(names, "protocol.accuracy", False)
+        raise UsageError(f"{asked} needs the parity check; leave {timed} out")
 
 
 def _check_dropout(config: RunConfig, names: Names) -> None:

@@ -53,6 +53,7 @@ FLAGS = [
     "--isolate",
     "--list",
     "--list-compilers",
+    "--localize",
     "--loss",
     "--max-memory",
     "--merge",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.schema import Record, Status
+from harness.schema import Record, Status, Where
 from runner.analysis.derive import compare, summarize
 from runner.reports.parts.table import parity_cell
 from tests.factories import make_job, make_parity, make_record
@@ -63,3 +63,26 @@ def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> 
     ]
     assert "(step 2 in a row)" in finding.cases[0]
     assert "as large as in TF32 or float16, a lower precision than asked" in finding.cases[0]
+
+
+def test_a_localized_failure_names_stage_submodule_and_script() -> None:
+    record = make_record(make_job("wrong"), status=Status.FAIL_ACCURACY)
+    assert record.parity is not None
+    found = Where(
+        stage="decompositions",
+        compiler="aot_eager_decomp_partition",
+        module="blocks.0.act",
+        module_class="GELU",
+        repro="cases/wrong/repro-inductor.py",
+    )
+    localized = replace(record, parity=replace(record.parity, where=found))
+    assert cell(localized) == "fail_accuracy, decompositions of blocks.0.act"
+    (finding,) = [one for one in summarize([localized]).warnings if one.title == "Parity failures"]
+    assert finding.cases[0].endswith(
+        "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
+        "run cases/wrong/repro-inductor.py"
+    )
+    nowhere = replace(record, parity=replace(record.parity, where=Where(stage="", note="it passes now")))
+    assert cell(nowhere) == "fail_accuracy"
+    (finding,) = [one for one in summarize([nowhere]).warnings if one.title == "Parity failures"]
+    assert finding.cases[0].endswith("not localized: it passes now")

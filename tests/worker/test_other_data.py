@@ -143,7 +143,7 @@ def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
 ) -> None:
     status, found, notes = judged(with_fault(right), lambda: workload(name), mode, dtype)
     assert status is Status.PASS, found
-    assert (found.steps, found.other_data, found.not_checked) == (5, (INPUTS, WEIGHTS), ())
+    assert (found.steps, found.other_data, found.not_checked) == (6, (INPUTS, WEIGHTS), ())
     assert found.found_by == ""
     assert notes == ()
     assert found.resolution_median is not None

@@ -22,7 +22,7 @@ from runner.analysis.digits import (
     share_text,
     steps_text,
 )
-from runner.labels import batch_text, notes_of, plain, ran_case
+from runner.labels import batch_text, notes_of, plain, ran_case, where_text
 from runner.reports.pages.facts import Facts, lines, mapping, present, scalar, settings, text_of, words
 from runner.reports.pages.work import phases, roofline
 from runner.reports.parts.table import processes_cell, speedup_cell, verdict_text
@@ -233,8 +233,8 @@ def _parity(parity: Parity) -> Facts:
         facts.append(("largest error that passes: median tensor, any tensor", ", ".join(shares)))
     if parity.lower_precision:
         facts.append(("errors like those of", plain(parity.lower_precision)))
-    if parity.found_by:
-        facts.append(("found by", plain(parity.found_by)))
+    where = "" if parity.where is None else where_text(parity.where)
+    facts += [(name, plain(text)) for name, text in (("found by", parity.found_by), ("where", where)) if text]
     if parity.steps:
         facts.append(("steps in a row", f"{parity.steps}"))
         facts.append(("other data", plain(" and ".join(parity.other_data)) or "none"))

@@ -104,9 +104,10 @@ def processes_cell(comparison: Comparison) -> str:
 
 
 def parity_cell(comparison: Comparison) -> str:
-    """The status; of a pass, the largest error that would pass; of an approximate candidate, its error.
+    """The status; of a pass, the largest error that would pass; of an approximate candidate, its error;
+    of a localized failure, the stage of the compiler and the submodule.
 
-    Both are RMS errors relative to the size of their tensor.
+    Both errors are RMS errors relative to the size of their tensor.
     """
     status, parity = comparison.record.status, comparison.record.parity
     if parity is None:
@@ -116,6 +117,8 @@ def parity_cell(comparison: Comparison) -> str:
     worst = parity.worst
     if status is Status.APPROXIMATE and worst is not None and worst.scale > 0.0:
         return f"{status.value}, off by {significant(worst.candidate_rmse / worst.scale * 100, 2)} %"
+    if status is Status.FAIL_ACCURACY and parity.where is not None and parity.where.stage:
+        return f"{status.value}, {parity.where.stage} of {parity.where.module or 'the whole model'}"
     return status.value
 
 

@@ -1,0 +1,123 @@
+"""Powers of two for the weights, at which every part of a model changes its results.
+
+With its first weights, a model may hide a wrong part: a residual branch of small random weights adds less to
+the output than bfloat16 rounds away, and a network without trained normalization returns little more than
+its last bias. On other data (``harness.parity.other_data``) the weights are therefore scaled, module by
+module in the order of execution, until the part of each module's output that depends on its input has a root
+mean square near 1 (as in layer-sequential unit-variance initialization, Mishkin & Matas 2016). All factors
+are powers of two, which no floating type rounds, so eager, fp64 and candidate have the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.parity.distance import rms
+
+Factors = Mapping[str, float]
+"""Parameter -> power of two."""
+
+NONE: Factors = MappingProxyType({})
+LARGEST = 24  # exponent
+CHANNELS_SECOND = ("Conv", "BatchNorm", "GroupNorm", "InstanceNorm")  # classes whose bias is for dimension 1
+
+
+def balance_of(module: nn.Module, run: Callable[[], object]) -> Factors:
+    """The factors for ``module``; ``run`` is one forward of it. Leaves the weights as they are."""
+    found = _Balance(module)
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        found.end()
+    return found.factors
+
+
+def scale_weights(module: nn.Module, factors: Factors) -> list[Callable[[], object]]:
+    """Multiplies the weights in place. Returns how to undo each."""
+    undo: list[Callable[[], object]] = []
+    for name, parameter in module.named_parameters():
+        if name in factors:
+            parameter.data.mul_(factors[name])
+            undo.append(_dividing(parameter.data, factors[name]))
+    return undo
+
+
+def _dividing(tensor: torch.Tensor, factor: float) -> Callable[[], object]:
+    return lambda: tensor.mul_(1 / factor)
+
+
+class _Balance:
+    """Hooks that scale the weights of each module after its first call, and pass a scaled output on."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.factors: dict[str, float] = {}
+        self._names = {id(parameter): name for name, parameter in module.named_parameters()}
+        self._undo: list[Callable[[], object]] = []
+        self._hooks = []
+        for part in module.modules():
+            own = list(part.parameters(recurse=False))
+            inside = isinstance(part, nn.MultiheadAttention)  # which calls no module for its last product
+            for parameter in part.parameters() if inside else own if list(part.children()) else []:
+                self._raise(parameter)
+            if own and not list(part.children()):
+                self._hooks.append(part.register_forward_hook(self._after))
+
+    def end(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        with torch.no_grad():
+            for undo in reversed(self._undo):
+                undo()
+
+    def _raise(self, parameter: torch.Tensor) -> None:
+        """For a weight that its module uses in its own way: only if it is small, and by its own size."""
+        matrix = parameter.dim() > 1 and parameter.shape[0] > 1
+        if parameter.is_floating_point() and parameter.numel():
+            size = rms(parameter) * (math.sqrt(parameter.shape[-1]) if matrix else 1.0)
+            self._scale(parameter, max(1.0, _inverse(size)))
+
+    def _after(self, part: nn.Module, _: Any, output: Any) -> Any:
+        weights = [p for p in part.parameters(recurse=False) if p.is_floating_point() and p.numel()]
+        bias = getattr(part, "bias", None)
+        if not isinstance(output, torch.Tensor) or not output.is_floating_point() or not output.numel():
+            return None
+        added: torch.Tensor | float = 0.0
+        if isinstance(bias, nn.Parameter) and bias.dim() == 1 and len(weights) > 1:
+            place = 1 if any(word in type(part).__name__ for word in CHANNELS_SECOND) else output.dim() - 1
+            if output.dim() <= place or output.shape[place] != bias.numel():
+                return None
+            added = bias.to(output.dtype).view(-1, *(1,) * (output.dim() - 1 - place))
+            weights = [weight for weight in weights if weight is not bias]
+        rest = output - added
+        factor = self._scale(weights[0], _inverse(rms(rest))) if len(weights) == 1 else 1.0
+        if isinstance(added, torch.Tensor) and isinstance(bias, nn.Parameter):
+            added = added * self._scale(bias, min(1.0, _inverse(rms(bias))))
+        return rest * factor + added
+
+    def _scale(self, parameter: torch.Tensor, factor: float) -> float:
+        """Scales the parameter if no bit is lost. Returns the factor that it has now."""
+        name = self._names.get(id(parameter), "")
+        if name in self.factors or not name or factor == 1.0:
+            return 1.0  # a weight that two modules share has the factor of the first
+        values = parameter.data
+        scaled = values * factor
+        if not bool(torch.isfinite(scaled).all()) or not torch.equal(scaled / factor, values):
+            return 1.0
+        values.mul_(factor)
+        self._undo.append(_dividing(values, factor))
+        self.factors[name] = factor
+        return factor
+
+
+def _inverse(size: float) -> float:
+    """The power of two that brings ``size`` next to 1; 1 for zero and what is not finite."""
+    if not 0.0 < size < math.inf:
+        return 1.0
+    return 2.0 ** max(-LARGEST, min(LARGEST, -round(math.log2(size))))

@@ -1,0 +1,1 @@
+"""Where a candidate goes wrong: the stage of its compiler, and the smallest submodule."""

@@ -1,0 +1,28 @@
+"""What a script of ``harness.worker.localize.script`` runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from harness.codec import from_json
+from harness.devices import of
+from harness.schema import Job, Status
+from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN
+from harness.worker.localize.search import judge
+
+
+def replay(job_as_json: Any, compiler: str, name: str) -> int:
+    """Prints the verdict on the submodule ``name`` compiled alone; returns the exit code."""
+    job = from_json(Job, job_as_json)
+    why_not = of(job.device).why_missing()
+    if why_not:
+        print(f"this machine cannot run it: {why_not}", file=sys.stderr)
+        return NOT_RUN
+    found = judge(job, compiler, name)
+    print(f"{compiler} on {name or 'the whole model'}: {found.status.value}")
+    if found.why:
+        print(found.why)
+    if found.status is Status.FAIL_ACCURACY:
+        return SHOWN
+    return NOT_SHOWN if found.status is Status.PASS else NOT_RUN

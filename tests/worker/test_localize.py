@@ -1,0 +1,194 @@
+"""``--localize``: the stage of the compiler and the smallest submodule, of planted faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.program import Compiled, Program
+from harness.schema import Case, Job, Mode, Protocol, Status
+from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN
+from harness.worker.localize.search import localize
+from harness.worker.localize.submodules import called_inside, given_to
+from harness.workload import Workload
+from tests.worker.planted import right_graph
+
+BACKEND = '''
+import torch
+
+FACTOR = {factor}
+
+def scaled_gelu(graph, example_inputs):
+    """Every GELU is too large by a factor."""
+    for node in list(graph.graph.nodes):
+        if "gelu" in str(node.target) and node.op == "call_function":
+            with graph.graph.inserting_after(node):
+                wrong = graph.graph.call_function(torch.mul, (node, FACTOR))
+            node.replace_all_uses_with(wrong, delete_user_cb=lambda user, keep=wrong: user is not keep)
+    graph.recompile()
+    return graph.forward
+'''
+
+MODEL = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.steps = nn.ModuleList([nn.Linear(16, 16), nn.GELU()])
+
+    def forward(self, x):
+        x = self.norm(x)
+        for step in self.steps:
+            x = step(x)
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.block = Block()
+        self.last = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.last(self.block(self.first(x)))
+
+def make():
+    return Net(), torch.randn(64, 8)
+"""
+
+
+def net() -> nn.Module:
+    space: dict[str, Any] = {}
+    exec(MODEL, space)  # noqa: S102 - as the own model of the script
+    module = space["Net"]()
+    assert isinstance(module, nn.Module)
+    return module
+
+
+def build(case: Case) -> Workload:
+    return Workload(
+        module=net(),
+        args=(torch.randn(64, 8),),
+        target=torch.randint(0, 4, (64,)),
+        loss=nn.functional.cross_entropy,
+    )
+
+
+def job(mode: Mode, dtype: str = "float32") -> Job:
+    case = Case(suite="none", name="net", mode=mode, batch_size=64, published_batch_size=64)
+    return Job(case=case, device="cpu", dtype=dtype, candidates=("planted",), protocol=Protocol(threads=1))
+
+
+def backend(factor: float = 1.05) -> Callable[[Program], Compiled]:
+    space: dict[str, Any] = {}
+    exec(BACKEND.format(factor=factor), space)  # noqa: S102 - as above
+    return lambda program: compile_with_dynamo(program, space["scaled_gelu"])
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+def test_the_smallest_submodule_that_fails_is_named(mode: Mode) -> None:
+    found = localize(job(mode), "planted", build=build, compilers={"planted": backend()})
+    assert (found.stage, found.compiler) == ("code generation", "planted")
+    assert (found.module, found.module_class) == ("block.steps.1", "GELU")
+    assert "above the limit" in found.why
+    assert found.note == ""
+    assert found.trials == 5  # first, block; inside the norm, the Linear and the GELU
+
+
+def test_a_fault_of_an_earlier_stage_is_named_by_the_first_stage_that_has_it() -> None:
+    compilers = {"inductor": backend(), "aot_eager_decomp_partition": backend(), "aot_eager": backend()}
+    found = localize(job(Mode.INFERENCE), "inductor", build=build, compilers=compilers)
+    assert (found.stage, found.compiler, found.module) == ("AOTAutograd", "aot_eager", "block.steps.1")
+
+
+def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
+    """A compiler that is wrong where a graph has two products or more of another size."""
+
+    def of_whole(program: Program) -> Compiled:
+        whole = hasattr(program.module, "first")
+        made = right_graph(program)
+        if not whole:
+            return made
+        return Compiled(
+            forward=lambda *given: (None, made.forward(*given)[1] * 1.05),
+            region="forward",
+            compiler_calls=lambda: 1,
+        )
+
+    found = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": of_whole})
+    assert (found.stage, found.module, found.module_class) == ("code generation", "", "Net")
+
+
+def test_what_does_not_fail_again_is_not_localized() -> None:
+    found = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": right_graph})
+    assert found.stage == ""
+    assert found.note == "in a fresh worker, planted ends as pass"
+
+
+def test_containers_give_their_contents_and_what_eager_does_not_call_has_no_inputs() -> None:
+    work = build(job(Mode.INFERENCE).case)
+    work.module.unused = nn.Linear(3, 3)
+    assert list(called_inside(work.module, "block")) == ["block.norm", "block.steps.0", "block.steps.1"]
+    names = list(called_inside(work.module, ""))
+    assert names == ["first", "block", "last", "unused"]
+    given = given_to(work, names, job(Mode.INFERENCE))
+    assert given.keys() == {"first", "block", "last"}
+    assert torch.equal(given["first"][0][0], work.args[0])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, a compiler, and the script of its fault."""
+    folder = tmp_path_factory.mktemp("localized")
+    (folder / "net.py").write_text(MODEL)
+    (folder / "compiler.py").write_text(BACKEND.format(factor=1.05))
+    case = Case(
+        suite=f"{folder / 'net.py'}:make",
+        name="make",
+        mode=Mode.INFERENCE,
+        batch_size=None,
+        published_batch_size=None,
+    )
+    own = Job(
+        case=case,
+        device="cpu",
+        dtype="float32",
+        candidates=("mine",),
+        own_compilers={"mine": f"{folder / 'compiler.py'}:scaled_gelu"},
+        protocol=Protocol(threads=1),
+    )
+    found = localize(own, "mine", folder)
+    assert (found.module, found.repro) == ("block.steps.1", "repro-mine.py")
+    return folder
+
+
+def run(script: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=script.parent
+    )
+
+
+def test_the_script_shows_the_fault_in_a_fresh_interpreter_and_its_absence(written: Path) -> None:
+    shown = run(written / "repro-mine.py")
+    assert shown.returncode == SHOWN, shown.stderr
+    assert shown.stdout.startswith("mine on block.steps.1: fail_accuracy\n")
+    (written / "compiler.py").write_text(BACKEND.format(factor=1.0))
+    mended = run(written / "repro-mine.py")
+    assert mended.returncode == NOT_SHOWN, mended.stderr
+    assert "mine on block.steps.1: pass" in mended.stdout
+    (written / "compiler.py").write_text(
+        "def scaled_gelu(graph, example_inputs):\n    raise ValueError('no')\n"
+    )
+    assert run(written / "repro-mine.py").returncode == NOT_RUN
+    assert Status.PASS.value in mended.stdout
