@@ -167,7 +167,7 @@ class Protocol:
         "--dropout=WHAT",
         kind=Kind(_keep_dropout, lambda keep: DROPOUT[int(keep)]),
         help="of your own model: neutralize: dropout layers run but drop nothing (default); keep: the "
-        "model's own probability; where a compiler draws other random numbers, only the rate, the scale and the "
+        "model's own probability; where a compiler draws other random numbers, only rate, scale and "
         "independence of its masks are tested",
     )
     use_eval_mode: bool = _protocol(
