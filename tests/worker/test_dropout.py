@@ -120,7 +120,7 @@ def with_dropout(change: Callable[[torch.Tensor], torch.Tensor]) -> Backend:
         module = program.module
         for part in module.modules():
             if isinstance(part, nn.Dropout):
-                vars(part)["forward"] = change  # where an instance keeps what hides its class's
+                part.forward = change  # type: ignore[method-assign,assignment]
         forward = program.forward()
         return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
 
