@@ -30,7 +30,7 @@ from harness.settings import (
 PARITY_RULES = ("scaled", "field")
 PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
-ALLOCATORS = ("default", "jemalloc", "tcmalloc")
+ALLOCATORS = ("default", "system", "jemalloc", "tcmalloc")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
 _condition = partial(by_flag, group=Group.CONDITIONS)
@@ -161,14 +161,19 @@ class Protocol:
         help="limit of the host memory of a worker and all its processes; a job above the limit ends as OOM "
         "(default: no limit)",
     )
+    cold_cache: bool = _protocol(
+        False,
+        "--cold-cache",
+        help="write over the device's last cache (L2 of a GPU) before each sample; a sample is then one step",
+    )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
     keep_dropout: bool = _protocol(
         False,
         "--dropout=WHAT",
         kind=Kind(_keep_dropout, lambda keep: DROPOUT[int(keep)]),
         help="of your own model: neutralize: dropout layers run but drop nothing (default); keep: the "
-        "model's own probability; where a compiler draws other random numbers, only rate, scale and "
-        "independence of its masks are tested",
+        "model's own probability; where a compiler draws other random numbers, only the rate, the scale and "
+        "the independence of its masks are tested",
     )
     use_eval_mode: bool = _protocol(
         False, "--use-eval-mode", help="train in eval mode: no dropout, no running statistics"
@@ -249,6 +254,6 @@ class Extras:
         "default",
         "--allocator=NAME",
         kind=choice("allocator", ALLOCATORS),
-        help="the worker's host memory allocator: default (the system's, with fixed settings), jemalloc, "
-        "tcmalloc",
+        help="the worker's host memory allocator: default (the system's, with settings that keep the heap), "
+        "system (as it comes), jemalloc, tcmalloc",
     )

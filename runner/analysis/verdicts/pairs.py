@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
@@ -17,6 +19,7 @@ from runner.analysis.verdicts.family import assumed_of
 
 FEWEST = 6  # shared rounds; fewer have no interval
 
+Key = TypeVar("Key", bound=tuple[int, float])
 Round = tuple[int, float]
 """The process, and what names a round in it: eager's time, or the round's number with environments."""
 
@@ -79,16 +82,21 @@ def ratio_of(older: Samples, newer: Samples, tau: float) -> PairedEstimate | Non
     ``FEWEST`` shared rounds, and for times that cannot be used.
     """
     before, after = _rounds(older), _rounds(newer)
-    shared = [key for key in after if key in before]
+    shared, by_process = timed_in_both(before, after)
     if len(shared) < FEWEST:
         return None
-    processes = [sum(key[0] == number for key in shared) for number in sorted({key[0] for key in shared})]
-    return judged_or_none(
-        [before[key] for key in shared],
-        [after[key] for key in shared],
-        processes if len(processes) > 1 else (),
-        Between(assumed_sd=tau),
-    )
+    baseline_s, candidate_s = ([side[key] for key in shared] for side in (before, after))
+    return judged_or_none(baseline_s, candidate_s, by_process, Between(assumed_sd=tau))
+
+
+def timed_in_both(before: Iterable[Key], after: Container[Key]) -> tuple[list[Key], tuple[int, ...]]:
+    """The rounds that timed both sides, in the order of ``before``, and how many each process has.
+
+    Keys are (process, what names a round in it). The numbers are () for one process, as in ``judged``.
+    """
+    shared = [key for key in before if key in after]
+    counts = Counter(key[0] for key in shared)
+    return shared, tuple(counts[number] for number in sorted(counts)) if len(counts) > 1 else ()
 
 
 def _rounds(samples: Samples) -> Mapping[Round, float]:

@@ -111,11 +111,9 @@ def _times(record: Record, folder: Path) -> Times | None:
     samples = record.samples
     if samples is None or not record.status.passed or len(samples.round_index) != len(samples):
         return None
-    counts = samples.rounds_by_process or (len(samples),)
-    processes = [number for number, count in enumerate(counts) for _ in range(count)]
     return Times(
         job=(str(folder.resolve()), record.job.key),
-        rounds=tuple(zip(processes, samples.round_index, strict=True)),
+        rounds=tuple(zip(samples.process_of_round, samples.round_index, strict=True)),
         eager_s=samples.baseline_s,
         compiled_s=samples.candidate_s,
     )

@@ -17,7 +17,7 @@ from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Floats
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
-from runner.analysis.verdicts.pairs import FEWEST
+from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
 from runner.runs.compare.run import Result, Times
 from runner.runs.compare.statistics import ASSUMED_PROCESS_SD, Estimate, Uncertain, se_of_interval
 
@@ -74,15 +74,13 @@ def shared_rounds(first: Result, second: Result) -> Shared | None:
     if one is None or other is None or one.job != other.job:
         return None
     before, after = _by_round(one), _by_round(other)
-    rounds = [key for key in before if key in after]
+    rounds, by_process = timed_in_both(before, after)
     if len(rounds) < FEWEST:
         return None
-    processes = [key[0] for key in rounds]
-    counts = tuple(processes.count(number) for number in sorted(set(processes)))
     return Shared(
         first=np.array([before[key] for key in rounds]),
         second=np.array([after[key] for key in rounds]),
-        by_process=counts if len(counts) > 1 else (),
+        by_process=by_process,
     )
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from runner.analysis.statistics import Floats, interval_rank, walsh_averages
 
@@ -102,7 +102,7 @@ def se_of_interval(low: float, high: float, df: float) -> float:
 
     ``df``: the interval's degrees of freedom, at least 1.
     """
-    return math.log(high / low) / 2 / float(stats.t.ppf((1 + CONFIDENCE) / 2, df))
+    return math.log(high / low) / 2 / float(special.stdtrit(df, (1 + CONFIDENCE) / 2))
 
 
 def se_of_mean(logs: Sequence[float] | Floats) -> float:
@@ -182,12 +182,12 @@ def estimate(number: Uncertain) -> Estimate:
         return Estimate(
             factor=factor, low=factor, high=factor, p_value=p_value, low_90=factor, high_90=factor
         )
-    half, half_90 = (float(stats.t.ppf((1 + c) / 2, number.df)) * number.se for c in (CONFIDENCE, 0.90))
+    half, half_90 = (float(special.stdtrit(number.df, (1 + c) / 2)) * number.se for c in (CONFIDENCE, 0.90))
     return Estimate(
         factor=math.exp(number.value),
         low=math.exp(number.value - half),
         high=math.exp(number.value + half),
-        p_value=float(2 * stats.t.sf(abs(number.value) / number.se, number.df)),
+        p_value=float(2 * special.stdtr(number.df, -abs(number.value) / number.se)),
         low_90=math.exp(number.value - half_90),
         high_90=math.exp(number.value + half_90),
     )
