@@ -100,11 +100,12 @@ class Workbench:
         return made
 
     def output(self, variant: Variant) -> Any:
-        """The output of one forward of the variant's module in eager, without loss and gradients."""
+        """The output of one forward of the variant's module in eager, without loss and gradients.
+
+        It may not be there yet: whoever reads a value waits for it.
+        """
         seed_everything(self._job.protocol.seed)
-        made = variant.output()
-        self.synchronize()
-        return made
+        return variant.output()
 
     def run_with_tokens(self, variant: Variant, tokens: torch.Tensor | None) -> Results:
         """As ``run``, but a generating step continues with ``tokens``."""

@@ -118,7 +118,7 @@ def decide(
 
 FEWEST_PROCESSES = 3  # of --processes=auto, where one does not close every verdict
 MOST_PROCESSES = 10
-CLOSED_OVER = 1.25  # as CLOSED, of the interval over processes, which is tested after every process
+CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested after every process
 
 Measured = tuple[Column, Column, Sequence[int], Between]
 """Baseline seconds, candidate seconds, the rounds of each process, what is known of tau."""

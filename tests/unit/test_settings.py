@@ -207,6 +207,8 @@ def possible_job(job: Job) -> Job:
     protocol = possible(job.protocol)
     protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own)
     job = dataclasses.replace(job, case=case, options=options, protocol=protocol)
+    if job.environments or not protocol.accuracy:  # which --localize refuses
+        job = dataclasses.replace(job, extras=dataclasses.replace(job.extras, localize=False))
     if job.environments:
         asked = [Asked(name=one.name, text=one.asked) for one in job.environments]
         (job,) = in_environments(asked, [job])

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import harness
 from harness.codec import to_json
 from harness.schema import Job
 
+PACKAGE = __name__.rpartition(".")[0]  # inside another package in the wheel
 SHOWN, NOT_SHOWN, NOT_RUN = 1, 0, 2
 """Exit codes: the fault shows; it does not; the model or the compiler does not run."""
 
@@ -37,7 +37,7 @@ JOB = r"""
 sys.path.insert(0, {root!r})
 os.chdir({folder!r})
 try:
-    from harness.worker.localize.replay import replay
+    from {package}.replay import replay
 except ModuleNotFoundError as error:
     print(f"{{error}}: this Python needs torch and the libraries of the model", file=sys.stderr)
     raise SystemExit({not_run})
@@ -61,6 +61,7 @@ def write_script(job: Job, compiler: str, name: str, why: str, file: str) -> str
         not_run=NOT_RUN,
         name=name,
         job=json.dumps(to_json(job), indent=1, sort_keys=True),
-        root=str(Path(harness.__file__).resolve().parents[1]),
+        package=PACKAGE,
+        root=str(Path(__file__).resolve().parents[PACKAGE.count(".") + 1]),
         folder=str(Path.cwd()),
     )
