@@ -38,7 +38,7 @@ MOST_SWITCHES_PER_S = 100.0
 LEAST_CV = 0.1  # if times vary less, the context switches did no harm
 LEAST_WIDENING = 1.3
 CLOCK_SPREAD = 0.05
-MINOR_FAULT_S = 0.5e-6  # with clearing the page: 0.3 to 1 us on the machines of results/allocator-cpu
+MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
 LEAST_OF_FAULTS = 0.02  # of eager's step
 HARMLESS = ("set application clocks",)  # a user fixed the clock, which makes times steadier
 
