@@ -1,17 +1,20 @@
 """The matrix that other harnesses are timed on: 4 models x 2 modes x 2 compilers, parity and 30 rounds each.
 
     python benchmarks/matrix.py                 # ours: one run, one worker a model and mode
+    python benchmarks/matrix.py --ahead 2       # and again with --prepare-ahead=2
     python benchmarks/matrix.py --separately    # and as one process for each of the 32 numbers
 
 lcnet_050 and regnety_002 at batch 4, DistilBertForMaskedLM and ElectraForCausalLM at batch 1; float32, full
-scale. Both ways run this program, so their ratio holds on any machine. Prints where the time went and
+scale. All ways run this program, so their ratios hold on any machine. Prints where the time went and
 the efficiency (see benchmarks/efficiency.py). Each way begins with empty compile caches of its own.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate
@@ -21,6 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import folder_for, new_parser, run_program  # noqa: E402 - nothing is installed
 from benchmarks.efficiency import print_table, spent_by_job, total, with_efficiency  # noqa: E402
+from harness.schema import Record  # noqa: E402
+from runner.analysis.derive import summarize  # noqa: E402
 from runner.plan.interpreter import cache_settings  # noqa: E402
 
 MODELS = {
@@ -36,23 +41,30 @@ CONDITIONS = ("--devices=cpu", "--dtypes=float32", "--scale=full", "--format=txt
 def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--ahead", type=int, help="also with so many jobs that prepare side by side")
     parser.add_argument("--separately", action="store_true", help="also as one process for each number")
     parser.add_argument("--keep", type=Path, help="keep the run folders here (default: a temporary folder)")
     options = parser.parse_args()
     with folder_for(options.keep, "matrix") as parent:
         parent.mkdir(parents=True, exist_ok=True)
-        ours = together(parent, options.rounds)
+        ours, records = together(parent, options.rounds, ahead=1)
+        if options.ahead:
+            faster, others = together(parent, options.rounds, ahead=options.ahead)
+            print(f"--prepare-ahead={options.ahead} takes {faster / ours:.2f} of the time")
+            print_agreement(records, others)
         if options.separately:
             other = separately(parent, options.rounds)
             print(f"one process a number: {other:.0f} s; ours takes {ours / other:.2f} of it")
 
 
-def together(parent: Path, rounds: int) -> float:
-    """Seconds of wall time, all programs included."""
-    caches = cache_settings(parent / "caches")
+def together(parent: Path, rounds: int, ahead: int) -> tuple[float, tuple[Record, ...]]:
+    """Seconds of wall time, all programs included, and the records."""
+    name = "matrix" if ahead == 1 else f"matrix-ahead-{ahead}"
+    caches = cache_settings(parent / f"{name}-caches")
     start = time.perf_counter()
     records = run_program(
-        parent / "matrix",
+        parent / name,
+        f"--prepare-ahead={ahead}",
         *(*CONDITIONS, "--suites=" + ",".join(MODELS), *(f"--{mode}" for mode in MODES), f"-n{rounds}"),
         *("--compilers=" + ",".join(COMPILERS), batches(parent)),
         *(f"--only={model}" for models in MODELS.values() for model in models),
@@ -65,7 +77,30 @@ def together(parent: Path, rounds: int) -> float:
     passed = sum(record.status.passed for record in records)
     share = whole["efficiency"].iloc[0]
     print(f"{wall_s:.0f} s in all, efficiency {share:.2f}, {passed} of {len(records)} passed")
-    return wall_s
+    return wall_s, records
+
+
+def print_agreement(one: Sequence[Record], other: Sequence[Record]) -> None:
+    """Whether the speedups of two runs are equal within their intervals."""
+    values = {(c.record.job.key, c.compiler): c for c in summarize(other).comparisons}
+    rows = []
+    for first in summarize(one).comparisons:
+        second = values.get((first.record.job.key, first.compiler))
+        if second is None or None in (first.speedup, first.ci_low, second.speedup, second.ci_low):
+            continue
+        apart = abs(math.log(first.speedup / second.speedup))
+        halves = [math.log(c.ci_high / c.ci_low) / 2 for c in (first, second)]
+        rows.append(
+            (
+                first.record.job.key,
+                first.compiler,
+                first.speedup,
+                second.speedup,
+                apart <= math.hypot(*halves),
+            )
+        )
+    print(tabulate(rows, headers=("job", "candidate", "alone", "ahead", "equal"), floatfmt=".3f"))
+    print(f"{sum(row[-1] for row in rows)} of {len(rows)} speedups are equal within their 95 % intervals")
 
 
 def separately(parent: Path, rounds: int) -> float:

@@ -31,6 +31,7 @@ from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is 
 from harness.schema import Record  # noqa: E402
 from runner.cli.commands import job_command  # noqa: E402
 from runner.cli.measuring import measure_missing  # noqa: E402
+from runner.engine import Gate  # noqa: E402
 from runner.engine.executors import Stop, Work  # noqa: E402
 from runner.engine.executors.local import LocalExecutor, Watch  # noqa: E402
 from runner.store.run_folder import RunFolder  # noqa: E402
@@ -85,7 +86,7 @@ def measured(jobs: int) -> dict[str, float]:
         for number in range(jobs)
     ]
 
-    def made_up(work: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def made_up(work: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         for candidate in work.candidates:
             yield replace(model[0], job=work.job, candidate=candidate)
 

@@ -31,6 +31,7 @@ class Column:
 
     ``place``: columns are sorted by it, from the left. ``drop``: a narrow console leaves out the column
     with the lowest number first. ``or_else``: the metric that is shown if this metric is missing.
+    ``starred_by``: a metric; where it is not 0, the value has a star, which a caveat explains.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Column:
     place: int = LAST
     drop: int = 0
     or_else: str = ""
+    starred_by: str = ""
     operations_only: bool = False  # tables of whole models omit it; CSV files and report.html have it
 
 

@@ -13,7 +13,8 @@ from harness.loading.own_model import is_own_model
 from harness.protocol import DROPOUT
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
 from runner.cli.commands import job_command
-from runner.engine.job_run import JobRun, Place
+from runner.engine import Place
+from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
 from runner.plan.possible import check_jobs, check_threads

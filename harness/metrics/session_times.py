@@ -16,6 +16,12 @@ METRICS = (
     Metric("warmup_rounds_kept", "", "rounds of the warm-up that count as timed: 0 or 1"),
     Metric("warmup_settled", "", "whether times had settled when the warm-up ended"),
     Metric("iterations_per_sample", "", "steps of one sample"),
+    Metric(
+        "prepared_beside",
+        "",
+        "the most other jobs that were built and compiled at the same time (--prepare-ahead)",
+        csv=211,
+    ),
     _spent("build", "building the model"),
     _spent("eager", "eager's first steps"),
     _spent("fp64", "the fp64 reference"),

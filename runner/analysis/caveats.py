@@ -31,6 +31,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         _without_fp64(comparisons),
         _partly_compiled(comparisons),
         _warm_caches(comparisons),
+        _prepared_beside(comparisons),
         _opposite_ways(comparisons),
         _assumed(comparisons),
         "A training step is forward, loss and backward. It includes no optimizer step."
@@ -216,6 +217,17 @@ def _warm_caches(comparisons: Iterable[Comparison]) -> str | None:
         else "with cold caches compilation takes longer"
     )
     return f"Compile caches were warm for {hits} of {len(looked_up)} compilations: {longer}."
+
+
+def _prepared_beside(comparisons: Iterable[Comparison]) -> str | None:
+    beside = [n for c in comparisons if isinstance(n := c.record.metrics.get("prepared_beside"), int) and n]
+    if not beside:
+        return None
+    return (
+        f"Compilation times with a star (*) were taken while up to {max(beside)} other jobs compiled. They "
+        "are longer than alone; the record's compile_cpu_s is the processor time. --prepare-ahead=1 compiles "
+        "one job at a time. Every job was timed alone."
+    )
 
 
 def untested(environments: Iterable[Mapping[str, Scalar]]) -> str | None:

@@ -82,7 +82,8 @@ class BarView:
         """One running job with its estimates, or the first few of several jobs without estimates."""
         if len(self._phases) == 1:
             return "  ".join(part for part in (*self._phases.values(), *self._estimates.values()) if part)
-        shown = list(self._phases.values())[:SHOWN_TOGETHER]
+        # the job that is timed comes first
+        shown = sorted(self._phases.values(), key=lambda text: "  round " not in text)[:SHOWN_TOGETHER]
         more = len(self._phases) - len(shown)
         return " | ".join([*shown, f"{more} more"] if more else shown)
 

@@ -14,13 +14,13 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
 
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Scalar, Status, Where
 from harness.timing.measure import placement
 from runner.analysis.measuring_ended import STOPPED
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.family import assumed_in
+from runner.engine import Gate, Place, Ungated, Watcher
 from runner.engine.exchange import Exchange, exchange_in
 from runner.engine.pairs import Rounds
 from runner.engine.stopping import Decision, decide
@@ -39,26 +39,13 @@ from runner.plan.environments.plan import split_candidate
 MAX_RECOMPILING_BATCHES = 3
 LONGEST_REASON = 400  # characters of torch's reason for a recompilation
 SHARE_OF_TIMEOUT = 0.5  # the share of --timeout that rounds may take with a time budget
+KILLED = "SIGKILL"  # by the kernel, for memory: the kill of a worker by this program has another name
 ISOLATED = ("isolated",)
 ALONE_FOR_MEMORY = "measured alone: beside other candidates, it ran out of memory"
 REFERENCE_LOST = "the reference environment {name} could not run this model: {why}"
 
 Reproduce = Callable[[Job, Sequence[str]], str]
 """Returns the command that measures these candidates of a job again."""
-
-
-class Watcher(Protocol):
-    """Receives the number of rounds, and each candidate's pairs."""
-
-    def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The name of each environment's log in records ("": the runner's own), and the job's folder."""
-
-    logs: Mapping[str, str]
-    folder: Path | None = None  # for exports from one environment to the others
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,6 +93,7 @@ class JobRun:
         stop: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         allowance: Callable[[float], float] | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._job = job
         self._launch = launch
@@ -116,6 +104,7 @@ class JobRun:
         self._stop = stop
         self._clock = clock
         self._allowance = allowance
+        self._gate = gate or Ungated()
         self._batch_size = job.case.batch_size
         self._started = _now()
         self._known = {name: _Known() for name in place.logs}
@@ -160,10 +149,17 @@ class JobRun:
 
     def _free_memory_after(self, record: Record, group: tuple[str, ...]) -> None:
         """After out of memory: the candidate alone, with a worker of its own, then half the batch for all."""
+        self._without_others_after(record.status, record.failure)
         alone = len(group) == 1 or self._job.environments
         if record.status is Status.OOM and not alone:
             raise _TryAlone(record.candidate)
         self._halve_after(record.status)
+
+    def _without_others_after(self, status: Status, failure: Failure | None) -> None:
+        """Raises ``_BeginAgain`` if other jobs held memory, too: then this job is repeated without them."""
+        killed = status is Status.CRASH and failure is not None and failure.kind == KILLED
+        if (status.out_of_memory or killed) and self._gate.asks_to_be_alone():
+            raise _BeginAgain
 
     def _halve_after(self, status: Status) -> None:
         """After out of memory: raises ``_BeginAgain`` with half the batch for eager and all candidates."""
@@ -184,26 +180,49 @@ class JobRun:
         job = replace(self._job, case=replace(self._job.case, batch_size=self._batch_size))
         states: dict[str, CandidateState] = {}
         with ExitStack() as stack:
-            sessions = yield from self._open_all(job, candidates, notes, states, stack)
-            for session in sessions:
-                for compiler in placement((BASELINE, *session.compilers), job):
-                    candidate = session.compilers.get(compiler)
-                    if candidate is None:
-                        continue  # the worker copies eager again, at its place among the candidates
+            sessions: list[WorkerSession] = []
+            with self._gate.preparing():
+                lost = yield from self._prepare_all(job, candidates, notes, states, stack, sessions)
+            if lost or self._stop():
+                return
+            if self._gate.beside:
+                for state in states.values():
+                    state.metrics["prepared_beside"] = self._gate.beside
+            if job.protocol.performance and states:
+                with self._gate.timing() as waited_s:
                     if self._stop():
                         return
-                    try:
-                        states[candidate] = session.prepare(compiler, notes)
-                    except CallFailed as failed:
-                        yield self._record(candidate, failed.status, notes, failed.failure)
-                        if failed.lost:
-                            return
-            if self._stop():
-                return
-            if job.protocol.performance and states:
-                yield from self._timed(Rounds(job, sessions, self._clock), states)
+                    for session in sessions:
+                        session.extend(waited_s)
+                    yield from self._timed(Rounds(job, sessions, self._clock), states)
 
         yield from self._of_states(job, sorted(states, key=candidates.index), states)  # the order of the plan
+
+    def _prepare_all(
+        self,
+        job: Job,
+        candidates: tuple[str, ...],
+        notes: tuple[str, ...],
+        states: dict[str, CandidateState],
+        stack: ExitStack,
+        sessions: list[WorkerSession],
+    ) -> Generator[Record, None, bool]:
+        """Opens sessions, prepares candidates. Returns whether a worker was lost, or ``stop()`` is true."""
+        sessions += yield from self._open_all(job, candidates, notes, states, stack)
+        for session in sessions:
+            for compiler in placement((BASELINE, *session.compilers), job):
+                candidate = session.compilers.get(compiler)
+                if candidate is None:
+                    continue  # the worker copies eager again, at its place among the candidates
+                if self._stop():
+                    return True
+                try:
+                    states[candidate] = session.prepare(compiler, notes)
+                except CallFailed as failed:
+                    yield self._record(candidate, failed.status, notes, failed.failure)
+                    if failed.lost:
+                        return True
+        return False
 
     def _of_states(
         self, job: Job, candidates: Sequence[str], states: Mapping[str, CandidateState]
@@ -285,7 +304,8 @@ class JobRun:
         return session
 
     def _remember(self, failed: CallFailed) -> None:
-        """Remembers that this part cannot be measured, unless a smaller batch can be tried."""
+        """Remembers that this part cannot be measured, unless alone or a smaller batch can be tried."""
+        self._without_others_after(failed.status, failed.failure)
         self._failed_to_open[failed.session.part.eager, self._batch_size] = failed
         self._halve_after(failed.status)
 

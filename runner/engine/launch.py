@@ -13,9 +13,10 @@ from harness.codec import to_json
 from harness.schema import Environment, Job, Record
 from harness.worker.limits import CPUS
 from harness.worker.status_page import Activity
+from runner.engine import Gate, Place, Watcher
 from runner.engine.compile_caches import Caches, with_starts
 from runner.engine.host_process import HostPool
-from runner.engine.job_run import JobRun, Place, Reproduce, Watcher
+from runner.engine.job_run import JobRun, Reproduce
 from runner.engine.processes import with_processes
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import ForkedStart, fresh_start
@@ -58,13 +59,14 @@ def measure_job(
     pool: HostPool | None = None,
     allowance: Callable[[float], float] | None = None,
     cpus: tuple[int, ...] = (),
+    gate: Gate | None = None,
 ) -> Iterator[Record]:
     """The records of these candidates. Workers write to ``log``; environment workers to files beside it.
 
     ``log_name`` is the log's name in records. A worker's environment variables are made from ``base``.
     With a ``pool``, workers are forked from its hosts. Repeated processes need different memory layouts,
     and environments need equal conditions; both use fresh processes instead. ``cpus`` are the only CPUs that
-    the workers use; (): all of this process.
+    the workers use; (): all of this process. The ``gate`` keeps the job apart from others.
     """
     beside = {one.name: _log_of(job, one, log.parent) for one in job.environments}
     logs = {"": log, **beside}
@@ -107,6 +109,7 @@ def measure_job(
                 reproduce=reproduce,
                 stop=stop,
                 allowance=allowance,
+                gate=gate,
             ).run()
 
         return with_processes(part, candidates, measure, stop)

@@ -175,6 +175,10 @@ class WorkerSession:
         """The variants of this session that have their own records."""
         return [*([] if self.part.is_reference else [self.part.eager]), *self.compilers.values()]
 
+    def extend(self, seconds: float) -> None:
+        """Adds the time that the session has waited for other jobs to its time limit."""
+        self._deadline += seconds
+
     def open(self, imported: Path | None = None) -> tuple[ModelFacts, dict[str, Scalar]]:
         """Builds the model. ``imported`` is the file that the reference's session exported."""
         reply = self._call("open", **({"imported": str(imported)} if imported is not None else {}))

@@ -340,3 +340,12 @@ class Where:
         kind=DURATION,
         help="for the whole run, such as 30m or 2h; spare time goes to jobs without a clear verdict",
     )
+    # None: as many as suit the machine
+    prepare_ahead: int | None = _protocol(
+        None,
+        "--prepare-ahead=N",
+        kind=COUNT,
+        help="build, compile and check up to N jobs side by side; each is then timed alone (default: half of "
+        "the CPUs, 8 at most, as memory allows; 1 on a GPU, and where compile times are asked for). With "
+        "N > 1, compilation latencies include the other jobs' load",
+    )

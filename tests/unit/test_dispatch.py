@@ -15,6 +15,7 @@ from harness.codec import from_json, to_json
 from harness.schema import Job, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
+from runner.engine import Gate
 from runner.engine.executors import Ended, Event, Started, Stop, Work
 from runner.engine.executors.dispatch import (
     ATTEMPTS,
@@ -255,7 +256,7 @@ def order(one: Work) -> dict[str, Any]:
 def test_a_node_tells_what_happens_in_plain_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
 
-    def measure(one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def measure(one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         for rounds in range(100):  # most of it is no news worth the node's time
             watch.activity(Activity(phase="measure", rounds=rounds))
         watch.rounds(6, {"a": ([1.0], [2.0])})
@@ -271,7 +272,7 @@ def test_a_node_tells_what_happens_in_plain_json(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_node_can_be_told_to_stop_and_to_drop_everything() -> None:
-    def endless(one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def endless(one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         while not stop():
             watch.activity(Activity(phase="measure"))
         yield record(one, "a")

@@ -11,7 +11,8 @@ import pytest
 
 from harness.schema import Job, Protocol, Record, Status
 from runner.cli.commands import job_command
-from runner.engine.job_run import JobRun, Place
+from runner.engine import Place
+from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.plan.environments.plan import candidates_in
 from tests.factories import make_job

@@ -11,16 +11,22 @@ import pytest
 from harness.schema import BASELINE, WHOLE, Case, Failure, Job, Mode, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
-from runner.engine.job_run import JobRun, Place
+from runner.engine import Gate, Place
+from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 
 Reply = dict[str, Any]
 
 
 def lost(
-    variant: str = "", *, timed_out: bool = False, full: bool = False, phase: str = "measure"
+    variant: str = "",
+    *,
+    timed_out: bool = False,
+    full: bool = False,
+    phase: str = "measure",
+    signal: str = "SIGSEGV",
 ) -> WorkerLost:
-    kind = "timeout" if timed_out else "SIGSEGV"
+    kind = "timeout" if timed_out else signal
     return WorkerLost(
         Failure(kind=kind, message="gone", phase=phase),
         Activity(phase=phase, variant=variant),
@@ -117,6 +123,7 @@ def run(
     *,
     batch_size: int = 1,
     skip: str = "",
+    gate: Gate | None = None,
     **protocol: Any,
 ) -> list[Record]:
     case = Case(
@@ -145,6 +152,7 @@ def run(
         reproduce=job_command,
         stop=stop,
         clock=lambda: float(next(ticks)),
+        gate=gate,
     )
     records = list(going.run())
     assert script.sessions == script.closed

@@ -19,6 +19,7 @@ from harness.schema import Case, Job, Mode, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.cli.progress import BarView, PlainView
+from runner.engine import Gate
 from runner.engine.executors import Doing, Ended, Event, Started, Stop, Timed, Work
 from runner.engine.executors.choice import opened
 from runner.engine.executors.local import JobRecords, LocalExecutor, Watch
@@ -61,7 +62,7 @@ class Devices:
         self.closed: list[str] = []
         self.lock = threading.Lock()
 
-    def measure(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         device = one.job.device
         with self.lock:
             assert device not in self.busy, "two jobs on one device"
@@ -69,13 +70,13 @@ class Devices:
             assert len({name.split(":")[0] for name in self.busy}) == 1, "two kinds at work"
             self.most = max(self.most, len(self.busy))
         try:
-            yield from self.job(one, watch, stop)
+            yield from self.job(one, watch, stop, gate)
         finally:
             with self.lock:
                 self.busy.remove(device)
                 self.closed.append(one.job.case.name)
 
-    def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         for candidate in one.candidates:
             if stop():
                 return
@@ -117,9 +118,9 @@ class Meeting(Devices):
         super().__init__()
         self.both = threading.Barrier(2, timeout=PATIENCE_S)
 
-    def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         self.both.wait()
-        yield from super().job(one, watch, stop)
+        yield from super().job(one, watch, stop, gate)
 
 
 def test_two_lanes_overlap_in_time() -> None:
@@ -139,7 +140,7 @@ def test_different_kinds_of_devices_follow_each_other() -> None:
 def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
     written: list[Record] = []
 
-    def measure(one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+    def measure(one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
         for number, candidate in enumerate(one.candidates):
             assert len(written) == number
             yield record(one, candidate)
@@ -167,7 +168,7 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     class Broken(Devices):
         both = threading.Barrier(2, timeout=PATIENCE_S)
 
-        def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+        def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
             self.both.wait()
             if one.job.device == "cuda:1":
                 raise OSError("no space left")
@@ -185,7 +186,7 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
 
 def test_whoever_stops_listening_ends_all_workers() -> None:
     class Endless(Devices):
-        def job(self, one: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+        def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
             while True:
                 watch.activity(Activity(phase="measure"))
                 time.sleep(0.01)

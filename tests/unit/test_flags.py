@@ -73,6 +73,7 @@ FLAGS = [
     "--performance",
     "--phase-timeout",
     "--precision",
+    "--prepare-ahead",
     "--pretrained",
     "--print-run-commands",
     "--print_run_commands",

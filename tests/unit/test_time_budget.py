@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.engine import Ungated
 from runner.engine.executors.time_budget import TimeBudget
 
 
@@ -21,7 +22,7 @@ def run_jobs(budget_s: float, jobs: list[tuple[float, float]]) -> tuple[list[flo
     for overhead, wanted in jobs:
         if budget.exhausted():
             break
-        with budget.job() as allowance:
+        with budget.job(Ungated()) as allowance:
             clock.now += overhead
             spent = 0.0
             while spent < wanted and allowance(spent) > spent:
@@ -68,6 +69,6 @@ def test_a_budget_that_is_too_small_ends_the_run_and_gives_nothing() -> None:
 
 def test_lanes_side_by_side_have_more_time_between_them() -> None:
     clock = Clock()
-    alone, two = (TimeBudget(100, 4, lanes, clock) for lanes in (1, 2))
-    with alone.job() as first, two.job() as second:
+    alone, two = (TimeBudget(100, 4, lanes, clock=clock) for lanes in (1, 2))
+    with alone.job(Ungated()) as first, two.job(Ungated()) as second:
         assert second(0) > first(0)

@@ -456,7 +456,7 @@ def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be
         launch,
         Quiet(),
         candidates=tuple(compilers),
-        place=job_run.Place(logs={"": "log"}),
+        place=Place(logs={"": "log"}),
         reproduce=lambda *_: "",
     )
     found = {record.candidate: record for record in run.run()}

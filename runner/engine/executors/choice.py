@@ -22,6 +22,8 @@ class Where(Protocol):
     def fork_server(self) -> bool: ...
     @property
     def time_budget_s(self) -> float | None: ...
+    @property
+    def prepare_ahead(self) -> int | None: ...
 
 
 @contextmanager
@@ -35,4 +37,6 @@ def opened(where: Where, jobs: Sequence[Job], reproduce: Reproduce) -> Iterator[
         return
     from runner.engine.executors.local import LocalExecutor
 
-    yield LocalExecutor(reproduce, fork=where.fork_server, time_budget_s=where.time_budget_s)
+    yield LocalExecutor(
+        reproduce, fork=where.fork_server, time_budget_s=where.time_budget_s, ahead=where.prepare_ahead
+    )

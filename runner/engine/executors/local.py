@@ -1,16 +1,19 @@
-"""Jobs on this machine: one worker per device at a time; devices of one type work in parallel."""
+"""Jobs on this machine. One job of a device is timed at a time; devices of one type work in parallel."""
 
 from __future__ import annotations
 
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from harness.devices import of
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
+from runner.engine import Gate
 from runner.engine.executors import (
     Cases,
     Doing,
@@ -24,11 +27,16 @@ from runner.engine.executors import (
     Work,
     by_kind,
 )
+from runner.engine.executors.gate import DeviceGate, Seat
+from runner.engine.executors.memory import FreeMemory, available_bytes
 from runner.engine.executors.time_budget import TimeBudget, share_of
 from runner.engine.host_process import HostPool, forking_works
 from runner.engine.job_run import Reproduce
 from runner.engine.launch import measure_job
 
+MOST_AHEAD = 8
+CPUS_A_JOB = 2  # a compilation keeps more than one CPU busy
+BYTES_A_JOB = 3e9
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
 
@@ -50,8 +58,10 @@ class Watch:
         self._tell(Timed(job=self._job, done=done, pairs=pairs))
 
 
-JobRecords = Callable[[Work, Watch, Stop], Iterator[Record]]
+JobRecords = Callable[[Work, Watch, Stop, Gate], Iterator[Record]]
 """Measures one job and yields each record when it is final, as ``runner.engine.launch.measure_job`` does."""
+
+WAITS = Activity(phase="prepared, waits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +78,35 @@ class _LaneEnded:
 
 
 class Lanes:
-    """Runs several lists of work in parallel, each in order in its own thread.
+    """Runs several lists of work in parallel, the list of each device in order.
+
+    A list has one thread. If up to ``ahead`` > 1 jobs may prepare side by side, it has twice as many: so
+    many jobs are open at once, if ``room`` says that the memory suffices (see ``executors.gate``).
 
     After a record, a lane waits until the caller has taken and written it. An error in one lane stops
     the others after their current rounds, and is then raised. Any thread may set ``abandoned``, which
     ends all workers within two seconds.
     """
 
-    def __init__(self, records: JobRecords, stop: Stop, abandoned: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        records: JobRecords,
+        stop: Stop,
+        abandoned: threading.Event | None = None,
+        *,
+        ahead: int = 1,
+        room: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         self._records = records
         self._stop = stop
+        self._ahead = ahead
+        self._room = room
         self._mail: queue.SimpleQueue[_Letter | _LaneEnded] = queue.SimpleQueue()
         self._failed = threading.Event()
         self._abandoned = abandoned or threading.Event()
 
     def run(self, lanes: Sequence[Sequence[Work]]) -> Events:
-        threads = [threading.Thread(target=self._lane, args=(lane,)) for lane in lanes]
+        threads = [thread for lane in lanes for thread in self._threads(lane)]
         errors = []
         running = len(threads)
         for thread in threads:
@@ -107,29 +130,48 @@ class Lanes:
     def _stopped(self) -> bool:
         return self._stop() or self._failed.is_set()
 
-    def _lane(self, lane: Sequence[Work]) -> None:
+    def _threads(self, work: Sequence[Work]) -> list[threading.Thread]:
+        gate = DeviceGate(self._ahead, room=self._room, check=self._check)
+        seats = [gate.seat() for _ in range(min(sessions(self._ahead), len(work)))]
+        waiting = deque(enumerate(work))
+        return [threading.Thread(target=self._lane, args=(waiting, seat)) for seat in seats]
+
+    def _lane(self, waiting: deque[tuple[int, Work]], seat: Seat) -> None:
         error: BaseException | None = None
         try:
-            for work in lane:
-                if self._stopped():
+            while not self._stopped():
+                try:
+                    number, work = waiting.popleft()
+                except IndexError:
                     break
-                self._tell(Started(job=work.job))
-                watch = Watch(work.job, self._tell)
-                # closing: the worker always ends before its lane
-                with closing(_generator(self._records(work, watch, self._stopped))) as records:
-                    for record in records:
-                        self._deliver(record)
-                self._tell(Ended(job=work.job))
+                self._job(work, number, seat)
         except Abandoned:
             pass
         except BaseException as caught:  # raised again in the caller's thread
             error = caught
             self._failed.set()
+        seat.leave()
         self._mail.put(_LaneEnded(error=error))
 
-    def _tell(self, event: Event) -> _Letter:
+    def _job(self, work: Work, number: int, seat: Seat) -> None:
+        self._tell(Started(job=work.job))
+        watch = Watch(work.job, self._tell)
+        seat.begin(number, lambda: watch.activity(WAITS))
+        try:
+            # closing: the worker always ends before its lane
+            with closing(_generator(self._records(work, watch, self._stopped, seat))) as records:
+                for record in records:
+                    self._deliver(record)
+        finally:
+            seat.end_job()
+        self._tell(Ended(job=work.job))
+
+    def _check(self) -> None:
         if self._abandoned.is_set():
             raise Abandoned
+
+    def _tell(self, event: Event) -> _Letter:
+        self._check()
         letter = _Letter(event=event)
         self._mail.put(letter)
         return letter
@@ -137,15 +179,15 @@ class Lanes:
     def _deliver(self, record: Record) -> None:
         letter = self._tell(record)
         while not letter.handled.wait(CHECK_S):
-            if self._abandoned.is_set():
-                raise Abandoned
+            self._check()
 
 
 class LocalExecutor:
     """Runs devices of one type in parallel, with one worker each, and one type after another.
 
     A CPU worker would disturb the times of a GPU worker, so these never run together.
-    ``measure`` replaces the workers in tests.
+    ``measure`` replaces the workers in tests. ``ahead``: how many jobs of a device prepare side by side;
+    None: as many as suit the machine and the jobs.
     """
 
     def __init__(
@@ -155,27 +197,30 @@ class LocalExecutor:
         measure: JobRecords | None = None,
         fork: bool = True,
         time_budget_s: float | None = None,
+        ahead: int | None = 1,
     ) -> None:
         self._reproduce = reproduce
         self._measure = measure
         self._fork = fork
         self._time_budget_s = time_budget_s
+        self._ahead = ahead
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         budget = None
+        ahead = jobs_ahead([one.job for one in work]) if self._ahead is None else self._ahead
+        side_by_side = max((len(_lanes(one)) for one in by_kind(work).values()), default=1)
         if self._time_budget_s is not None:
-            side_by_side = max((len(_lanes(one)) for one in by_kind(work).values()), default=1)
-            budget = TimeBudget(self._time_budget_s, len(work), side_by_side)
-        lanes = max((len(_lanes(one)) for one in by_kind(work).values()), default=1)
-        with HostPool(max(2, lanes)) as hosts:
+            budget = TimeBudget(self._time_budget_s, len(work), side_by_side, ahead)
+        with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
             pool = hosts if self._fork and forking_works() else None
-            yield from self._run(work, cases, stop, pool, budget)
+            yield from self._run(work, cases, stop, ahead, pool, budget)
 
     def _run(
         self,
         work: Sequence[Work],
         cases: Cases,
         stop: Stop,
+        ahead: int,
         pool: HostPool | None,
         budget: TimeBudget | None,
     ) -> Events:
@@ -184,9 +229,9 @@ class LocalExecutor:
         def over() -> bool:
             return stop() or (budget is not None and budget.exhausted())
 
-        def measure(one: Work, watch: Watch, stopped: Stop) -> Iterator[Record]:
+        def measure(one: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
             log = cases.open_case(one.job)
-            with share_of(budget) as share:
+            with share_of(budget, gate) as share:
                 yield from measure_job(
                     one.job,
                     one.candidates,
@@ -198,6 +243,7 @@ class LocalExecutor:
                     pool=pool,
                     allowance=share,
                     cpus=shares.get(one.job.device, ()),
+                    gate=gate,
                 )
 
         for together in by_kind(work).values():
@@ -208,7 +254,28 @@ class LocalExecutor:
                 sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (),
                 max((one.job.protocol.threads or 1 for one in together), default=1),
             )
-            yield from Lanes(self._measure or measure, over).run(_lanes(together))
+            memory = FreeMemory(together[0].job.protocol.max_memory_bytes)
+            lanes = Lanes(self._measure or measure, over, ahead=ahead, room=memory.suffices)
+            yield from lanes.run(_lanes(together))
+
+
+def sessions(ahead: int) -> int:
+    """How many jobs of a device may be open at once: those that prepare, and as many that wait."""
+    return 2 * ahead if ahead > 1 else 1
+
+
+def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float | None = None) -> int:
+    """How many jobs prepare side by side, by default.
+
+    1 where compilation latencies are asked for and on accelerators, whose memory the jobs would share; else
+    half of the CPUs, 8 at most, if each open job can have ``BYTES_A_JOB``.
+    """
+    if any(one.extras.cold_start or one.extras.warm_start or of(one.device).accelerated for one in jobs):
+        return 1
+    if cpus is None:
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = available_bytes() if memory_bytes is None else memory_bytes
+    return max(1, min(MOST_AHEAD, cpus // CPUS_A_JOB, int(memory // (2 * BYTES_A_JOB))))
 
 
 def cpu_shares(devices: Sequence[str], cpus: Sequence[int], threads: int) -> dict[str, tuple[int, ...]]:

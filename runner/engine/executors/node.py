@@ -20,6 +20,7 @@ from typing import Any
 from harness.codec import from_json, to_json
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
+from runner.engine import Gate
 from runner.engine.executors import Doing, Stop, Timed, Work
 from runner.engine.executors.local import JobRecords, Lanes, Watch
 from runner.engine.launch import measure_job
@@ -92,7 +93,7 @@ class NodeJob:
         return True
 
     def _records(self, log: Path) -> JobRecords:
-        def measure(work: Work, watch: Watch, stop: Stop) -> Iterator[Record]:
+        def measure(work: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
             base = node_environment(os.environ, _started_with(), self._path)
             return measure_job(
                 work.job,
@@ -103,6 +104,7 @@ class NodeJob:
                 log_name=self._log_name,
                 reproduce=self._command,
                 base=base,
+                gate=gate,
             )
 
         return measure

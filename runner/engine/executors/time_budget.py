@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 
+from runner.engine import Gate
+
 PRIOR_OPEN = 0.5  # prior share of jobs that need more time; it weighs as much as one finished job
 USED_UP = 0.9  # a job that used this share of its allowance counts as one whose verdict stayed open
 
@@ -22,7 +24,7 @@ Allowance = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EndedJob:
-    overhead_s: float  # everything but its timed rounds
+    overhead_s: float  # everything but its timed rounds and waiting for other jobs
     timed_s: float
     used_up: bool
 
@@ -30,16 +32,23 @@ class _EndedJob:
 class TimeBudget:
     """The time budget of one run with ``jobs`` jobs, ``side_by_side`` at once. It starts when created.
 
-    Threads may share it.
+    ``ahead``: how many jobs prepare at once on each device; they are timed one after another.
+    Threads may share the budget.
     """
 
     def __init__(
-        self, budget_s: float, jobs: int, side_by_side: int = 1, clock: Callable[[], float] = time.monotonic
+        self,
+        budget_s: float,
+        jobs: int,
+        side_by_side: int = 1,
+        ahead: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._end = clock() + budget_s
         self._left = jobs
         self._side_by_side = max(1, side_by_side)
+        self._ahead = ahead
         self._ended: list[_EndedJob] = []
         self._lock = threading.Lock()
 
@@ -47,14 +56,14 @@ class TimeBudget:
         return self._clock() >= self._end
 
     @contextmanager
-    def job(self) -> Iterator[Allowance]:
-        """One job's share. The job counts as running until the context ends."""
+    def job(self, gate: Gate) -> Iterator[Allowance]:
+        """One job's share. The job runs until the context ends. ``gate`` knows how long it has waited."""
         share = _Share(began=self._clock())
 
         def allowance(timed_s: float) -> float:
             with self._lock:
                 share.timed_s = timed_s
-                share.allowed_s = self._share(timed_s, self._clock() - share.began - timed_s)
+                share.allowed_s = self._share(timed_s, self._clock() - share.began - timed_s - gate.waited_s)
                 return share.allowed_s
 
         try:
@@ -64,7 +73,7 @@ class TimeBudget:
                 self._left -= 1
                 self._ended.append(
                     _EndedJob(
-                        overhead_s=self._clock() - share.began - share.timed_s,
+                        overhead_s=self._clock() - share.began - share.timed_s - gate.waited_s,
                         timed_s=share.timed_s,
                         used_up=share.timed_s >= USED_UP * share.allowed_s,
                     )
@@ -74,7 +83,7 @@ class TimeBudget:
         """Total seconds for the rounds of the current job, after reserving what the other jobs need."""
         others = max(0.0, (self._left - 1) / self._side_by_side)
         decided = [job.timed_s for job in self._ended if not job.used_up]
-        needed = fmean([overhead_s, *(job.overhead_s for job in self._ended)])
+        needed = fmean([overhead_s, *(job.overhead_s for job in self._ended)]) / self._ahead
         needed += fmean(decided) if decided else 0.0
         spare = self._end - self._clock() + timed_s - others * needed
         opens = (PRIOR_OPEN + sum(job.used_up for job in self._ended)) / (1 + len(self._ended))
@@ -89,10 +98,10 @@ class _Share:
 
 
 @contextmanager
-def share_of(budget: TimeBudget | None) -> Iterator[Allowance | None]:
+def share_of(budget: TimeBudget | None, gate: Gate) -> Iterator[Allowance | None]:
     """One job's share of the budget; None without a budget."""
     if budget is None:
         yield None
     else:
-        with budget.job() as allowance:
+        with budget.job(gate) as allowance:
             yield allowance

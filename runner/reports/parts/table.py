@@ -251,7 +251,8 @@ def _declared(column: declared_column.Column, metric: Metric) -> Column:
     def cell(comparison: Comparison) -> str:
         found = value(comparison)
         text = found if isinstance(found, str) else finite(found)
-        return MISSING if text is None else metric_text(text, metric)
+        star = "*" if column.starred_by and comparison.value(column.starred_by) else ""
+        return MISSING if text is None else metric_text(text, metric) + star
 
     is_text = metric.unit == "text"
     return Column(

@@ -1,0 +1,173 @@
+"""How long a sweep of a suite takes with ``--prepare-ahead``: the real parent with made-up workers.
+
+    python benchmarks/sweep.py results/matrix-cpu                 # 200 jobs on 2, 16 and 64 cores
+
+The made-up workers take the seconds that the workers of a finished run took: each job of the sweep is a job
+of that run, drawn at random. Preparation (build, eager, fp64, compilation, checks) runs at full speed while
+there are ``CORES_A_JOB`` cores for each job that prepares; with fewer, the jobs share the cores. Timing runs
+at full speed, because nothing runs beside it. Time passes ``SPEED`` times as fast as in the run.
+
+The last column is computed: a process for each number, as harnesses without sessions have it. For each
+candidate, one process checks and another is timed; both start, build and compile.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
+from benchmarks.efficiency import spent  # noqa: E402
+from harness.schema import Record  # noqa: E402
+from runner.cli.commands import job_command  # noqa: E402
+from runner.cli.measuring import measure_missing  # noqa: E402
+from runner.engine import Gate  # noqa: E402
+from runner.engine.executors import Stop, Work  # noqa: E402
+from runner.engine.executors.local import LocalExecutor, Watch, jobs_ahead  # noqa: E402
+from runner.store.run_folder import RunFolder  # noqa: E402
+
+SPEED = 200.0
+CORES_A_JOB = 1.5  # that a preparing job keeps busy: torch compiles in one process and helps itself to others
+START_S = 6.0  # of a process that imports torch and a model library; benchmarks/start_up.py measures it
+STEP_S = 0.004
+MEMORY_BYTES = 8e9  # of the simulated machine, for each core
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Seconds of one job, and the record that it gives for each candidate."""
+
+    build: float
+    compile: float
+    check: float
+    timed: float
+    records: tuple[Record, ...]
+
+    @property
+    def prepared(self) -> float:
+        return self.build + self.compile + self.check
+
+    @property
+    def separately(self) -> float:
+        """With two processes for each candidate."""
+        return 2 * (len(self.records) * (START_S + self.build) + self.compile) + self.check + self.timed
+
+
+class Machine:
+    """Cores that preparing jobs share."""
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._busy = 0
+        self._lock = threading.Lock()
+
+    def prepare(self, seconds: float) -> None:
+        with self._lock:
+            self._busy += 1
+        last = time.perf_counter()
+        while seconds > 0:
+            time.sleep(STEP_S)
+            now = time.perf_counter()
+            seconds -= (now - last) * SPEED * min(1.0, self._cores / (CORES_A_JOB * self._busy))
+            last = now
+        with self._lock:
+            self._busy -= 1
+
+
+def main() -> None:
+    parser = new_parser(__doc__)
+    parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--cores", type=int, nargs="+", default=[2, 16, 64])
+    options = parser.parse_args()
+    known = times_of([record for run in options.run for record in records_of(run)])
+    draw = random.Random(1)
+    sweep = [draw.choice(known) for _ in range(options.jobs)]
+    prepared, timed = sum(one.prepared for one in sweep), sum(one.timed for one in sweep)
+    print(f"{len(sweep)} jobs: {prepared:.0f} s of preparation and {timed:.0f} s of timing\n")
+    alone = simulated(sweep, cores=1_000, ahead=1)
+    separately = sum(one.separately for one in sweep)
+    rows = []
+    for cores in options.cores:
+        ahead = jobs_ahead([one.records[0].job for one in sweep], cores, MEMORY_BYTES * cores)
+        for chosen in sorted({ahead, 2}):
+            wall_s = simulated(sweep, cores, chosen)
+            is_default = " (default)" if chosen == ahead else ""
+            rows.append((cores, f"{chosen}{is_default}", wall_s, wall_s / alone, alone / separately))
+    headers = (
+        "cores",
+        "--prepare-ahead",
+        "s",
+        "of --prepare-ahead=1",
+        "--prepare-ahead=1 of\none process a number",
+    )
+    print(tabulate(rows, headers=headers, floatfmt=("", "", ".0f", ".2f", ".2f")))
+
+
+def times_of(records: Sequence[Record]) -> list[Times]:
+    """The times of every job whose candidates were all timed."""
+    jobs: dict[str, list[Record]] = {}
+    for record in records:
+        jobs.setdefault(record.job.key, []).append(record)
+    found = []
+    for together in jobs.values():
+        if all(record.samples is not None for record in together):
+            parts = spent(together)
+            timed = ("timed samples s", "warm-up s", "between samples s", "finish s")
+            found.append(
+                Times(
+                    build=parts["build s"],
+                    compile=parts["compile s"],
+                    check=parts["eager, fp64, check s"],
+                    timed=sum(parts[name] for name in timed),
+                    records=tuple(together),
+                )
+            )
+    return found
+
+
+def simulated(sweep: Sequence[Times], cores: int, ahead: int) -> float:
+    """Seconds of the sweep on a machine with so many cores."""
+    plan = [
+        replace(
+            one.records[0].job,
+            case=replace(one.records[0].job.case, name=f"model_{number}"),
+            candidates=tuple(record.candidate for record in one.records),
+        )
+        for number, one in enumerate(sweep)
+    ]
+    by_name = {job.case.name: one for job, one in zip(plan, sweep, strict=True)}
+    machine = Machine(cores)
+
+    def made_up(work: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        one = by_name[work.job.case.name]
+        with gate.preparing():
+            machine.prepare(one.prepared)
+        with gate.timing():
+            time.sleep(one.timed / SPEED)
+        for record in one.records:
+            yield replace(record, job=work.job)
+
+    executor = LocalExecutor(job_command, measure=made_up, fork=False, ahead=ahead)
+    with tempfile.TemporaryDirectory(prefix="torchduet-sweep-") as temporary:
+        folder = RunFolder.create(Path(temporary) / "run", plan, ["benchmark"])
+        began = time.perf_counter()
+        measure_missing(folder, plan, Console(file=io.StringIO(), width=100), executor)
+        return (time.perf_counter() - began) * SPEED
+
+
+if __name__ == "__main__":
+    main()

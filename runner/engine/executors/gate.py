@@ -1,0 +1,190 @@
+"""``--prepare-ahead``: which jobs of a device prepare side by side, and when each job is timed alone.
+
+Up to ``ahead`` jobs build, compile and check parity at the same time. A job that is prepared waits with its
+workers. When no job prepares, and no other job can begin, the waiting jobs are timed one after another, in
+the order of the plan. Then the next jobs prepare. Jobs never prepare while a job is timed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+
+CHECK_S = 0.5  # a waiting job looks this often at the free memory, and whether the run was abandoned
+
+
+class _State(Enum):
+    BUSY = auto()  # starts, or writes a record
+    WANTS_TO_PREPARE = auto()
+    PREPARES = auto()
+    WANTS_TO_BE_TIMED = auto()
+    TIMED = auto()
+
+
+class DeviceGate:
+    """The gate of one device. Each lane of jobs has a ``Seat``, and all seats are made before jobs start.
+
+    ``room(open)``: whether the memory suffices for another job beside ``open`` others. ``check()`` is
+    called while a job waits, and raises an exception to end the job.
+    """
+
+    def __init__(
+        self,
+        ahead: int = 1,
+        *,
+        room: Callable[[int], bool] = lambda _: True,
+        check: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ahead = ahead
+        self._room = room
+        self._check = check
+        self._clock = clock
+        self._seats: list[Seat] = []
+        self._timing = False  # prepared jobs are timed now; no job may prepare
+        self._changed = threading.Condition()
+
+    def seat(self) -> Seat:
+        """A place for one more job at a time."""
+        seat = Seat(self)
+        self._seats.append(seat)
+        return seat
+
+    # -- for seats -----------------------------------------------------------------
+
+    def set(self, seat: Seat, state: _State) -> None:
+        with self._changed:
+            seat.state = state
+            self._settle()
+
+    def leave(self, seat: Seat) -> None:
+        with self._changed:
+            self._seats.remove(seat)
+            self._settle()
+
+    def end_job(self, seat: Seat) -> None:
+        """The job's workers have ended."""
+        with self._changed:
+            seat.open = seat.alone = False
+            seat.state = _State.BUSY
+            self._settle()
+
+    def wait_to_prepare(self, seat: Seat) -> None:
+        seat.open = False  # the workers of the job's last session have ended
+        self._wait(seat, _State.WANTS_TO_PREPARE, _State.PREPARES, self._may_prepare)
+        with self._changed:
+            seat.open = True
+            together = [one for one in self._seats if one.state is _State.PREPARES]
+            for one in together:
+                one.beside = max(one.beside, len(together) - 1)
+
+    def wait_to_be_timed(self, seat: Seat) -> float:
+        return self._wait(seat, _State.WANTS_TO_BE_TIMED, _State.TIMED, self._may_be_timed)
+
+    def others_are_open(self, seat: Seat) -> bool:
+        with self._changed:
+            return any(one.open for one in self._seats if one is not seat)
+
+    # -- decisions, with the lock held ---------------------------------------------------------
+
+    def _wait(self, seat: Seat, wanted: _State, then: _State, may: Callable[[Seat], bool]) -> float:
+        """Waits for the state ``then``; returns the seconds."""
+        began = self._clock()
+        with self._changed:
+            seat.state = wanted
+            try:
+                self._settle()
+                while not may(seat):
+                    self._changed.wait(CHECK_S)
+                    self._check()
+                    self._settle()
+            except BaseException:
+                seat.state = _State.BUSY
+                raise
+            seat.state = then
+            self._settle()
+        waited = self._clock() - began
+        seat.waited_s += waited
+        return waited
+
+    def _settle(self) -> None:
+        """Begins or ends the time in which prepared jobs are timed."""
+        states = {seat.state for seat in self._seats}
+        if self._timing:
+            self._timing = bool(states & {_State.WANTS_TO_BE_TIMED, _State.TIMED})
+        elif _State.WANTS_TO_BE_TIMED in states:
+            others = [seat for seat in self._seats if seat.state is not _State.WANTS_TO_BE_TIMED]
+            self._timing = not any(
+                seat.state is not _State.WANTS_TO_PREPARE or self._may_prepare(seat) for seat in others
+            )
+        self._changed.notify_all()
+
+    def _may_prepare(self, seat: Seat) -> bool:
+        others = [one for one in self._seats if one is not seat]
+        opened = sum(one.open for one in others)
+        if self._timing or sum(one.state is _State.PREPARES for one in others) >= self._ahead:
+            return False
+        if seat.alone or any(one.alone for one in others):
+            return seat.alone and not opened
+        return not opened or self._room(opened)
+
+    def _may_be_timed(self, seat: Seat) -> bool:
+        waiting = [one for one in self._seats if one.state is _State.WANTS_TO_BE_TIMED]
+        still = {_State.WANTS_TO_BE_TIMED, _State.WANTS_TO_PREPARE}
+        return (
+            self._timing
+            and all(one.state in still for one in self._seats)
+            and seat is min(waiting, key=lambda one: one.number)
+        )
+
+
+class Seat:
+    """The gate as one lane sees it: ``runner.engine.Gate``, for one job after another."""
+
+    def __init__(self, gate: DeviceGate) -> None:
+        self._gate = gate
+        self.state = _State.BUSY
+        self.number = 0  # of the job in the plan
+        self.open = False  # the job may hold memory
+        self.alone = False  # the job may only run while no other job is open
+        self.beside = 0
+        self.waited_s = 0.0
+        self.on_waiting: Callable[[], None] = lambda: None
+
+    def begin(self, number: int, on_waiting: Callable[[], None]) -> None:
+        """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
+        self.number, self.on_waiting = number, on_waiting
+        self.beside, self.waited_s = 0, 0.0
+
+    def end_job(self) -> None:
+        self._gate.end_job(self)
+
+    def leave(self) -> None:
+        """The lane has no more jobs."""
+        self._gate.leave(self)
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        self._gate.wait_to_prepare(self)
+        try:
+            yield
+        finally:
+            self._gate.set(self, _State.BUSY)
+
+    @contextmanager
+    def timing(self) -> Iterator[float]:
+        self.on_waiting()
+        waited = self._gate.wait_to_be_timed(self)
+        try:
+            yield waited
+        finally:
+            self._gate.set(self, _State.BUSY)
+
+    def asks_to_be_alone(self) -> bool:
+        if self.alone or not self._gate.others_are_open(self):
+            return False
+        self.alone = True
+        return True

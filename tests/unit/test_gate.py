@@ -1,0 +1,359 @@
+"""``--prepare-ahead``: jobs prepare side by side, and each is timed while nothing else runs."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from harness.devices import of
+from harness.schema import Case, Extras, Job, Mode, Protocol, Record, Status
+from runner.engine import Gate, Ungated
+from runner.engine.executors import Doing, Event, Stop, Work
+from runner.engine.executors.gate import DeviceGate
+from runner.engine.executors.local import WAITS, Lanes, Watch, jobs_ahead, sessions
+from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
+from tests.unit.test_execute import Script, failed, lost, run, statuses
+
+SHORT_S = 0.002
+PATIENCE_S = 300.0  # of a test that would otherwise hang
+GB = 10**9
+
+
+def work(number: int, device: str = "cpu", extras: Extras | None = None) -> Work:
+    case = Case(suite="s", name=f"m{number}", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
+    job = Job(
+        case=case,
+        device=device,
+        dtype="float32",
+        candidates=("a",),
+        protocol=Protocol(repeat=6),
+        extras=extras or Extras(),
+    )
+    return Work(job=job, candidates=("a",))
+
+
+class World:
+    """Made-up jobs on one device. Notes what happens, and refuses what must not."""
+
+    def __init__(self, ahead: int, *, guarded: bool = True) -> None:
+        self.ahead = ahead
+        self.guarded = guarded
+        self.lock = threading.Lock()
+        self.preparing: set[str] = set()
+        self.timed: list[str] = []
+        self.timing = ""
+        self.open: set[str] = set()
+        self.most_preparing = self.most_open = 0
+        self.alone: set[str] = set()
+        self.faults: list[str] = []
+        self.random = random.Random(7)
+
+    def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        name = one.job.case.name
+        with gate.preparing(), self._prepares(name):
+            time.sleep(self.random.random() * SHORT_S)
+        if self.wants_to_be_alone(name) and gate.asks_to_be_alone():
+            self._closes(name)
+            with gate.preparing(), self._prepares(name):
+                if self.open != {name}:
+                    self.faults.append(f"{name} is not alone: {self.open}")
+            self.alone.add(name)
+        with gate.timing():
+            if not stop():
+                self._times(name)
+        self._closes(name)
+        yield Record(job=one.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
+
+    def wants_to_be_alone(self, name: str) -> bool:
+        return False
+
+    @contextmanager
+    def _prepares(self, name: str) -> Iterator[None]:
+        with self.lock:
+            self.preparing.add(name)
+            self.open.add(name)
+            self.most_preparing = max(self.most_preparing, len(self.preparing))
+            self.most_open = max(self.most_open, len(self.open))
+            if self.timing:
+                self.faults.append(f"{name} prepares while {self.timing} is timed")
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.preparing.discard(name)
+
+    def _times(self, name: str) -> None:
+        with self.lock:
+            if self.preparing or self.timing:
+                self.faults.append(f"{name} is timed beside {self.preparing or self.timing}")
+            self.timing = name
+            self.timed.append(name)
+        time.sleep(SHORT_S / 4)
+        with self.lock:
+            self.timing = ""
+
+    def _closes(self, name: str) -> None:
+        with self.lock:
+            self.open.discard(name)
+
+    def ungated(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        return self.measure(one, watch, stop, Ungated())
+
+    def run(
+        self, jobs: Sequence[Work], stop: Stop = lambda: False, room: Callable[[int], bool] = lambda _: True
+    ) -> list[Event]:
+        measure = self.measure if self.guarded else self.ungated
+        return list(Lanes(measure, stop, ahead=self.ahead, room=room).run([jobs]))
+
+
+def records(events: Sequence[Event]) -> list[Record]:
+    return [event for event in events if isinstance(event, Record)]
+
+
+JOBS = [work(number) for number in range(40)]
+NAMES = [one.job.case.name for one in JOBS]
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3, 8])
+def test_every_job_is_timed_once_while_nothing_else_runs(ahead: int) -> None:
+    world = World(ahead)
+    found = records(world.run(JOBS))
+    assert world.faults == []
+    assert sorted(world.timed) == sorted(NAMES) == sorted(one.job.case.name for one in found)
+    assert world.most_preparing <= ahead
+    assert world.most_open <= sessions(ahead)
+
+
+def test_without_the_gate_jobs_are_timed_beside_others() -> None:
+    world = World(4, guarded=False)
+    world.run(JOBS)
+    assert world.faults
+
+
+def test_several_jobs_prepare_at_once_and_know_it() -> None:
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+
+    class Meeting(World):
+        def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+            with gate.preparing():
+                both.wait()
+            with gate.timing():
+                pass
+            yield Record(job=one.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
+
+    found = records(Meeting(2).run(JOBS[:8]))
+    assert [one.metrics["beside"] for one in found] == [1] * 8
+
+
+def test_one_at_a_time_is_as_without_a_gate() -> None:
+    world = World(1)
+    events = world.run(JOBS[:5])
+    assert world.timed == NAMES[:5]
+    assert all(one.metrics["beside"] == 0 for one in records(events))
+    assert world.most_open == 1
+
+
+def test_the_prepared_jobs_are_timed_in_the_order_of_the_plan() -> None:
+    world = World(4)
+    world.run(JOBS[:8])  # as many as may be open at once
+    assert world.timed == NAMES[:8]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_memory_limits_how_many_are_open(most: int) -> None:
+    world = World(4)
+    world.run(JOBS, room=lambda opened: opened < most)
+    assert world.faults == []
+    assert world.most_open <= most
+    assert len(world.timed) == len(JOBS)
+
+
+def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() -> None:
+    class Large(World):
+        def wants_to_be_alone(self, name: str) -> bool:
+            return name in {"m1", "m2", "m9", "m30"}
+
+    world = Large(3)
+    world.run(JOBS)
+    assert world.faults == []
+    assert world.alone  # those that had others beside them
+    assert len(world.timed) == len(JOBS)
+
+
+def test_a_job_that_waits_says_so() -> None:
+    waits = [event for event in World(2).run(JOBS[:4]) if isinstance(event, Doing)]
+    assert [event.activity for event in waits] == [WAITS] * 4
+
+
+def test_a_stop_ends_the_jobs_that_wait() -> None:
+    pressed = threading.Event()
+
+    class Pressed(World):
+        def _times(self, name: str) -> None:
+            super()._times(name)
+            pressed.set()
+
+    world = Pressed(2)
+    world.run(JOBS, pressed.is_set)
+    assert len(world.timed) == 1
+
+
+def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
+    abandoned = threading.Event()
+
+    def measure(one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        with gate.preparing():
+            pass
+        if one.job.case.name == "m1":
+            abandoned.wait(PATIENCE_S)  # so m0 can never be timed
+            watch.activity(WAITS)
+        with gate.timing():
+            pass
+        yield Record(job=one.job, candidate="a", status=Status.PASS)
+
+    before = threading.active_count()
+    running = Lanes(measure, lambda: False, abandoned, ahead=2).run([JOBS[:2]])
+    while not isinstance(next(running), Doing):
+        pass
+    running.close()
+    assert threading.active_count() == before
+
+
+def test_an_error_in_a_job_does_not_leave_the_others_waiting() -> None:
+    class Broken(World):
+        def _times(self, name: str) -> None:
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        Broken(3).run(JOBS)
+
+
+def test_a_clock_tells_how_long_a_job_waited() -> None:
+    now = [0.0]
+    gate = DeviceGate(2, clock=lambda: now[0])
+    first, second = gate.seat(), gate.seat()
+    prepared = threading.Event()
+
+    def prepare_and_leave() -> None:
+        with second.preparing():
+            prepared.set()
+            while first.state.name != "WANTS_TO_BE_TIMED":
+                time.sleep(0.001)
+            now[0] = 5.0
+        second.leave()
+
+    first.begin(0, lambda: None)
+    with first.preparing():
+        other = threading.Thread(target=prepare_and_leave)
+        other.start()
+        prepared.wait(PATIENCE_S)
+    with first.timing() as waited_s:
+        assert waited_s == 5.0
+    other.join()
+    assert first.waited_s == 5.0
+
+
+def test_free_memory_is_judged_by_what_jobs_took() -> None:
+    free = [20 * GB]
+    memory = FreeMemory(available=lambda: free[0])
+    assert memory.suffices(1)  # nothing is known: LEAST_BYTES
+    free[0] = 14 * GB
+    assert memory.suffices(1)  # the open job has 6 GB, and 12 GB are enough for another
+    free[0] = 8 * GB
+    assert not memory.suffices(2)
+    assert GROWTH * 6 * GB > 8 * GB > LEAST_BYTES
+    limited = FreeMemory(limit=9 * GB, available=lambda: free[0])
+    assert not limited.suffices(1)
+    free[0] = 9 * GB
+    assert limited.suffices(1)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory", "expected"),
+    [(1, 64, 1), (2, 24, 1), (4, 24, 2), (16, 64, 8), (16, 20, 3), (128, 512, 8), (16, 2, 1)],
+)
+def test_the_default_follows_cores_and_memory(cpus: int, memory: int, expected: int) -> None:
+    assert jobs_ahead([JOBS[0].job], cpus, memory * GB) == expected
+
+
+def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:
+    for one in (work(0, extras=Extras(cold_start=True)), work(0, extras=Extras(warm_start=True))):
+        assert jobs_ahead([JOBS[0].job, one.job], 16, 64 * GB) == 1
+    assert of("cuda:0").accelerated
+    assert jobs_ahead([work(0, "cuda:0").job], 16, 64 * GB) == 1
+
+
+class Noting:
+    """A gate that notes when the job passes it. Others are open the first ``crowded`` times."""
+
+    waited_s = 0.0
+
+    def __init__(self, script: Script, beside: int = 2, crowded: int = 0) -> None:
+        self.script = script
+        self.beside = beside
+        self.crowded = crowded
+
+    def note(self, text: str) -> None:
+        self.script.calls.append((self.script.sessions, text))
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        self.note("prepares")
+        yield
+        self.note("is prepared")
+
+    @contextmanager
+    def timing(self) -> Iterator[float]:
+        self.note("is timed")
+        yield 1000.0
+        self.note("was timed")
+
+    def asks_to_be_alone(self) -> bool:
+        self.crowded -= 1
+        return self.crowded >= 0
+
+
+def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> None:
+    script = Script()
+    found = run(script, gate=Noting(script), timeout_s=500.0)
+    calls = [call for _, call in script.calls]
+    assert calls[0] == "prepares"
+    assert calls.index("is prepared") == 1 + max(i for i, call in enumerate(calls) if "prepare " in call)
+    assert calls[calls.index("is prepared") + 1 :][:2] == ["is timed", "warm_up"]
+    assert calls[-2:] == ["conclude", "was timed"]
+    assert [one.metrics["prepared_beside"] for one in found] == [2, 2, 2]
+    deadlines = {name: end for name, end, _ in script.deadlines}
+    assert (
+        deadlines["finish"] - deadlines["open"] == 1000.0
+    )  # waiting for other jobs does not use up --timeout
+
+
+def test_a_job_that_had_the_machine_for_itself_has_no_mark() -> None:
+    assert "prepared_beside" not in run(Script())[0].metrics
+
+
+@pytest.mark.parametrize("fault", [failed(Status.OOM), lost("b", signal="SIGKILL")])
+def test_memory_that_others_held_costs_a_candidate_nothing(fault: object) -> None:
+    script = Script({(1, "prepare", "b"): fault})  # type: ignore[dict-item]
+    found = run(script, gate=Noting(script, crowded=1))
+    assert set(statuses(found).values()) == {Status.PASS}
+    assert script.sessions == 2
+
+
+def test_eager_that_ran_out_of_memory_beside_others_is_opened_again_at_its_batch_size() -> None:
+    script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
+    found = run(script, gate=Noting(script, crowded=1), batch_size=8)
+    assert set(statuses(found).values()) == {Status.PASS}
+    assert found[0].model is not None
+    assert found[0].model.batch_size == 8
+
+
+def test_a_crash_of_its_own_costs_a_candidate_its_record() -> None:
+    script = Script({(1, "prepare", "b"): lost("b")})
+    found = run(script, gate=Noting(script, crowded=9))
+    assert statuses(found)["b"] is Status.CRASH
