@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench smoke smoke-training smoke-inference smoke-inductor test test-slow gpu-smoke versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline smoke smoke-training smoke-inference smoke-inductor test test-slow gpu-smoke versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -46,6 +46,10 @@ smoke-inductor: $(STAMP)
 		$(RUN) runner.py --suites=huggingface,timm_models --$$mode --accuracy --scale=small --devices=cpu \
 			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode; \
 	done
+
+# Every curated model, timed: docs/RESULTS.md. In sittings: make headline HOURS=2
+headline: $(STAMP)
+	$(RUN) benchmarks/headline.py --keep logs/headline $(if $(HOURS),--hours $(HOURS))
 
 # docs/STUDIES.md; for CI: make study-a STUDY_FLAGS=--quick
 study-a: $(STAMP)

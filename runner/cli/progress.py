@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record
-from runner.engine.executors import Doing, Ended, Event, Pairs, Started
+from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Waits
 from runner.labels import plain
 
 SHOWN_TOGETHER = 3  # running jobs that fit into a line
@@ -72,6 +72,8 @@ class BarView:
             phase = f"{event.activity.phase} {event.activity.variant}".strip()
             if event.activity.phase == "measure":
                 phase = f"round {event.activity.rounds}"
+        elif isinstance(event, Waits):
+            phase = "prepared"
         else:
             phase = f"round {event.done}"
             self._estimates[key] = estimates(event.pairs)

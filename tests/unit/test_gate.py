@@ -12,11 +12,14 @@ import pytest
 
 from harness.devices import of
 from harness.schema import Case, Extras, Job, Mode, Protocol, Record, Status
+from runner.analysis.derive import summarize
 from runner.engine import Gate, Ungated
-from runner.engine.executors import Doing, Event, Stop, Work
+from runner.engine.executors import Event, Stop, Waits, Work
 from runner.engine.executors.gate import DeviceGate
-from runner.engine.executors.local import WAITS, Lanes, Watch, jobs_ahead, sessions
+from runner.engine.executors.local import Lanes, Watch, jobs_ahead, sessions
 from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
+from runner.reports.parts.table import columns
+from tests.factories import make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
 
 SHORT_S = 0.002
@@ -186,8 +189,8 @@ def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() 
 
 
 def test_a_job_that_waits_says_so() -> None:
-    waits = [event for event in World(2).run(JOBS[:4]) if isinstance(event, Doing)]
-    assert [event.activity for event in waits] == [WAITS] * 4
+    waits = [event.job.case.name for event in World(2).run(JOBS[:4]) if isinstance(event, Waits)]
+    assert sorted(waits) == NAMES[:4]
 
 
 def test_a_stop_ends_the_jobs_that_wait() -> None:
@@ -211,14 +214,13 @@ def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
             pass
         if one.job.case.name == "m1":
             abandoned.wait(PATIENCE_S)  # so m0 can never be timed
-            watch.activity(WAITS)
         with gate.timing():
             pass
         yield Record(job=one.job, candidate="a", status=Status.PASS)
 
     before = threading.active_count()
     running = Lanes(measure, lambda: False, abandoned, ahead=2).run([JOBS[:2]])
-    while not isinstance(next(running), Doing):
+    while not isinstance(next(running), Waits):
         pass
     running.close()
     assert threading.active_count() == before
@@ -357,3 +359,16 @@ def test_a_crash_of_its_own_costs_a_candidate_its_record() -> None:
     script = Script({(1, "prepare", "b"): lost("b")})
     found = run(script, gate=Noting(script, crowded=9))
     assert statuses(found)["b"] is Status.CRASH
+
+
+def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:
+    job = make_job()
+    beside = make_record(job, "inductor", compilation_s=5.0, metrics={"prepared_beside": 3})
+    alone = make_record(job, "aot_eager", compilation_s=5.0)
+    summary = summarize([beside, alone])
+    (column,) = [one for one in columns() if one.key == "compile"]
+    texts = {one.compiler: column.cell(one) for one in summary.comparisons}
+    assert texts["inductor"] == f"{texts['aot_eager']}*"
+    (said,) = [one for one in summary.caveats if "star" in one]
+    assert "up to 3 other jobs" in said
+    assert not any("star" in one for one in summarize([alone]).caveats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -324,3 +325,17 @@ def test_the_environment_says_which_allocator_was_really_loaded(
     if maps is not None:
         file.write_text(maps)
     assert environment._allocator(file) == allocator
+
+
+def test_the_processor_time_of_compiling_counts_children_that_still_run() -> None:
+    """As those of Inductor's pool of compile workers."""
+    burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(600)"
+    with observing("compile", CPU) as numbers:
+        child = subprocess.Popen([sys.executable, "-c", burn], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+    child.kill()
+    child.communicate()
+    found = numbers["compile_cpu_s"]
+    assert isinstance(found, float)
+    assert found >= 0.25

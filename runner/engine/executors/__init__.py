@@ -43,6 +43,13 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """The job is prepared, and waits until it may be timed alone."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
     """The number of rounds so far, and the (baseline, candidate) seconds of each candidate."""
 
@@ -58,7 +65,7 @@ class Ended:
     job: Job
 
 
-Event = Started | Doing | Timed | Record | Ended
+Event = Started | Doing | Waits | Timed | Record | Ended
 Events = Generator[Event, None, None]
 
 

@@ -152,9 +152,9 @@ class Seat:
         self.alone = False  # the job may only run while no other job is open
         self.beside = 0
         self.waited_s = 0.0
-        self.on_waiting: Callable[[], None] = lambda: None
+        self.on_waiting: Callable[[], object] = lambda: None
 
-    def begin(self, number: int, on_waiting: Callable[[], None]) -> None:
+    def begin(self, number: int, on_waiting: Callable[[], object]) -> None:
         """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
         self.number, self.on_waiting = number, on_waiting
         self.beside, self.waited_s = 0, 0.0

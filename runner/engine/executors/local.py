@@ -24,6 +24,7 @@ from runner.engine.executors import (
     Started,
     Stop,
     Timed,
+    Waits,
     Work,
     by_kind,
 )
@@ -60,8 +61,6 @@ class Watch:
 
 JobRecords = Callable[[Work, Watch, Stop, Gate], Iterator[Record]]
 """Measures one job and yields each record when it is final, as ``runner.engine.launch.measure_job`` does."""
-
-WAITS = Activity(phase="prepared, waits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +155,7 @@ class Lanes:
     def _job(self, work: Work, number: int, seat: Seat) -> None:
         self._tell(Started(job=work.job))
         watch = Watch(work.job, self._tell)
-        seat.begin(number, lambda: watch.activity(WAITS))
+        seat.begin(number, lambda: self._tell(Waits(job=work.job)))
         try:
             # closing: the worker always ends before its lane
             with closing(_generator(self._records(work, watch, self._stopped, seat))) as records:
