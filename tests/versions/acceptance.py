@@ -37,7 +37,7 @@ MODELS = {
 OPERATIONS = ("matmul_s", "softmax", "layer_norm", "attention")
 GENERATED = "Llama_3_2_1B"
 SUITE_NAMES = (*MODELS, "ops")
-PARITY_ONLY = ("--accuracy", "--scale=tiny", "--skip-unavailable")
+PARITY_ONLY = ("--accuracy", "--scale=tiny", "--skip-unavailable", "--prepare-ahead=2")
 FINE = ("pass", "skip")
 
 Skips = list[str]
