@@ -85,20 +85,13 @@ def print_agreement(one: Sequence[Record], other: Sequence[Record]) -> None:
     values = {(c.record.job.key, c.compiler): c for c in summarize(other).comparisons}
     rows = []
     for first in summarize(one).comparisons:
-        second = values.get((first.record.job.key, first.compiler))
-        if second is None or None in (first.speedup, first.ci_low, second.speedup, second.ci_low):
+        name = first.record.job.key, first.compiler
+        second = values.get(name)
+        if second is None or first.estimate is None or second.estimate is None:
             continue
-        apart = abs(math.log(first.speedup / second.speedup))
-        halves = [math.log(c.ci_high / c.ci_low) / 2 for c in (first, second)]
-        rows.append(
-            (
-                first.record.job.key,
-                first.compiler,
-                first.speedup,
-                second.speedup,
-                apart <= math.hypot(*halves),
-            )
-        )
+        speedups = first.estimate.speedup, second.estimate.speedup
+        halves = (first.estimate.half_width or math.inf, second.estimate.half_width or math.inf)
+        rows.append((*name, *speedups, abs(math.log(speedups[0] / speedups[1])) <= math.hypot(*halves)))
     print(tabulate(rows, headers=("job", "candidate", "alone", "ahead", "equal"), floatfmt=".3f"))
     print(f"{sum(row[-1] for row in rows)} of {len(rows)} speedups are equal within their 95 % intervals")
 

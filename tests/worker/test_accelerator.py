@@ -28,6 +28,7 @@ from harness.worker.attempts import JobFailed
 from harness.worker.main import answers, guarded, serve
 from harness.worker.session import Session
 from harness.workload import Workload
+from runner import engine
 from runner.engine import job_run
 from tests.accelerator import (
     ILLEGAL,
@@ -456,7 +457,7 @@ def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be
         launch,
         Quiet(),
         candidates=tuple(compilers),
-        place=Place(logs={"": "log"}),
+        place=engine.Place(logs={"": "log"}),
         reproduce=lambda *_: "",
     )
     found = {record.candidate: record for record in run.run()}
