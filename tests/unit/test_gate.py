@@ -15,7 +15,7 @@ from harness.schema import Case, Extras, Job, Mode, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Gate, Ungated
 from runner.engine.executors import Event, Stop, Waits, Work
-from runner.engine.executors.gate import DeviceGate
+from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat
 from runner.engine.executors.local import Lanes, Watch, jobs_ahead, sessions
 from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
 from runner.reports.parts.table import columns
@@ -258,6 +258,37 @@ def test_a_clock_tells_how_long_a_job_waited() -> None:
         assert waited_s == 5.0
     other.join()
     assert first.waited_s == 5.0
+
+
+def test_jobs_that_wait_leave_the_processor_to_the_job_that_is_timed() -> None:
+    """They once woke each other without end."""
+    looks = [0]
+    long_s = 3 * CHECK_S
+
+    def look() -> None:
+        looks[0] += 1
+
+    gate = DeviceGate(3, check=look)
+    seats = [gate.seat() for _ in range(4)]
+
+    def job(seat: Seat) -> None:
+        with seat.preparing():
+            pass
+        with seat.timing():
+            if seat is seats[0]:
+                time.sleep(long_s)
+        seat.leave()
+
+    began = time.monotonic()
+    threads = [threading.Thread(target=job, args=(seat,)) for seat in seats]
+    for number, (seat, thread) in enumerate(zip(seats, threads, strict=True)):
+        seat.number = number
+        thread.start()
+    for thread in threads:
+        thread.join()
+    a_seat = (time.monotonic() - began) / CHECK_S + 1
+    others = 3 * len(seats)  # wakes by the others' changes
+    assert looks[0] <= len(seats) * (a_seat + others)
 
 
 def test_free_memory_is_judged_by_what_jobs_took() -> None:

@@ -57,20 +57,19 @@ class DeviceGate:
 
     def set(self, seat: Seat, state: _State) -> None:
         with self._changed:
-            seat.state = state
-            self._settle()
+            self._enter(seat, state)
 
     def leave(self, seat: Seat) -> None:
         with self._changed:
             self._seats.remove(seat)
             self._settle()
+            self._changed.notify_all()
 
     def end_job(self, seat: Seat) -> None:
         """The job's workers have ended."""
         with self._changed:
             seat.open = seat.alone = False
-            seat.state = _State.BUSY
-            self._settle()
+            self._enter(seat, _State.BUSY)
 
     def wait_to_prepare(self, seat: Seat) -> None:
         seat.open = False  # the workers of the job's last session have ended
@@ -94,21 +93,24 @@ class DeviceGate:
         """Waits for the state ``then``; returns the seconds."""
         began = self._clock()
         with self._changed:
-            seat.state = wanted
+            self._enter(seat, wanted)
             try:
-                self._settle()
                 while not may(seat):
                     self._changed.wait(CHECK_S)
                     self._check()
-                    self._settle()
+                    self._settle()  # the free memory changes without notice
             except BaseException:
-                seat.state = _State.BUSY
+                self._enter(seat, _State.BUSY)
                 raise
-            seat.state = then
-            self._settle()
+            self._enter(seat, then)
         waited = self._clock() - began
         seat.waited_s += waited
         return waited
+
+    def _enter(self, seat: Seat, state: _State) -> None:
+        seat.state = state
+        self._settle()
+        self._changed.notify_all()
 
     def _settle(self) -> None:
         """Begins or ends the time in which prepared jobs are timed."""
@@ -120,7 +122,6 @@ class DeviceGate:
             self._timing = not any(
                 seat.state is not _State.WANTS_TO_PREPARE or self._may_prepare(seat) for seat in others
             )
-        self._changed.notify_all()
 
     def _may_prepare(self, seat: Seat) -> bool:
         others = [one for one in self._seats if one is not seat]
