@@ -108,6 +108,41 @@ def test_a_weight_that_two_modules_share_has_one_factor_and_a_lossy_one_has_none
     assert balance_of(tiny, lambda: tiny(quiet)) == {}
 
 
+class Tied(nn.Module):
+    """A language model whose embedding is also its last product, with the small weights of a first step."""
+
+    def __init__(self, *, tied: bool) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(1000, 64), nn.Embedding(32, 64)
+        self.norm, self.last = nn.LayerNorm(64), nn.Linear(64, 1000, bias=False)
+        for part in (self.words, self.places, self.last):
+            nn.init.normal_(part.weight, std=0.002)
+        if tied:
+            self.last.weight = self.words.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(tokens.shape[1])
+        logits: torch.Tensor = self.last(self.norm(self.words(tokens) + self.places(places)))
+        return logits
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_embedding_that_is_also_the_last_product_does_not_make_the_softmax_one_hot(tied: bool) -> None:
+    torch.manual_seed(0)
+    module = Tied(tied=tied)
+    tokens = torch.randint(0, 1000, (4, 32))
+    factors = balance_of(module, lambda: module(tokens))
+    assert factors["words.weight"] == (128.0 if tied else 512.0)
+    assert factors["places.weight"] == factors["words.weight"]  # neither hides the other
+    scale_weights(module, factors)
+    loss = nn.functional.cross_entropy(module(tokens).flatten(0, 1), tokens.flatten())
+    loss.backward()
+    gradient = module.last.weight.grad
+    assert gradient is not None
+    assert not bool(((gradient != 0) & (gradient.abs() < torch.finfo(torch.float32).tiny)).any())
+    assert 0.2 < float(module(tokens).detach().std()) < 8
+
+
 # -- slopes -----------------------------------------------------------------------------
 
 

@@ -6,6 +6,10 @@ its last bias. On other data (``harness.parity.other_data``) the weights are the
 module in the order of execution, until the part of each module's output that depends on its input has a root
 mean square near 1 (as in layer-sequential unit-variance initialization, Mishkin & Matas 2016). All factors
 are powers of two, which no floating type rounds, so eager, fp64 and candidate have the same weights.
+
+An embedding that is also the last product (tied weights) would make logits of a size at which the softmax is
+one-hot: no error of a logit would reach the loss, and denormal numbers would make the steps slow. Its factor
+lies between those of its two uses, and no other embedding has a larger factor.
 """
 
 from __future__ import annotations
@@ -61,6 +65,7 @@ class _Balance:
         self._names = {id(parameter): name for name, parameter in module.named_parameters()}
         self._undo: list[Callable[[], object]] = []
         self._hooks = []
+        self._most_of_embeddings = _most_of_embeddings(module)
         for part in module.modules():
             own = list(part.parameters(recurse=False))
             inside = isinstance(part, nn.MultiheadAttention)  # which calls no module for its last product
@@ -96,7 +101,10 @@ class _Balance:
             added = bias.to(output.dtype).view(-1, *(1,) * (output.dim() - 1 - place))
             weights = [weight for weight in weights if weight is not bias]
         rest = output - added
-        factor = self._scale(weights[0], _inverse(rms(rest))) if len(weights) == 1 else 1.0
+        wanted = _inverse(rms(rest))
+        if isinstance(part, nn.Embedding):
+            wanted = min(wanted, self._most_of_embeddings)
+        factor = self._scale(weights[0], wanted) if len(weights) == 1 else 1.0
         if isinstance(added, torch.Tensor) and isinstance(bias, nn.Parameter):
             added = added * self._scale(bias, min(1.0, _inverse(rms(bias))))
         return rest * factor + added
@@ -114,6 +122,22 @@ class _Balance:
         self._undo.append(_dividing(values, factor))
         self.factors[name] = factor
         return factor
+
+
+def _most_of_embeddings(module: nn.Module) -> float:
+    """The largest factor of an embedding: infinite, if no embedding's weight is also that of a product."""
+    leaves = [part for part in module.modules() if not list(part.children())]
+    tables = {id(part.weight): part.weight for part in leaves if isinstance(part, nn.Embedding)}
+    products = {
+        id(weight) for part in leaves if not isinstance(part, nn.Embedding) for weight in part.parameters()
+    }
+    most = math.inf
+    for weight in (table for key, table in tables.items() if key in products):
+        size = rms(weight)
+        looked_up, multiplied = _inverse(size), _inverse(size * math.sqrt(weight.shape[-1]))
+        between = math.floor((math.log2(looked_up) + math.log2(multiplied)) / 2)
+        most = min(most, 2.0**between)
+    return most
 
 
 def _inverse(size: float) -> float:
