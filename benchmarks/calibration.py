@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from harness.codec import from_json  # noqa: E402 - the project need not be installed
-from harness.schema import Protocol, Record  # noqa: E402
+from harness.schema import Mode, Protocol, Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_sd, pooled  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
@@ -114,6 +114,7 @@ class Cell:
     truth: float = 1.0
     tau: float = 0.0
     kind: str = "inductor"
+    mode: str = "inference"
     processes: int = 1
     models: int = 1  # of the run, whose variance between processes is pooled
     spread: tuple[float, ...] = ()  # tau of each model in turn, instead of ``tau``
@@ -166,7 +167,7 @@ def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
 def simulate(cell: Cell, repetitions: int) -> Tally:
     """Runs of ``cell.models`` models each, until there are so many measurements."""
     rng = np.random.default_rng(20261122)
-    assumed = assumed_sd(cell.kind, "inference", control=True)
+    assumed = assumed_sd(cell.kind, cell.mode, control=True)
     tally = Tally()
     while tally.judged < repetitions:
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
@@ -203,23 +204,33 @@ def told(found: PairedEstimate) -> Verdict | None:
 # -- the tables ----------------------------------------------------------------------------------------
 
 THRESHOLD = 1 + PROTOCOL.noise_threshold
-MIXED = (0.0025, 0.005, 0.005, 0.01, 0.01, 0.01, 0.012, 0.016, 0.019, 0.023)
-"""tau of ten models, spread as those of results/processes-cpu."""
+MIXED = (0.0, 0.004, 0.005, 0.006, 0.009, 0.011, 0.013, 0.016, 0.018, 0.026)
+"""tau of ten models, spread as those of compilers in inference in results/processes-cpu."""
+AS_INDUCTOR, TRAINED, CONTROL = ("inductor", "inference"), ("inductor", "training"), ("eager", "training")
+AS = {AS_INDUCTOR: "as inductor", TRAINED: "as inductor in training", CONTROL: "as eager in training"}
 
 
 def tables() -> dict[str, list[Cell]]:
     independent = [
-        Cell(name=f"{name}, tau {100 * tau:g} %, true {truth:g}", noise=noise, tau=tau, truth=truth)
+        Cell(
+            name=f"{name}, tau {100 * tau:g} %, true {truth:g}, {AS[as_]}",
+            noise=noise,
+            tau=tau,
+            truth=truth,
+            kind=as_[0],
+            mode=as_[1],
+        )
+        for as_ in (AS_INDUCTOR, TRAINED)
         for truth in (1.0, THRESHOLD)
-        for tau in (0.0, 0.011)
+        for tau in (0.0, assumed_sd(*as_, control=True))
         for name, noise in (
             *((f"normal {100 * sigma:g} %", normal(sigma)) for sigma in (0.02, 0.03, 0.05, 0.08)),
             ("Student t 5 %", heavy(0.05)),
         )
     ]
     dependent = [
-        Cell(name=f"{name}, as {kind}", noise=noise, kind=kind)
-        for kind in ("inductor", "eager")
+        Cell(name=f"{name}, {AS[as_]}", noise=noise, kind=as_[0], mode=as_[1])
+        for as_ in (AS_INDUCTOR, TRAINED, CONTROL)
         for name, noise in (
             *((f"AR(1) {r:g}, 5 %", autoregressive(r, 0.05)) for r in (0.3, 0.5, 0.8)),
             ("AR(1) 0.8, 2 %", autoregressive(0.8, 0.02)),
@@ -231,12 +242,15 @@ def tables() -> dict[str, list[Cell]]:
     ]
     power = [
         Cell(
-            name=f"true {truth:g}, sigma {100 * s:g} %, tau {100 * tau:g} %",
+            name=f"true {truth:g}, sigma {100 * s:g} %, tau {100 * tau:g} %, {AS[as_]}",
             noise=normal(s),
             truth=truth,
             tau=tau,
+            kind=as_[0],
+            mode=as_[1],
         )
-        for tau in (0.0, 0.011)
+        for as_ in (AS_INDUCTOR, TRAINED)
+        for tau in (0.0, assumed_sd(*as_, control=True))
         for truth, s in ((1.04, 0.03), (1.06, 0.03), (1.06, 0.05))
     ]
     processes = [
@@ -254,24 +268,27 @@ def tables() -> dict[str, list[Cell]]:
         for name, tau, spread in (
             ("tau 1.1 %", 0.011, ()),
             ("tau 2.3 %", 0.023, ()),
-            *((("tau 0.25 to 2.3 %", 0.0, MIXED),) if models > 1 else ()),
+            *((("tau 0 to 2.6 %", 0.0, MIXED),) if models > 1 else ()),
         )
     ]
     auto = [
         Cell(
-            name=f"auto, true {truth:g}, sigma 3 %, tau {100 * tau:g} %, as {kind}",
+            name=f"auto, true {truth:g}, sigma 3 %, tau {100 * tau:g} %, {AS[as_]}",
             noise=normal(0.03),
             processes=0,
             truth=truth,
             tau=tau,
-            kind=kind,
+            kind=as_[0],
+            mode=as_[1],
         )
-        for truth, tau, kind in (
-            *((1.0, tau, "inductor") for tau in (0.0025, 0.011, 0.023)),
-            (1.0, 0.0025, "eager"),
-            *((THRESHOLD, tau, "inductor") for tau in (0.0025, 0.011, 0.023)),
-            *((1.06, tau, "inductor") for tau in (0.0025, 0.011)),
-            (1.3, 0.011, "inductor"),
+        for truth, tau, as_ in (
+            *((1.0, tau, AS_INDUCTOR) for tau in (0.0025, 0.011, 0.023)),
+            (1.0, 0.006, TRAINED),
+            (1.0, 0.0025, CONTROL),
+            *((THRESHOLD, tau, AS_INDUCTOR) for tau in (0.0025, 0.011, 0.023)),
+            (THRESHOLD, 0.006, TRAINED),
+            *((1.06, tau, AS_INDUCTOR) for tau in (0.0025, 0.011)),
+            (1.3, 0.011, AS_INDUCTOR),
         )
     ]
     return {
@@ -311,8 +328,11 @@ def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
 # -- stored sequences ------------------------------------------------------------------------------------
 
 
-def sequences(folder: Path) -> Iterator[Floats]:
-    """d of every process of every control that was stored; some files have the same job many times."""
+CONTROLS = {one.value: assumed_sd("eager", one.value, control=True) for one in Mode}
+
+
+def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:
+    """Mode and d of every process of every control that was stored; some files have a job many times."""
     for file in sorted(folder.rglob("*.jsonl")):
         for text in file.read_text(encoding="utf-8").splitlines():
             try:
@@ -324,17 +344,22 @@ def sequences(folder: Path) -> Iterator[Floats]:
                 continue
             logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
             ends = np.cumsum(samples.rounds_by_process or (len(samples),))[:-1]
-            yield from np.split(logs, ends)
+            yield from ((record.job.case.mode.value, part) for part in np.split(logs, ends))
 
 
 def replay(folders: Sequence[Path]) -> None:
     """Eager against eager as it was measured: nothing is stopped, everything is judged."""
-    assumed = Between(assumed_sd=assumed_sd("eager", "inference", control=True))
     rows = []
     every: list[PairedEstimate] = []
     for folder in folders:
         found = [
-            judged(np.exp(d), np.ones(d.size), between=assumed) for d in sequences(folder) if d.size >= 10
+            judged(
+                np.exp(d),
+                np.ones(d.size),
+                between=Between(assumed_sd=assumed_sd("eager", mode, control=True)),
+            )
+            for mode, d in sequences(folder)
+            if d.size >= 10
         ]
         if found:
             rows.append(replayed(folder.name, found))
