@@ -12,6 +12,7 @@ from harness.schema import Record, Samples, Status
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.verdicts.averages import geomean, wilson
+from runner.analysis.verdicts.between import ASSUMED
 from runner.reports.parts.pairs import pair_tables
 from tests.factories import make_job, make_record
 
@@ -50,7 +51,7 @@ def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
     assert pair.n == 40
     assert pair.estimate is not None
     # what varies between processes varies for both
-    assert pair.estimate.assumed_sd == pytest.approx(0.011 * math.sqrt(2))
+    assert pair.estimate.assumed_sd == pytest.approx(ASSUMED["inductor", "training"] * math.sqrt(2))
 
 
 def test_the_noise_that_both_share_cancels_in_the_ratio() -> None:
