@@ -52,11 +52,11 @@ GROUPS = {
     "quick": Group(flags=("--fixed-batch",), slow=False),
     "quick, wrong": Group(flags=("--fixed-batch",), slow=False),
     "hanging": Group(flags=("--phase-timeout=compile=15", "--phase-timeout=measure=15")),
-    "ordinary": Group(flags=("--fixed-batch",)),
-    "compiled": Group(flags=("--fixed-batch",)),
+    "ordinary": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
+    "compiled": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
     "early": Group(flags=("--phase-timeout=build=30",)),
-    "memory": Group(flags=("--fixed-batch", "--max-memory=2")),
-    "halving": Group(flags=()),
+    "memory": Group(flags=("--fixed-batch", "--max-memory=2", "--prepare-ahead=2")),
+    "halving": Group(flags=("--prepare-ahead=2",)),
 }
 
 PASS = Ending(status=Status.PASS)
