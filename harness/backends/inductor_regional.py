@@ -11,7 +11,7 @@ from torch import nn
 
 from harness.backends.shared.around import SETTLING_CALLS, around
 from harness.backends.shared.dynamo import dynamo_options
-from harness.backends.shared.inductor import TAKES, all_settings, why_no_inductor
+from harness.backends.shared.inductor import TAKES, all_settings, packs_weights, why_no_inductor
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program
 
@@ -41,7 +41,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         forward=forward,
         region="submodules",
         compiler_calls=calls,
-        constant_weights=bool(settings.get("freezing")),
+        constant_weights=bool(settings.get("freezing")) or packs_weights(program),
         notes=(*notes, note),
     )
 

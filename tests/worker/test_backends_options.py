@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,7 +20,7 @@ from torch import nn
 from harness.backends import backend_names, describe, load_backend, modes_of, why_unavailable
 from harness.backends.inductor_regional import regions_of
 from harness.backends.shared.around import around
-from harness.backends.shared.inductor import all_settings, compile_with_inductor
+from harness.backends.shared.inductor import all_settings, compile_with_inductor, packs_weights
 from harness.backends.shared.options import inductor_settings, notes_on
 from harness.counters import graphs_compiled
 from harness.loading.suite_files import ROOT
@@ -380,3 +381,14 @@ def test_the_old_place_of_the_options_still_serves_compilers_that_people_have_wr
     from harness.backends import _options
 
     assert _options.notes_on is notes_on
+
+
+def test_weights_that_torch_2_0_packs_without_being_asked_are_constants() -> None:
+    """Found by parity on other weights: inductor of torch 2.0 goes on with the first weights."""
+    of_2_0 = SimpleNamespace(cpp=SimpleNamespace(weight_prepack=True))
+    later = SimpleNamespace(cpp=of_2_0.cpp, freezing=False)
+    assert packs_weights(program(), of_2_0)
+    assert not packs_weights(program(mode=Mode.TRAINING), of_2_0)
+    assert not packs_weights(program(), later)
+    assert not packs_weights(program(), SimpleNamespace(cpp=SimpleNamespace()))
+    assert not packs_weights(program())

@@ -35,7 +35,8 @@ def compile_with_inductor(
         return compile_with_dynamo(program, "inductor", name=name, takes=takes, **options)
 
     replays = asked.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
-    return with_freezing(with_cuda_graphs(program, name, compiled) if replays else compiled(), asked)
+    found = with_freezing(with_cuda_graphs(program, name, compiled) if replays else compiled(), asked)
+    return replace(found, constant_weights=True) if packs_weights(program) else found
 
 
 def compile_preset(program: Program, preset: Preset) -> Compiled:
@@ -104,6 +105,18 @@ def with_freezing(compiled: Compiled, settings: Mapping[str, Any]) -> Compiled:
 
     forward = around(compiled.forward, context, calls=SETTLING_CALLS)
     return replace(compiled, forward=forward, constant_weights=True)
+
+
+def packs_weights(program: Program, config: Any = None) -> bool:
+    """Whether inductor copies the weights of products when it compiles, without being asked to.
+
+    torch 2.0 does so on a CPU in inference. From torch 2.1, ``freezing`` asks for it. ``config``: inductor's.
+    """
+    if config is None:
+        from torch._inductor import config
+    if program.training or device_of(program).type != "cpu" or hasattr(config, "freezing"):
+        return False
+    return bool(getattr(config.cpp, "weight_prepack", False))
 
 
 def all_settings(
