@@ -72,13 +72,7 @@ class DeviceGate:
             self._enter(seat, _State.BUSY)
 
     def wait_to_prepare(self, seat: Seat) -> None:
-        seat.open = False  # the workers of the job's last session have ended
         self._wait(seat, _State.WANTS_TO_PREPARE, _State.PREPARES, self._may_prepare)
-        with self._changed:
-            seat.open = True
-            together = [one for one in self._seats if one.state is _State.PREPARES]
-            for one in together:
-                one.beside = max(one.beside, len(together) - 1)
 
     def wait_to_be_timed(self, seat: Seat) -> float:
         return self._wait(seat, _State.WANTS_TO_BE_TIMED, _State.TIMED, self._may_be_timed)
@@ -109,6 +103,13 @@ class DeviceGate:
 
     def _enter(self, seat: Seat, state: _State) -> None:
         seat.state = state
+        if state is _State.WANTS_TO_PREPARE:
+            seat.open = False  # the workers of the job's last session have ended
+        elif state is _State.PREPARES:
+            seat.open = True
+            together = [one for one in self._seats if one.state is _State.PREPARES]
+            for one in together:
+                one.beside = max(one.beside, len(together) - 1)
         self._settle()
         self._changed.notify_all()
 
