@@ -47,7 +47,7 @@ smoke-inductor: $(STAMP)
 			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode; \
 	done
 
-# Every curated model, timed: docs/RESULTS.md. In sittings: make headline HOURS=2
+# Every curated model, checked and timed. In sittings: make headline HOURS=2
 headline: $(STAMP)
 	$(RUN) benchmarks/headline.py --keep logs/headline $(if $(HOURS),--hours $(HOURS))
 

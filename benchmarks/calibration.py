@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from harness.codec import from_json  # noqa: E402 - the project need not be installed
-from harness.schema import Mode, Protocol, Record  # noqa: E402
+from harness.schema import Protocol, Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_sd, pooled  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
@@ -326,9 +326,6 @@ def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
 
 
 # -- stored sequences ------------------------------------------------------------------------------------
-
-
-CONTROLS = {one.value: assumed_sd("eager", one.value, control=True) for one in Mode}
 
 
 def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:

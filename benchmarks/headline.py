@@ -1,4 +1,4 @@
-"""Every curated model of tiny_gpt, huggingface and timm_models, checked and timed: the page docs/RESULTS.md.
+"""Every curated model of tiny_gpt, huggingface and timm_models, checked and timed.
 
     python benchmarks/headline.py --keep logs/headline              # all parts, one after another
     python benchmarks/headline.py --keep logs/headline --hours 2    # a sitting; the same command continues

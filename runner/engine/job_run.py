@@ -180,9 +180,9 @@ class JobRun:
         job = replace(self._job, case=replace(self._job.case, batch_size=self._batch_size))
         states: dict[str, CandidateState] = {}
         with ExitStack() as stack:
-            sessions: list[WorkerSession] = []
             with self._gate.preparing():
-                lost = yield from self._prepare_all(job, candidates, notes, states, stack, sessions)
+                sessions = yield from self._open_all(job, candidates, notes, states, stack)
+                lost = yield from self._prepare_all(job, sessions, notes, states)
             if lost or self._stop():
                 return
             if self._gate.beside:
@@ -201,14 +201,11 @@ class JobRun:
     def _prepare_all(
         self,
         job: Job,
-        candidates: tuple[str, ...],
+        sessions: Sequence[WorkerSession],
         notes: tuple[str, ...],
         states: dict[str, CandidateState],
-        stack: ExitStack,
-        sessions: list[WorkerSession],
     ) -> Generator[Record, None, bool]:
-        """Opens sessions, prepares candidates. Returns whether a worker was lost, or ``stop()`` is true."""
-        sessions += yield from self._open_all(job, candidates, notes, states, stack)
+        """Prepares the candidates. Returns whether a worker was lost, or ``stop()`` is true."""
         for session in sessions:
             for compiler in placement((BASELINE, *session.compilers), job):
                 candidate = session.compilers.get(compiler)
