@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--suite", default="tiny_gpt")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--mode", choices=("training", "inference"), default="training")
+    parser.add_argument("--batch-size", type=int, help="default: the model's own")
     parser.add_argument("--only", action="append", default=None)
     parser.add_argument("--keep", type=Path, help="keep the run folders here (default: a temporary folder)")
     options = parser.parse_args()
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace, folder: Path, seed: int) -> tuple[Compariso
         folder,
         *(f"--suites={options.suite}", f"--{options.mode}", f"--dtypes={options.dtype}", f"--seed={seed}"),
         *("--compilers=eager", "--performance", f"--repeat={options.rounds}"),
+        *([f"--batch-size={options.batch_size}"] if options.batch_size else []),
         *(f"--only={name}" for name in options.only or ("MLP_addition", "GPT_150k")),
     )
     print(f"run {seed + 1} of {options.repetitions} done", file=sys.stderr)

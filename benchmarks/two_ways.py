@@ -56,13 +56,17 @@ def main() -> None:
             rows += compared(model, folders)
             eager += eager_steps(model, folders)
     one, other = ways
-    headers = ("model", "candidate", one, other, f"{other} / {one} [95 %]", "p")
+    headers = ("model", "candidate", one, other, f"{other} / {one} [95 %]", f"sd, {one}", f"sd, {other}", "p")
     print(tabulate(rows, headers=headers, floatfmt=".3f"))
     away = sum(float(row[-1]) < 0.05 for row in rows)
     expected = f"{0.05 * len(rows):.1f} expected by chance"
     print(f"{away} of {len(rows)} intervals leave out 1 ({expected})")
     differences = [abs(math.log(row[3] / row[2])) for row in rows]
-    print(f"median difference {100 * statistics.median(differences):.2f} %\n")
+    print(f"median difference {100 * statistics.median(differences):.2f} %")
+    for column, way in ((5, one), (6, other)):
+        pooled = math.sqrt(statistics.fmean(row[column] ** 2 for row in rows))
+        print(f"sd of the log speedup between processes, {way}: {100 * pooled:.1f} % (pooled over the rows)")
+    print()
     headers = ("model", "way", "eager ms", "candidate", "page faults, eager", "page faults, candidate")
     print(tabulate(eager, headers=headers, floatfmt=(*("",) * 2, ".3f", "", ".0f", ".0f")))
 
@@ -74,7 +78,10 @@ def conditions(options: argparse.Namespace) -> tuple[str, ...]:
     )
 
 
-def compared(model: str, folders: Mapping[str, Path]) -> list[tuple[str, str, float, float, str, float]]:
+Row = tuple[str, str, float, float, str, float, float, float]
+
+
+def compared(model: str, folders: Mapping[str, Path]) -> list[Row]:
     logs: dict[str, list[list[float]]] = {}
     for folder in folders.values():
         for (_, _, candidate), parts in processes_of(records_of(folder)).items():
@@ -107,15 +114,18 @@ def log_speedup(logs: np.ndarray) -> float:
     return math.log(paired_speedup(np.exp(logs), np.ones(logs.size)).speedup)
 
 
-def difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, str, float]:
-    """(speedup the first way, the second way, second / first with its interval, p)"""
+def difference(
+    first: Sequence[float], second: Sequence[float]
+) -> tuple[float, float, str, float, float, float]:
+    """(speedup the first way, the second way, second / first with its interval, both sd of the log, p)"""
     found = stats.ttest_ind(second, first, equal_var=False)
     interval = found.confidence_interval(0.95)
     means = statistics.fmean(first), statistics.fmean(second)
     text = (
         f"{math.exp(means[1] - means[0]):.3f} [{math.exp(interval.low):.3f}, {math.exp(interval.high):.3f}]"
     )
-    return math.exp(means[0]), math.exp(means[1]), text, float(found.pvalue)
+    spreads = statistics.stdev(first), statistics.stdev(second)
+    return math.exp(means[0]), math.exp(means[1]), text, *spreads, float(found.pvalue)
 
 
 if __name__ == "__main__":
