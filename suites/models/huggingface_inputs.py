@@ -80,7 +80,9 @@ def _read(model: Any, takes: set[str], amounts: Amounts) -> dict[str, Any]:
     if "input_ids" in takes and (main == "input_ids" or (main == "pixel_values" and _vocabulary(config))):
         tokens = _tokens(config, amounts)
         if name.startswith("Roberta"):
-            tokens = torch.zeros_like(tokens)  # the field's: its default has no positions for 512 others
+            # Its default has positions for 511 tokens and the padding. (The field gives padding only: all
+            # positions are then alike, and the gradients of a loss over positions are zero.)
+            tokens[:, 0] = config.pad_token_id
         elif "Bart" in name or (config.is_encoder_decoder and name.endswith("ForSequenceClassification")):
             tokens = _ending_in(tokens, config.eos_token_id)
         inputs["input_ids"] = tokens
