@@ -40,10 +40,11 @@ scaled (default)
     random numbers draws others in fp64. Then eager is the truth, the floor is max(tol, 16 * unit), and
     ``noise`` is permitted for every tensor.
 
-    *Kinks.* If a rounding moves a value across a kink of the model (a ReLU's zero, a tie of a maximum),
-    its gradient is as far from fp64 as a wrong gradient. So a training candidate that fails in full
-    precision is judged again at perturbed weights. ``sensitive_tensors`` names the tensors that pass only
-    there: see ``harness.parity.sensitivity``.
+    *Kinks and amplified roundings.* If a rounding moves a value across a kink of the model (a ReLU's zero, a
+    tie of a maximum), its gradient is as far from fp64 as a wrong gradient. If a model amplifies roundings,
+    the error of one run of eager says little about the error of another order of the same sums. So a
+    candidate that fails in full precision is judged again at perturbed weights. ``sensitive_tensors`` names
+    the tensors that pass only there: see ``harness.parity.sensitivity``.
 
     *Random numbers.* If eager draws random numbers, and another seed changes all failing tensors in
     eager, the candidate cannot be judged: see ``harness.parity.chance``.

@@ -1,10 +1,12 @@
-"""Perturbed weights: how far a rounding alone can move a gradient.
+"""Perturbed weights: how far a rounding alone can move a result.
 
 If a value lies next to a kink (a ReLU's zero, a tie of a maximum), its last digit decides on which side it
-falls, and the gradient jumps. A compiler that rounds differently from eager may then be as far from fp64 as a
-wrong compiler, although it is correct.
+falls, and the gradient jumps. A deep model with random weights can also amplify a rounding by orders of
+magnitude, into few directions of its output: eager's error in one run is then one draw from a wide
+distribution. In both cases a compiler that rounds differently from eager may be as far from fp64 as a wrong
+compiler, although it is correct.
 
-``Kinks``: if a training candidate fails in full precision, eager, fp64 and the candidate run at the same
+``Kinks``: if a candidate fails in full precision, eager, fp64 and the candidate run at the same
 perturbed weights, several times. Every run has other values next to its kinks, and is judged by its own fp64.
 A kink fails in few of these runs, or has the same share in eager's errors; a fault fails in all of them. So a
 tensor passes if it passes in more than half of the runs, or if its root mean square error over all runs is
