@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import operator
 import random
 import sys
@@ -35,18 +36,22 @@ sys.path.insert(0, str(ROOT))
 from harness.backends.shared.dynamo import compile_with_dynamo  # noqa: E402 - nothing is installed
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
-from harness.parity.rule import compare  # noqa: E402
+from harness.parity.rule import compare_one, equal  # noqa: E402
+from harness.parity.steps import FirstCalls  # noqa: E402
 from harness.program import Compiled, Program  # noqa: E402
-from harness.schema import Case, Job, Mode, Protocol, Setting, Status  # noqa: E402
+from harness.schema import Case, Job, Mode, Parity, Protocol, Setting, Status  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.attempts import JobFailed  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
 MODELS = {
-    "tiny_gpt": ("MLP_addition", "MLP_shakespeare_16x64", "NanoGPT_addition", "GPT_150k"),
-    "huggingface": ("DistilBertForMaskedLM", "T5Small", "BertForMaskedLM", "OPTForCausalLM"),
-    "timm_models": ("lcnet_050", "vit_base_patch16_224", "resnet50", "mixer_b16_224", "regnety_002"),
-    "ops": ("matmul_xs",),
+    "tiny_gpt": (
+        *("MLP_addition", "MLP_shakespeare_16x64", "NanoGPT_addition", "HuggingFaceGPT_addition"),
+        *("TLTransformer_shakespeare_64", "GPT_150k"),
+    ),
+    "huggingface": ("MobileBertForQuestionAnswering", "T5Small", "DistilBertForMaskedLM"),
+    "timm_models": ("lcnet_050", "starnet_s1", "mobilenetv4_conv_small", "regnety_002"),
+    "ops": ("matmul_xs", "attention_spelled_out"),
 }
 DTYPES = ("float32", "bfloat16", "amp")
 MODES = ("training", "inference")
@@ -279,67 +284,99 @@ class Outcome:
     status: str
     field: bool  # found by the published rule
     found_by: str = ""
+    why: str = ""  # the worst tensor, and why it fails
 
     @property
     def ours(self) -> bool:
         return self.status != Status.PASS.value
 
 
-def cell(case: Case, dtype: str, sizes: Sequence[float], kinds: Sequence[str]) -> Iterator[Outcome]:
-    """All faults of one model, mode and precision, after a run without a fault."""
+def cell(
+    case: Case,
+    dtype: str,
+    sizes: Sequence[float],
+    kinds: Sequence[str],
+    compilers: Sequence[str] = (),
+    seconds: float = math.inf,
+) -> Iterator[Outcome]:
+    """All faults of one model, mode and precision, after a run without a fault; then real ``compilers``.
+
+    All share eager, fp64 and the session. No fault is planted after ``seconds`` of processor time. The faults
+    are in a random order, so those of a costly model are a fair sample.
+    """
     torch._dynamo.reset()  # noqa: SLF001 - the graphs of the cell before
-    job = Job(case=case, device="cpu", dtype=dtype, candidates=(), protocol=Protocol(threads=1))
+    protocol = Protocol(threads=1, performance=False)
+    job = Job(case=case, device="cpu", dtype=dtype, candidates=tuple(compilers), protocol=protocol)
     session = Session(job, lambda _: None)
     session.open()
+    start = time.process_time()
+    for outcome in (
+        *_planted(session, sizes, kinds, lambda: time.process_time() - start > seconds),
+        *(_untouched(session, name) for name in compilers),
+    ):
+        yield replace(outcome, model=case.name, mode=case.mode.value, dtype=dtype)
+
+
+def _planted(
+    session: Session, sizes: Sequence[float], kinds: Sequence[str], late: Callable[[], bool]
+) -> Iterator[Outcome]:
+    if not kinds:
+        return
     checks, bench = session._checks, session._bench  # noqa: SLF001 - a session compiles anew for each fault
     assert checks is not None
     variant, fault = bench.variant(), Fault()
     compiled = compile_with(fault)(variant.program)
     variant.use(compiled.forward)
     bench.step(variant)
-    planned = [("", 0.0), *((kind, size) for kind in kinds for size in (sizes if kind in SIZED else (1.0,)))]
-    for kind, size in planned:
+    planned = [(kind, size) for kind in kinds for size in (sizes if kind in SIZED else (1.0,))]
+    random.Random(len(list(variant.state()))).shuffle(planned)
+    for kind, size in [("", 0.0), *planned]:
+        if kind and late():
+            return
         fault.plant(kind, size, variant)
         try:
-            outcome = judged(checks, variant, compiled)
+            calls = checks.first_calls(variant, [])
+            if kind in SIZED and not fault.changed:
+                continue
+            outcome = judged(checks, variant, compiled, calls)
         except Exception as error:  # a fault may make the model fail, and this is seen, too
-            outcome = Outcome(
-                model="", mode="", dtype="", kind="", size=0, status=type(error).__name__, field=True
-            )
+            outcome = replace(NOTHING, status=type(error).__name__, field=True)
         if fault.changed or not kind:
-            mode = case.mode.value
-            yield replace(outcome, model=case.name, mode=mode, dtype=dtype, kind=kind, size=size)
+            yield replace(outcome, kind=kind, size=size)
 
 
-def judged(checks: Checks, variant: Variant, compiled: Compiled) -> Outcome:
-    """The verdicts of both rules on the variant as it is now."""
-    calls = checks.first_calls(variant, [])
+NOTHING = Outcome(model="", mode="", dtype="", kind="", size=0.0, status="", field=False)
+
+
+def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCalls) -> Outcome:
+    """The verdicts of both rules on a variant after its first calls."""
     reference = checks.reference
     published = replace(reference, rule=replace(reference.rule, name="field"))
-    by_field = any(compare(published, made).failed for made in (calls.first, calls.settled))
+    made = (calls.first,) if equal(calls.first, calls.settled) else (calls.first, calls.settled)
+    by_field = any(
+        compare_one(name, published, results)[0].failure is not None
+        for results in made
+        for name in {**reference.eager, **results}
+    )
     status, found, _ = checks.judge(variant, compiled, calls)
-    return Outcome(
-        model="", mode="", dtype="", kind="", size=0, status=status.value, field=by_field,
-        found_by=found.found_by,
-    )  # fmt: skip
+    return replace(_of(status, found), field=by_field)
 
 
-def untouched(case: Case, dtype: str, compilers: Sequence[str]) -> Iterator[Outcome]:
-    """Real compilers as they are."""
-    for name in compilers:
-        torch._dynamo.reset()  # noqa: SLF001
-        job = Job(case=case, device="cpu", dtype=dtype, candidates=(name,), protocol=Protocol(threads=1))
-        session = Session(job, lambda _: None)
-        session.open()
-        try:
-            status = session.prepare(name)[0].value
-        except JobFailed as failed:
-            status = failed.status.value
-        mode = case.mode.value
-        yield Outcome(
-            model=case.name, mode=mode, dtype=dtype, kind=f"untouched {name}", size=0, status=status,
-            field=False,
-        )  # fmt: skip
+def _of(status: Status, found: Parity | None) -> Outcome:
+    worst = found.worst if found is not None and found.failed else None
+    why = f"{worst.name}: {worst.failure}" if worst is not None else ""
+    return replace(NOTHING, status=status.value, found_by=found.found_by if found else "", why=why)
+
+
+def _untouched(session: Session, name: str) -> Outcome:
+    """A real compiler as it is."""
+    try:
+        status, found, *_ = session.prepare(name)
+    except JobFailed as failed:
+        return replace(
+            NOTHING, kind=f"untouched {name}", status=failed.status.value, why=failed.failure.message[:300]
+        )
+    return replace(_of(status, found), kind=f"untouched {name}")
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -389,26 +426,39 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--untouched", default="aot_eager,inductor", help="real compilers; none: an empty word"
     )
     parser.add_argument("--minutes", type=float, help="begin no cell after this time")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="processor time after which a cell has no further fault",
+    )
     parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     found = _kept(options.keep)
     done = {(one.model, one.mode, one.dtype) for one in found}
     start = time.monotonic()
+    sizes = [float(size) for size in options.sizes.split(",")]
+    kinds, compilers = (
+        [one for one in words.split(",") if one] for words in (options.kinds, options.untouched)
+    )
     for case, dtype in _cells(options):
         if (case.name, case.mode.value, dtype) in done:
             continue
         if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
             break
-        sizes, kinds = [float(s) for s in options.sizes.split(",")], options.kinds.split(",")
+        begun = time.monotonic()
         try:
-            here = list(cell(case, dtype, sizes, kinds))
-            here += untouched(case, dtype, [name for name in options.untouched.split(",") if name])
-        except JobFailed as failed:
-            print(
-                f"{case.name}, {case.mode.value}, {dtype}: {failed.status.value}: {failed}", file=sys.stderr
-            )
+            here = list(cell(case, dtype, sizes, kinds, compilers, options.seconds))
+        except Exception as error:  # the other cells can run
+            print(f"{case.name}, {case.mode.value}, {dtype}: {error}", file=sys.stderr, flush=True)
             continue
+        spent = time.monotonic() - begun
+        print(
+            f"{case.name}, {case.mode.value}, {dtype}: {len(here)} in {spent:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
         found += here
         if options.keep is not None:
             with options.keep.open("a", encoding="utf-8") as file:

@@ -299,6 +299,8 @@ class Where:
     trials: int = 0  # submodules that were compiled
     repro: str = ""  # the script that shows the fault, relative to the run folder
     note: str = ""  # why the search has no result, or is not complete
+    minifier: str = ""  # what torch's own minifier found; "": it was not tried
+    minified: str = ""  # the script that it made, relative to the run folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

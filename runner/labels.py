@@ -150,7 +150,7 @@ def _digest(text: str) -> str:
 
 
 def where_text(where: Where) -> str:
-    """Stage, submodule and script of a localized failure."""
+    """Stage, submodule and script of a localized failure, and what torch's minifier says."""
     if not where.stage:
         return f"not localized: {where.note}"
     part = (
@@ -159,4 +159,10 @@ def where_text(where: Where) -> str:
         else "no submodule alone, but the whole model"
     )
     text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
-    return text + (f"; run {where.repro}" if where.repro else "") + (f"; {where.note}" if where.note else "")
+    more = (
+        f"run {where.repro}" if where.repro else "",
+        where.note,
+        f"torch's minifier: {where.minifier}" if where.minifier else "",
+        f"run {where.minified}" if where.minified else "",
+    )
+    return "; ".join((text, *filter(None, more)))

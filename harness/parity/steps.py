@@ -259,6 +259,12 @@ def judge_step(
     return compare(expected.at(number).of(names), made, excused=excused)
 
 
+def any_fails(expected: Expected, row: Row, numbers: tuple[int, ...]) -> bool:
+    """Whether a tensor fails at one of these steps, without what kinks excuse."""
+    judged = (judge_step(expected, row, number, {}) for number in numbers)
+    return any(found is not None and found.failed for found in judged)
+
+
 def failing_step(expected: Expected, row: Row, number: int) -> tuple[str, ...]:
     """The names of the tensors that fail at a step, whether or not they are what they were before."""
     return failing(expected.at(number), row.results[number])

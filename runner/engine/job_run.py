@@ -31,6 +31,7 @@ from runner.engine.worker_session import (
     Launch,
     Part,
     WorkerSession,
+    in_run,
     parts_of,
 )
 from runner.labels import plain
@@ -243,9 +244,7 @@ class JobRun:
                 found = session.localize(candidate, self._place.folder)
         except CallFailed as failed:
             found = Where(stage="", note=f"the search failed: {failed}")
-        if found.repro:
-            found = replace(found, repro=str(Path(self._place.logs[""]).parent / found.repro))
-        state.parity = replace(state.parity, where=found)
+        state.parity = replace(state.parity, where=in_run(found, Path(self._place.logs[""]).parent))
 
     def _open_all(
         self,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 
 from harness.backends import load_backend
-from harness.parity.reference import Reference
+from harness.parity.reference import Reference, make_reference, rule_for
 from harness.parity.rule import compare
-from harness.parity.sensitivity import RUNS, perturbed_references, perturbed_weights
+from harness.parity.sensitivity import RUNS, Kinks, perturbed_references, perturbed_weights
+from harness.precision import precision
 from harness.program import Program
 from harness.schema import Mode, Parity
+from harness.timing.workbench import Workbench
 from harness.workload import Workload
 from tests.worker.planted import Backend, Trial, results, trial, wrong_by
 from tests.worker.test_other_data import Fault, Forward, judged, with_fault
@@ -206,6 +208,45 @@ def test_an_amplified_rounding_is_no_fault_in_inference() -> None:
 def test_a_fault_behind_an_amplifier_is_one() -> None:
     found = [amplified(seed, two_percent) for seed in range(10)]
     assert all(one.failed > 0 for one in found)
+
+
+class Planned(Kinks):
+    """Its candidate is wrong in these runs, without any step of a model."""
+
+    def __init__(self, wrong: tuple[int, ...]) -> None:
+        rule = rule_for("scaled", Mode.TRAINING, precision("float32", "cpu"))
+        super().__init__(cast("Workbench", None), rule, [], ())
+        self.wrong = wrong
+        self.runs = 0
+        truth = torch.randn(4096, dtype=torch.float64)
+        right = {"gradient.weight": truth.float()}
+        self.reference = make_reference({"gradient.weight": truth}, right, right, rule)
+
+    def _reference(self, seed: int) -> Reference:
+        return self.reference
+
+    def _results(self, _: Any, seed: int) -> dict[str, torch.Tensor]:
+        self.runs += 1
+        right = self.reference.eager["gradient.weight"]
+        return {"gradient.weight": right * 1.05 if seed in self.wrong else right}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "runs", "passes"),
+    [
+        ((), 3, True),
+        ((3, 4), 3, True),  # after three passes nothing is run
+        ((1,), 6, True),  # after five of eight passes the rest cannot change the verdict
+        ((0, 1, 2), 8, True),
+        ((0, 1, 2, 3), 8, False),
+        (tuple(range(8)), 8, False),
+    ],
+)
+def test_no_run_after_the_verdict_is_sure(wrong: tuple[int, ...], runs: int, *, passes: bool) -> None:
+    kinks = Planned(wrong)
+    found = kinks.excused(trial("mlp").variant(), ["gradient.weight"])
+    assert kinks.runs == runs
+    assert bool(found) == passes
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -26,7 +26,7 @@ from harness.schema import Extras, Job, Mode, Status, Where
 from harness.tensors import named_tensors
 from harness.timing.step import seed_everything
 from harness.worker.attempts import JobFailed
-from harness.worker.localize.script import write_script
+from harness.worker.localize.script import file_name, write_script
 from harness.worker.localize.submodules import Build, building_part, called_inside, given_to
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
@@ -114,7 +114,7 @@ def localize(
     name, kind, why, trials, complete = _smallest(job, build, lambda part: tried(compiler, part), why)
     script = ""
     if folder is not None:
-        path = folder / f"repro-{_file_name(candidate)}.py"
+        path = folder / f"repro-{file_name(candidate)}.py"
         path.write_text(write_script(job, compiler, name, why, path.name), encoding="utf-8")
         script = path.name
     return Where(
@@ -169,7 +169,3 @@ def _smallest(
 def _kind(module: nn.Module, given: Any) -> Any:
     shapes = tuple((path, tuple(t.shape), str(t.dtype)) for path, t in named_tensors(given, "given"))
     return type(module), repr(module), shapes
-
-
-def _file_name(candidate: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in candidate)
