@@ -159,7 +159,7 @@ def test_a_fault_next_to_a_kink_fails_in_all_runs() -> None:
 
 
 class Amplifier(nn.Module):
-    """A chaotic map makes a rounding of its input thousands of times as large, in one direction of the output."""
+    """A chaotic map makes a rounding thousands of times as large, in one direction of the output."""
 
     def __init__(self) -> None:
         super().__init__()
