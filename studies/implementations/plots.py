@@ -33,7 +33,13 @@ def _curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
                 (accuracy, [point.test_accuracy for point in f.points]),
             ):
                 panel.plot(seconds, values, style, color=color, label=label, linewidth=1.3, marker=".", ms=3)
-        for panel, text in ((loss, "loss on held-out examples, nats"), (accuracy, "accuracy by symbol")):
+            for panel, trained in (
+                (loss, [point.train_loss for point in f.points]),
+                (accuracy, [point.train_accuracy for point in f.points]),
+            ):
+                if None not in trained:  # older records have no accuracy on training batches
+                    panel.plot(seconds, trained, style, color=color, linewidth=0.6, alpha=0.5)
+        for panel, text in ((loss, "loss, nats (thin: training)"), (accuracy, "accuracy by symbol")):
             panel.set_xlabel("seconds of training")
             panel.set_ylabel(text)
             panel.set_xscale("log")
