@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from runner.reports.parts.axes import COLORS, LINES, new_figure
 from runner.reports.parts.pictures import pictures, plain_style
 from studies.implementations.results import Fitted
+from studies.ticks import plain_ticks
 
 
 def curves(found: Sequence[Fitted]) -> Mapping[str, bytes]:
@@ -43,6 +44,7 @@ def _curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
             panel.set_xlabel("seconds of training")
             panel.set_ylabel(text)
             panel.set_xscale("log")
+            plain_ticks(panel, [point.seconds for f in found for point in f.points])
             panel.grid(color="#DDDDDD", linewidth=0.5)
         if found:
             figure.legend(*loss.get_legend_handles_labels(), loc="outside right upper", frameon=False)

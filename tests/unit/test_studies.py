@@ -19,6 +19,7 @@ from studies.journal import Journal, Line, read_lines
 from studies.markdown import table
 from studies.report import report
 from studies.shown import progress, step_line
+from studies.ticks import ticks_within
 from studies.training_time.chunks import Done, Failed, Prepared, alternate, facts_of, plan_chunks
 from studies.training_time.conclusions import conclusions
 from studies.training_time.environments import others
@@ -278,6 +279,13 @@ def test_the_line_of_a_step_has_the_format_of_the_study() -> None:
 
 def test_a_table_does_not_break_on_what_is_in_a_cell() -> None:
     assert table(["a", "b"], [["x|y", "1\n2"]])[2] == "| x\\|y | 1 2 |"
+
+
+def test_ticks_are_round_and_few() -> None:
+    assert ticks_within(1.3, 12) == [2, 3, 5, 10]
+    assert ticks_within(0.09, 300) == pytest.approx([0.1, 0.3, 1, 3, 10, 30, 100, 300])
+    assert ticks_within(0.02, 900) == pytest.approx([0.1, 1, 10, 100])
+    assert ticks_within(1.1e-5, 0.9e6) == [10.0**power for power in range(-4, 6)]
 
 
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:
