@@ -121,7 +121,7 @@ def _attention_kernels() -> list[str]:
     """The fused kernels of scaled_dot_product_attention that torch may choose, such as flash."""
     import torch
 
-    cuda = torch.backends.cuda
+    cuda: Any = torch.backends.cuda  # its functions have no types
     allowed = {"flash": cuda.flash_sdp_enabled(), "memory-efficient": cuda.mem_efficient_sdp_enabled()}
     return [name for name, enabled in allowed.items() if enabled]
 

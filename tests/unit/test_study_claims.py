@@ -190,7 +190,8 @@ def report_of(lines: list[Line], **options: Any) -> str:
     return render([study, *lines])["report.md"].decode()
 
 
-ADDED = ("addition", "TLTransformer", 1e-3, [(60.0, 1.5, 0.46, 30.0)])
+Curve = list[tuple[float, ...]]
+ADDED: tuple[str, str, float, Curve] = ("addition", "TLTransformer", 1e-3, [(60.0, 1.5, 0.46, 30.0)])
 
 
 def test_the_report_has_the_published_tables() -> None:
