@@ -236,6 +236,17 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.
     assert main(["report", str(folder)]) == 0
 
 
+def test_other_questions_are_trained_and_named_in_the_report(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    flags = ["--quick", "--device=cpu", "--budget=0.1s", "--models=MLP", "--tasks=addition"]
+    flags += ["--operations=-,+", "--number-digits=4", f"--output-dir={folder}"]
+    assert main(["implementations", *flags]) == 0
+    text = (folder / "report.md").read_text()
+    assert "Questions with + and -, numbers of 4 digits, written backwards." in text
+    assert "NOT the same task" in text
+    assert fitted(read_lines(folder))[0].num_parameters == 14_608 + 3 * 8 * 128  # three more symbols to read
+
+
 def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
