@@ -40,7 +40,10 @@ def _curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
             ):
                 if None not in trained:  # older records have no accuracy on training batches
                     panel.plot(seconds, trained, style, color=color, linewidth=0.6, alpha=0.5)
-        for panel, text in ((loss, "loss, nats (thin: training)"), (accuracy, "accuracy by symbol")):
+        measured = any(point.train_accuracy is not None for f in found for point in f.points)
+        thin = " (thin: training)"
+        words = ((loss, f"loss, nats{thin}"), (accuracy, f"accuracy by symbol{thin if measured else ''}"))
+        for panel, text in words:
             panel.set_xlabel("seconds of training")
             panel.set_ylabel(text)
             panel.set_xscale("log")

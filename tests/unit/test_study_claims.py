@@ -207,6 +207,16 @@ def test_the_report_has_the_published_tables() -> None:
     assert "1,115,394 characters, 65 distinct; the last 111,540 are held out." in text
 
 
+def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
+    given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False}
+    study = {"kind": "study", "text": None, "refused": None, "options": given, "environment": {}}
+    older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
+    new, old = (render([study, *story(one)])["curves_addition.svg"].decode() for one in (ADDED, older))
+    assert "accuracy by symbol (thin: training)" in new
+    assert "accuracy by symbol (thin: training)" not in old
+    assert "loss, nats (thin: training)" in old
+
+
 def test_another_task_is_not_judged() -> None:
     text = report_of(story(ADDED), operations=["+", "-"], digits=4)
     assert "Questions with + and -, numbers of 4 digits, written backwards." in text
