@@ -19,6 +19,7 @@ FILE = "tinyshakespeare.txt"
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 TRAINING_SHARE = 0.9
+SIZES = {"characters": 1_115_394, "distinct": 65, "held_out": 111_540}  # of the text with this checksum
 DOWNLOAD_S = 20.0
 SYNTHETIC = "synthetic"
 WORDS = (
@@ -49,6 +50,15 @@ class Corpus:
     def training_length(self) -> int:
         """The number of characters for training, from the beginning. The rest is held out."""
         return int(TRAINING_SHARE * len(self.text))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """As printed in reports. Shakespeare: 1,115,394 characters, 65 distinct, 111,540 held out."""
+        return {
+            "characters": len(self.text),
+            "distinct": len(self.symbols),
+            "held_out": len(self.text) - self.training_length,
+        }
 
 
 def shakespeare(data_dir: Path | None, fetch: Callable[[], bytes] | None = None) -> Corpus:

@@ -11,6 +11,7 @@ from runner.reports.parts.axes import COLORS, GREY, SHAPES, new_figure
 from runner.reports.parts.pictures import pictures, plain_style
 from studies.compile_modes.options import MODES
 from studies.compile_modes.results import Outcome, by_title
+from studies.ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +82,7 @@ def _compile_panel(panel: Axes, group: Sequence[Outcome]) -> None:
     panel.set_xscale("log")
     panel.margins(y=0.2)
     panel.set_ylim(bottom=max(0.0, panel.get_ylim()[0]))
-    _plain_ticks(panel, [float(o.comparison.compilation_latency_s or 0) for o in group])
+    plain_ticks(panel, [float(o.comparison.compilation_latency_s or 0) for o in group])
     panel.set_xlabel("compile time, s (cold, timed once)")
 
 
@@ -106,19 +107,6 @@ def _calls_panel(panel: Axes, group: Sequence[Outcome]) -> None:
     panel.set_yscale("log")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel(f"call; the first {FIRST_CALLS} count as compilation")
-
-
-def _plain_ticks(panel: Axes, values: Sequence[float]) -> None:
-    """Ticks with plain numbers: a log axis of less than a decade has no labels otherwise."""
-    from matplotlib.ticker import NullFormatter, NullLocator
-
-    decades = [f * 10.0**power for power in range(-3, 5) for f in (1, 2, 3, 5)]
-    low, high = min(values) / 1.5, max(values) * 1.5
-    ticks = [tick for tick in decades if low <= tick <= high]
-    panel.set_xlim(low, high)
-    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _place(outcome: Outcome) -> int:

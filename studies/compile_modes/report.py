@@ -10,6 +10,7 @@ from runner.analysis.digits import MISSING, ms_text, seconds_text, significant, 
 from runner.labels import ran_batch
 from studies.compile_modes.plots import compile_against_run, first_calls
 from studies.compile_modes.results import Outcome, by_title, expectations, missing, outcomes, pays_after
+from studies.expectations import expectation_table
 from studies.journal import Line
 from studies.markdown import environment_text, table
 
@@ -82,7 +83,7 @@ def failures_of(study: Line, measured: Sequence[Outcome]) -> list[str]:
 
 
 def _models(measured: Sequence[Outcome]) -> list[str]:
-    heads = ["model", "case", "scale", "parameters", "batch", "published batch", "tokens read, generated"]
+    heads = ["model", "case", "scale", "parameters", "batch", "batch of the suite", "tokens read, generated"]
     lines = []
     for title, group in by_title(measured).items():
         record = next((o.record for o in group if o.record.model is not None), group[0].record)
@@ -207,13 +208,10 @@ def _calls(measured: Sequence[Outcome]) -> list[str]:
 
 
 def _expected(measured: Sequence[Outcome], *, quick: bool) -> list[str]:
-    lines = [
-        [e.title, e.expected, e.found, "not judged" if quick else e.holds] for e in expectations(measured)
-    ]
     return [
         "## Is the expected story seen here?",
         "",
-        *table(["model", "expected", "found", "holds"], lines),
+        *expectation_table(expectations(measured), first="model", judged=not quick),
         "",
         (
             "Each mode was compiled once. Compile times that differ by less than 20 % count as equal. On a "

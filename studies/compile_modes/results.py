@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 from harness.codec import from_json
@@ -23,6 +24,7 @@ from runner.runs.compare.statistics import (
     with_noise,
 )
 from studies.compile_modes.options import MODELS, MODES
+from studies.expectations import FAILS, HOLDS, OPEN, Expectation
 from studies.journal import Line, of_kind
 
 COMPILE_NOISE = 1.2
@@ -30,9 +32,9 @@ COMPILE_NOISE = 1.2
 On a CPU, default and reduce-overhead compile the same code, so their difference is noise, too."""
 MUCH_SLOWER = 2.0  # a first call is slow if it takes this many times as long as later calls
 
-HOLDS, FAILS, OPEN = "yes", "NOT in this run", "cannot tell"
 UNTIMED = "not both were timed"
 ALIKE, APART = "not told apart", "told apart, in this run"
+"""Verdicts on two modes that compile the same code, beside those of ``studies.expectations``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +68,6 @@ class Outcome:
         """``crash: message of the failure``"""
         failure = self.record.failure
         return f"{self.record.status.value}{f': {failure.message}' if failure else ''}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """An expectation from the published study, the result here, and whether it holds."""
-
-    title: str
-    expected: str
-    found: str
-    holds: str  # HOLDS, FAILS or OPEN; for two modes with the same code: ALIKE, APART or OPEN
 
 
 def title_of(job: Job) -> str:
@@ -145,6 +137,9 @@ def pays_after(comparison: Comparison) -> float | None:
 
 # -- the published expectations ------------------------------------------------------
 
+PAIRS = tuple(combinations(MODES, 2))
+"""Of each pair, the second mode is expected to compile longer and to run faster."""
+
 
 def expectations(measured: Sequence[Outcome]) -> list[Expectation]:
     """Compile time rises and run time falls over the modes; the first call is slow, later ones fast."""
@@ -156,14 +151,18 @@ def expectations(measured: Sequence[Outcome]) -> list[Expectation]:
         if default and overhead and _same_on(default.record.job.device):
             factor = _compile_factor(default, overhead) or 1.0
             noise = max(noise, factor, 1 / factor)
-        for outcome in group if default else ():
-            assert default is not None
-            if outcome is default:
+        for first, second in PAIRS:
+            if first not in modes or second not in modes:
                 continue
-            if outcome is overhead and _same_on(outcome.record.job.device):
-                made.append(_alike(title, default, outcome))
+            if (modes[first], modes[second]) == (default, overhead) and _same_on(
+                modes[first].record.job.device
+            ):
+                made.append(_alike(title, modes[first], modes[second]))
                 continue
-            made += [_compile_time(title, default, outcome, noise), _run_time(title, default, outcome)]
+            made += [
+                _compile_time(title, modes[first], modes[second], noise),
+                _run_time(title, modes[first], modes[second]),
+            ]
         made.append(_first_calls(title, group))
     return made
 
@@ -189,9 +188,9 @@ def _alike(title: str, default: Outcome, other: Outcome) -> Expectation:
     return Expectation(title=title, expected=expected, found=text, holds=holds)
 
 
-def _compile_time(title: str, default: Outcome, other: Outcome, noise: float) -> Expectation:
-    expected = f"compile time rises from default to {other.mode}"
-    first, second = (o.comparison.compilation_latency_s for o in (default, other))
+def _compile_time(title: str, former: Outcome, latter: Outcome, noise: float) -> Expectation:
+    expected = f"compile time rises from {former.mode} to {latter.mode}"
+    first, second = (o.comparison.compilation_latency_s for o in (former, latter))
     if not first or not second:
         return Expectation(title=title, expected=expected, found="not both were compiled", holds=OPEN)
     factor = second / first
@@ -200,12 +199,12 @@ def _compile_time(title: str, default: Outcome, other: Outcome, noise: float) ->
     return Expectation(title=title, expected=expected, found=text, holds=holds)
 
 
-def _run_time(title: str, default: Outcome, other: Outcome) -> Expectation:
-    expected = f"run time falls from default to {other.mode}"
-    change = between(default, other)
+def _run_time(title: str, former: Outcome, latter: Outcome) -> Expectation:
+    expected = f"run time falls from {former.mode} to {latter.mode}"
+    change = between(former, latter)
     if change is None:
         return Expectation(title=title, expected=expected, found=UNTIMED, holds=OPEN)
-    text = f"{speedup_text(change.factor, change.low, change.high)} as fast as default"
+    text = f"{speedup_text(change.factor, change.low, change.high)} as fast as {former.mode}"
     holds = HOLDS if change.low > 1 else FAILS if change.high < 1 else OPEN
     return Expectation(title=title, expected=expected, found=text, holds=holds)
 

@@ -110,11 +110,11 @@ def movable(record: Record, folder: Path) -> Record:
 
 
 def sizes_text(job: Job) -> str:
-    """``scale full, batch 4 of the published 128``"""
+    """``scale full, batch 4 of the suite's 128``"""
     case = job.case
     text = f"scale {case.scale}, batch {case.batch_size}"
     if case.mode is Mode.GENERATE:
         return f"{text}, {case.prompt_tokens} tokens read, {case.new_tokens} generated"
     if case.published_batch_size not in (None, case.batch_size):
-        text += f" of the published {case.published_batch_size}"
+        text += f" of the suite's {case.published_batch_size}"
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,31 +15,52 @@ SYMBOLS = "0123456789.=+-m|"
 
 LEFT_DIGITS, RESULT_DIGITS = 3, 4
 DRAWN, HELD_OUT = 100_000, 4096
+LARGEST_TEST_SHARE = 0.9
 MINUS, END = "m", "|"
+OPERATIONS = ("+", "-")
 
 
-def generate(x: int, operation: str, y: int, *, left_digits: int = LEFT_DIGITS, reverse: bool = False) -> str:
-    """``123+456=0579|``, or with ``reverse`` the digits of every number reversed: ``321+654=9750|``.
+def generate(
+    x: int,
+    operation: str,
+    y: int,
+    *,
+    left_digits: int = LEFT_DIGITS,
+    result_digits: int = RESULT_DIGITS,
+    reverse: bool = False,
+) -> str:
+    """``123+456=0579|``, or with ``reverse`` every number written backwards: ``321+654=9750|``.
 
-    A minus counts as a digit and is always first: ``123-999=m876|``. ``ValueError`` for operations
-    other than + and -, and for operands that are negative or too long.
+    The minus of a result counts as one of its digits: ``123-999=m876|``, and backwards ``321-999=678m|``.
+    ``ValueError`` for operations other than + and -, for operands that are negative or too long, and for
+    a result that is too long.
     """
-    if operation not in ("+", "-"):
+    if operation not in OPERATIONS:
         raise ValueError(f"{operation!r} is not an operation; use + or -")
     if not (0 <= x < 10**left_digits and 0 <= y < 10**left_digits):
         raise ValueError(f"{x} and {y} must have at most {left_digits} digits and no sign")
     result = x + y if operation == "+" else x - y
-    shown = [
-        _number(value, width, reverse)
-        for value, width in ((x, left_digits), (y, left_digits), (result, RESULT_DIGITS))
-    ]
-    return f"{shown[0]}{operation}{shown[1]}={shown[2]}{END}"
+    left = [_number(value, left_digits, reverse) for value in (x, y)]
+    right = _number(result, result_digits, reverse)
+    if len(right) > result_digits:
+        raise ValueError(f"{result} does not fit into the {result_digits} digits of a result")
+    return f"{left[0]}{operation}{left[1]}={right}{END}"
 
 
 def _number(value: int, width: int, reverse: bool) -> str:
     sign = MINUS if value < 0 else ""
-    digits = str(abs(value)).zfill(width - len(sign))
-    return sign + (digits[::-1] if reverse else digits)
+    text = sign + str(abs(value)).zfill(width - len(sign))
+    return text[::-1] if reverse else text
+
+
+def result_width(digits: int) -> int:
+    """The digits of a result that hold every sum, and every difference with its minus: ``3`` to ``4``."""
+    return digits + 1
+
+
+def input_length(digits: int) -> int:
+    """The symbols that a model reads: two numbers, two signs and the result. ``3`` to ``12``."""
+    return 2 * digits + 2 + result_width(digits)
 
 
 def encode(text: str) -> list[int]:
@@ -59,7 +81,7 @@ def examples(sequence: str) -> list[tuple[list[int], int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """Examples as tensors: inputs (n, 12) and targets (n,). No addition is in both parts."""
+    """Examples as tensors: inputs (n, 12) and targets (n,). No question is in both parts."""
 
     train_inputs: Tensor
     train_targets: Tensor
@@ -67,18 +89,45 @@ class Additions:
     test_targets: Tensor
 
 
-def additions(*, seed: int, reverse: bool = True, drawn: int = DRAWN, held_out: int = HELD_OUT) -> Additions:
-    """Draws ``drawn`` additions of numbers in 0...999, drops duplicates, and holds out ``held_out``."""
+def additions(
+    *,
+    seed: int,
+    reverse: bool = True,
+    drawn: int = DRAWN,
+    held_out: int = HELD_OUT,
+    operations: Sequence[str] = ("+",),
+    digits: int = LEFT_DIGITS,
+) -> Additions:
+    """Draws ``drawn`` questions, drops duplicates, and holds out ``held_out``. ``digits``: of both numbers.
+
+    ``ValueError`` if less than a tenth would be left for training.
+    """
     source = random.Random(seed)
-    top = 10**LEFT_DIGITS
-    pairs = list(dict.fromkeys((source.randrange(top), source.randrange(top)) for _ in range(drawn)))
-    test = _tensors(pairs[:held_out], reverse)  # the order is random already
-    train = _tensors(pairs[held_out:], reverse)
+    top = 10**digits
+
+    def question() -> tuple[int, str, int]:
+        sign = operations[0] if len(operations) == 1 else source.choice(operations)
+        return source.randrange(top), sign, source.randrange(top)
+
+    questions = list(dict.fromkeys(question() for _ in range(drawn)))
+    if held_out >= LARGEST_TEST_SHARE * len(questions):
+        raise ValueError(
+            f"{held_out:,} of {len(questions):,} different questions cannot be held out: less than a tenth "
+            "would be left for training"
+        )
+    test = _tensors(questions[:held_out], reverse, digits)  # the order is random already
+    train = _tensors(questions[held_out:], reverse, digits)
     return Additions(train_inputs=train[0], train_targets=train[1], test_inputs=test[0], test_targets=test[1])
 
 
-def _tensors(pairs: list[tuple[int, int]], reverse: bool) -> tuple[Tensor, Tensor]:
+def _tensors(questions: list[tuple[int, str, int]], reverse: bool, digits: int) -> tuple[Tensor, Tensor]:
     import torch
 
-    found = [example for x, y in pairs for example in examples(generate(x, "+", y, reverse=reverse))]
+    found = [
+        example
+        for x, operation, y in questions
+        for example in examples(
+            generate(x, operation, y, left_digits=digits, result_digits=result_width(digits), reverse=reverse)
+        )
+    ]
     return torch.tensor([given for given, _ in found]), torch.tensor([target for _, target in found])

@@ -36,7 +36,7 @@ def fit(
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Point]:
-    """Trains with AdamW. Yields a point every ``rule.every`` steps and at the end."""
+    """Trains with AdamW. Yields a point after the first step, every ``rule.every`` steps, and at the end."""
     model = model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
@@ -44,9 +44,10 @@ def fit(
     recent: list[torch.Tensor] = []
     began = clock()
     while True:
-        inputs, targets = task.draw(batch, generator)
+        inputs, targets = (part.to(device) for part in task.draw(batch, generator))
         optimizer.zero_grad(set_to_none=True)
-        loss = task.loss(model(inputs.to(device)), targets.to(device))
+        logits = model(inputs)
+        loss = task.loss(logits, targets)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         recent.append(loss.detach())
@@ -54,16 +55,25 @@ def fit(
         if step % WAITS_EVERY == 0:
             of(device).synchronize()
         over = seconds + clock() - began >= rule.budget_s
-        if not over and step % rule.every:
+        if not over and step % rule.every and step != 1:
             continue
         train_loss = float(torch.stack(recent).mean())  # waits for the device
         seconds += clock() - began
         recent.clear()
+        train_accuracy = float(task.right(logits.detach(), targets).float().mean())
+        began = clock()
         with torch.no_grad():
             test_loss, accuracy = task.evaluate(model.eval(), device)
+        inference_s = clock() - began
         model.train()
         yield Point(
-            step=step, seconds=seconds, train_loss=train_loss, test_loss=test_loss, test_accuracy=accuracy
+            step=step,
+            seconds=seconds,
+            train_loss=train_loss,
+            test_loss=test_loss,
+            test_accuracy=accuracy,
+            train_accuracy=train_accuracy,
+            inference_micros=1e6 * inference_s / len(task.test[1]),
         )
         if train_loss - train_loss != 0:
             raise FloatingPointError("the loss is not finite")

@@ -5,13 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.settings import COUNT, DURATION, WHOLE, Kind, choice, setting
+from harness.settings import COUNT, DURATION, WHOLE, Kind, choice, setting, whole
+from studies.implementations.addition import LEFT_DIGITS, OPERATIONS
 from studies.options import DATA_DIR, RATE, StudyOptions, row, usable_device
 
 MODELS = ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer")
 TASKS = ("addition", "shakespeare")
 LEARNING_RATES = (1e-3, 1e-4, 1e-2)
 DIGITS = choice("order of digits", ("reversed", "plain"))
+FEWEST_DIGITS, MOST_DIGITS = 2, 9
+
+
+def number_digits(text: str) -> int:
+    """With one digit there are fewer questions than the study holds out."""
+    value = whole(text)
+    if not FEWEST_DIGITS <= value <= MOST_DIGITS:
+        raise ValueError(f"{text!r} is not possible; give {FEWEST_DIGITS} to {MOST_DIGITS} digits")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +79,19 @@ class ImplementationsOptions(StudyOptions):
         kind=Kind(lambda text: DIGITS.read(text) == "reversed"),
         help="how numbers are written in additions: reversed or plain (default: reversed)",
     )
+    operations: tuple[str, ...] = row(
+        ("+",),
+        "--operations=SIGN",
+        listed=True,
+        kind=choice("operation", OPERATIONS),
+        help="signs of the questions, comma-separated: --operations=+,- also draws subtractions (default: +)",
+    )
+    digits: int = row(
+        LEFT_DIGITS,
+        "--number-digits=N",
+        kind=Kind(number_digits),
+        help=f"digits of both numbers of a question; the result has one more (default: {LEFT_DIGITS})",
+    )
     seed: int = row(0, "--seed=N", kind=WHOLE, help="seed of the data and the weights (default: 0)")
     data_dir: Path | None = setting(None, DATA_DIR)
 
@@ -81,6 +104,7 @@ class ImplementationsOptions(StudyOptions):
             tasks=self.tasks or TASKS,
             only_asked=bool(self.tasks),
             models=tuple(name for name in MODELS if name in self.models),
+            operations=tuple(sign for sign in OPERATIONS if sign in self.operations),
             learning_rates=self.learning_rates or ((1e-2,) if self.quick else LEARNING_RATES),
             budget_s=budget,
             text_budget_s=self.text_budget_s or (budget if self.quick else 5 * budget),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from runner.reports.parts.axes import COLORS, LINES, new_figure
 from runner.reports.parts.pictures import pictures, plain_style
 from studies.implementations.results import Fitted
+from studies.ticks import plain_ticks
 
 
 def curves(found: Sequence[Fitted]) -> Mapping[str, bytes]:
@@ -33,10 +34,20 @@ def _curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
                 (accuracy, [point.test_accuracy for point in f.points]),
             ):
                 panel.plot(seconds, values, style, color=color, label=label, linewidth=1.3, marker=".", ms=3)
-        for panel, text in ((loss, "loss on held-out examples, nats"), (accuracy, "accuracy by symbol")):
+            for panel, trained in (
+                (loss, [point.train_loss for point in f.points]),
+                (accuracy, [point.train_accuracy for point in f.points]),
+            ):
+                if None not in trained:  # older records have no accuracy on training batches
+                    panel.plot(seconds, trained, style, color=color, linewidth=0.6, alpha=0.5)
+        measured = any(point.train_accuracy is not None for f in found for point in f.points)
+        thin = " (thin: training)"
+        words = ((loss, f"loss, nats{thin}"), (accuracy, f"accuracy by symbol{thin if measured else ''}"))
+        for panel, text in words:
             panel.set_xlabel("seconds of training")
             panel.set_ylabel(text)
             panel.set_xscale("log")
+            plain_ticks(panel, [point.seconds for f in found for point in f.points])
             panel.grid(color="#DDDDDD", linewidth=0.5)
         if found:
             figure.legend(*loss.get_legend_handles_labels(), loc="outside right upper", frameon=False)

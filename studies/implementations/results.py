@@ -1,23 +1,29 @@
-"""Results of study B from its records: final numbers, when an accuracy was reached, and the expectations."""
+"""Results of study B from its records: final numbers, and when an accuracy was reached."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from studies.journal import Line, of_kind
 
 LEVELS = (0.5, 0.9, 0.995)
 SOLVED = 0.995
-NEAR = 0.9
-"""A transformer is well behind if its accuracy is lower than this when the MLPs have solved addition."""
+TASKS = {
+    "addition": ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer"),
+    "shakespeare": ("MLP", "TLTransformer", "NanoGPT"),
+}
+"""The models of each published table, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """An evaluation during training. ``seconds``: time of the steps so far, without evaluations.
 
-    ``train_loss``: mean over the batches since the last point, with dropout.
+    ``train_loss``: mean over the batches since the last point, with dropout. ``train_accuracy``: of the
+    last of these batches. ``inference_micros``: time of the evaluation for each held-out example. Records
+    made before these were measured have None.
     """
 
     step: int
@@ -25,6 +31,8 @@ class Point:
     train_loss: float
     test_loss: float
     test_accuracy: float
+    train_accuracy: float | None
+    inference_micros: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,17 @@ class Fitted:
         """Microseconds per example, averaged over the training."""
         return 1e6 * self.last.seconds / (self.last.step * self.batch) if self.last else None
 
+    @property
+    def inference_micros(self) -> float | None:
+        """Microseconds per held-out example, without gradients: the median of the evaluations."""
+        times = [p.inference_micros for p in self.points if p.inference_micros is not None]
+        return median(times) if times else None
+
+    @property
+    def best_accuracy(self) -> float:
+        """The best of all evaluations, which is not always the last."""
+        return self.accuracy_at(float("inf"))
+
     def reached(self, accuracy: float) -> Point | None:
         """The first evaluation that reached this accuracy on held-out examples."""
         return next((point for point in self.points if point.test_accuracy >= accuracy), None)
@@ -62,17 +81,8 @@ class Fitted:
         return max((point.test_accuracy for point in seen), default=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """An expectation from the published study, and the result of this run."""
-
-    expected: str
-    found: str
-    holds: bool | None  # None: the run cannot tell
-
-
 def fitted(lines: Sequence[Line]) -> list[Fitted]:
-    """The trainings with an outcome, in order. A training that was killed has none."""
+    """The trainings with an outcome, in the order of the published tables. A killed training has none."""
     points: dict[str, list[Point]] = {}
     for line in of_kind(lines, "point"):
         points.setdefault(line["variant"], []).append(
@@ -82,9 +92,11 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
                 train_loss=_number(line["train_loss"]),
                 test_loss=_number(line["test_loss"]),
                 test_accuracy=line["test_accuracy"],
+                train_accuracy=line.get("train_accuracy"),
+                inference_micros=line.get("inference_micros"),
             )
         )
-    return [
+    found = [
         Fitted(
             name=line["variant"],
             task=line["task"],
@@ -99,56 +111,14 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
         )
         for line in of_kind(lines, "outcome")
     ]
+    return sorted(found, key=lambda f: place(f.task, f.model))
+
+
+def place(task: str, model: str) -> tuple[int, int]:
+    """The place of a task and a model in the published tables. Others are last."""
+    models = TASKS.get(task, ())
+    return list(TASKS).index(task), models.index(model) if model in models else len(models)
 
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else value
-
-
-def expectations(found: Sequence[Fitted]) -> list[Expectation]:
-    return [_mlp_solves(found), _transformers_behind(found), _mlp_fails(found)]
-
-
-def _mlp_solves(found: Sequence[Fitted]) -> Expectation:
-    mlps = [f for f in found if (f.task, f.model) == ("addition", "MLP")]
-    solved = [f for f in mlps if f.reached(SOLVED)]
-    named = ", ".join(f"{f.learning_rate:g} after {f.reached(SOLVED).seconds:.1f} s" for f in solved)  # type: ignore[union-attr]
-    return Expectation(
-        expected="the MLP solves addition almost at once: 99.5 % at two of three learning rates or more",
-        found=f"at {len(solved)} of {len(mlps)}{f': {named}' if named else ''}",
-        holds=len(solved) >= 2 if len(mlps) >= 3 else None,
-    )
-
-
-def _transformers_behind(found: Sequence[Fitted]) -> Expectation:
-    expected = "in that time the transformers are well behind: below 90 %, and none solves it in its budget"
-    on_addition = [f for f in found if f.task == "addition" and f.status == "PASS"]
-    times = [p.seconds for f in on_addition if f.model == "MLP" and (p := f.reached(SOLVED))]
-    others = [f for f in on_addition if f.model != "MLP"]
-    if not times or not others:
-        return Expectation(expected=expected, found="nothing to compare", holds=None)
-    then = max(f.accuracy_at(max(times)) for f in others)
-    best = max(others, key=lambda f: f.accuracy_at(float("inf")))
-    final = best.accuracy_at(float("inf"))
-    return Expectation(
-        expected=expected,
-        found=(
-            f"when the last MLP had solved it ({max(times):.1f} s) the best transformer had at most "
-            f"{then:.1%}; at the end {best.name} has {final:.1%}"
-        ),
-        holds=then < NEAR and final < SOLVED,
-    )
-
-
-def _mlp_fails(found: Sequence[Fitted]) -> Expectation:
-    expected = "the MLP fails on Shakespeare: every transformer's loss is lower than any MLP's"
-    on_text = [f for f in found if f.task == "shakespeare" and f.status == "PASS" and f.last]
-    mlps = [f.last.test_loss for f in on_text if f.model == "MLP" and f.last]
-    others = [f.last.test_loss for f in on_text if f.model != "MLP" and f.last]
-    if not mlps or not others:
-        return Expectation(expected=expected, found="nothing to compare", holds=None)
-    return Expectation(
-        expected=expected,
-        found=f"MLPs {min(mlps):.2f} to {max(mlps):.2f}, transformers {min(others):.2f} to {max(others):.2f}",
-        holds=max(others) < min(mlps),
-    )

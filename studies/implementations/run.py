@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
+from studies.implementations.addition import input_length
 from studies.implementations.options import ImplementationsOptions
+from studies.implementations.results import place
 from studies.journal import Journal, begin
 from studies.shown import Lines, progress
 from suites.tiny_gpt import Entry, entries
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 STOP_ABOVE = 0.995
 EVERY, EVERY_MLP = 50, 500
-EVERY_TEXT, EVERY_TEXT_MLP = 50, 100
+EVERY_TEXT = 50
+EVERY_TEXT_MLP = {"MLP_shakespeare_16x256": 200, "MLP_shakespeare_8x128": 200, "MLP_shakespeare_16x64": 25}
 TEXT_RATE = 1e-2  # of the MLPs, which have the published batch size on every device
 DOUBLE = "MLP_shakespeare_16x64"
 """The third MLP, which the study trained twice as long as the others."""
@@ -68,9 +71,7 @@ def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
             )
             for rate in _rates(entry, options, on_text)
         ]
-    return sorted(
-        found, key=lambda plan: (tasks.index(plan.task), options.models.index(plan.entry.implementation))
-    )
+    return sorted(found, key=lambda plan: place(plan.task, plan.entry.implementation))
 
 
 def _rates(entry: Entry, options: ImplementationsOptions, on_text: bool) -> tuple[float, ...]:
@@ -135,6 +136,7 @@ def _train(
         options,
         command,
         text=corpus.name if corpus else None,
+        text_sizes=corpus.sizes if corpus else None,
         refused=refused,
     )
 
@@ -144,7 +146,14 @@ def _train(
             assert corpus is not None
             return text_task(corpus, block=128, last_only=last_only)
         sizes = {"drawn": QUICK_DRAWN, "held_out": QUICK_HELD_OUT} if options.quick else {}
-        return addition_task(seed=options.seed, reverse=options.reverse, **sizes)
+        return addition_task(
+            seed=options.seed,
+            reverse=options.reverse,
+            operations=options.operations,
+            digits=options.digits,
+            device=device,
+            **sizes,
+        )
 
     with progress(sum(plan.budget_s for plan in todo)) as shown:
         for plan in todo:
@@ -176,7 +185,7 @@ def _one(
     status, message, done = "PASS", None, 0.0
     try:
         seed_everything(options.seed)
-        model = make_model(plan.entry.implementation, plan.entry.config)
+        model = make_model(plan.entry.implementation, config_of(plan, options.digits))
         facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
         for point in fit(
             model,
@@ -200,10 +209,20 @@ def _one(
     journal.write("outcome", status=status, message=message, **facts)
 
 
+def config_of(plan: Plan, digits: int) -> dict[str, Any]:
+    """The configuration of the case. On addition, the model reads as many symbols as the numbers need."""
+    config = dict(plan.entry.config)
+    if plan.task == "addition":
+        config["input_len" if "input_len" in config else "block_size"] = input_length(digits)
+    return config
+
+
 def _rule(plan: Plan) -> Rule:
     from studies.implementations.fitting import Rule
 
     mlp = plan.entry.implementation == "MLP"
     if plan.task == "addition":
         return Rule(budget_s=plan.budget_s, every=EVERY_MLP if mlp else EVERY, stop_above=STOP_ABOVE)
-    return Rule(budget_s=plan.budget_s, every=EVERY_TEXT_MLP if mlp else EVERY_TEXT, stop_above=None)
+    return Rule(
+        budget_s=plan.budget_s, every=EVERY_TEXT_MLP[plan.case] if mlp else EVERY_TEXT, stop_above=None
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from studies.corpus import Corpus
-from studies.implementations.addition import DRAWN, HELD_OUT, additions
+from studies.implementations.addition import DRAWN, HELD_OUT, LEFT_DIGITS, additions
 from studies.learners import windows
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
@@ -50,14 +50,27 @@ class Task:
         return total / count, right / count
 
 
-def addition_task(*, seed: int, reverse: bool, drawn: int = DRAWN, held_out: int = HELD_OUT) -> Task:
-    data = additions(seed=seed, reverse=reverse, drawn=drawn, held_out=held_out)
+def addition_task(
+    *,
+    seed: int,
+    reverse: bool,
+    drawn: int = DRAWN,
+    held_out: int = HELD_OUT,
+    operations: Sequence[str] = ("+",),
+    digits: int = LEFT_DIGITS,
+    device: torch.device | str = "cpu",
+) -> Task:
+    """All examples lie on the device, as in the source."""
+    data = additions(
+        seed=seed, reverse=reverse, drawn=drawn, held_out=held_out, operations=operations, digits=digits
+    )
+    inputs, targets = data.train_inputs.to(device), data.train_targets.to(device)
 
     def draw(size: int, generator: torch.Generator) -> Batch:
-        chosen = torch.randint(len(data.train_targets), (size,), generator=generator)
-        return data.train_inputs[chosen], data.train_targets[chosen]
+        chosen = torch.randint(len(targets), (size,), generator=generator).to(device)
+        return inputs[chosen], targets[chosen]
 
-    return Task(draw=draw, test=(data.test_inputs, data.test_targets), last_only=True)
+    return Task(draw=draw, test=(data.test_inputs.to(device), data.test_targets.to(device)), last_only=True)
 
 
 def text_task(corpus: Corpus, *, block: int, last_only: bool) -> Task:

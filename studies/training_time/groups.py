@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from runner.analysis.digits import MISSING
 from studies.journal import Line
 from studies.markdown import environment_text, table
-from studies.published import PRECISIONS, minutes_text
-from studies.training_time.report import HEADS, LABELS
+from studies.training_time.published import HEADS, LABELS, PRECISIONS, minutes_text
 from studies.training_time.results import Row, grouped, rows, trainings
 
 

@@ -10,7 +10,7 @@ from harness.settings import COUNT, choice, setting
 from runner.errors import UsageError
 from runner.plan.environments.spec import Asked, environments_given
 from studies.options import DATA_DIR, RATE, StudyOptions, check_precisions, one_flag, row, usable_device
-from studies.published import MODES, PRECISIONS
+from studies.training_time.published import MODES, PRECISIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from runner.analysis.digits import MISSING, speedup_text
+from studies.expectations import Expectation, expectation_table
 from studies.journal import Line
 from studies.markdown import environment_text, table
-from studies.published import (
-    ALSO_PUBLISHED,
+from studies.training_time.conclusions import STEP_NOISE, WALL_NOISE, conclusions
+from studies.training_time.published import (
+    HEADS,
+    LABELS,
     PRECISIONS,
     REFERENCE,
     TRAINING_TIME,
     minutes_text,
+    noise_text,
     seconds_of,
 )
 from studies.training_time.results import ASTRAY, Following, Row, following, grouped, rows, trainings
 from studies.training_time.results import REFERENCE as FP32_EAGER
 
-HEADS = {
-    "float32": "default (fp32)",
-    "tf32": "allow_tf32",
-    "amp_bfloat16": "bf16 autocast",
-    "amp_bfloat16+tf32": "tf32 + bf16 autocast",
+PUBLISHED_MODES = {
+    "eager": "",
+    "script": " + TorchScript script",
+    "compile": " + compile",
+    "submodules": " + compile, each submodule",
 }
-LABELS = {
-    "eager": "PyTorch",
-    "script": "PyTorch + TorchScript script",
-    "compile": "PyTorch + compile",
-    "submodules": "PyTorch + compile, each submodule",
-}
-PUBLISHED_MODES = {"eager": "", "script": " + TorchScript script", "compile": " + compile"}
 
 
 def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
@@ -40,7 +37,7 @@ def render(lines: Sequence[Line]) -> Mapping[str, bytes]:
     groups = grouped(found)
     made, checks = rows(groups), following(groups)
     return {
-        "report.md": "\n".join(_report(lines[0], made, checks)).encode(),
+        "report.md": "\n".join(_report(lines[0], made, checks, conclusions(groups))).encode(),
         **loss_curves(found),
         **time_bars(made),
     }
@@ -54,7 +51,9 @@ def failures(lines: Sequence[Line]) -> list[str]:
     return [*broken, *astray]
 
 
-def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> list[str]:
+def _report(
+    study: Line, made: Sequence[Row], checks: Sequence[Following], claims: Sequence[Expectation]
+) -> list[str]:
     sizes, text = study["sizes"], study["text"]
     marked = "" if text["name"] == "shakespeare" else " - NOT Shakespeare: figures of a trial run"
     return [
@@ -64,7 +63,7 @@ def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> li
             f"{study['parameters']:,} parameters; {sizes['steps']} steps of "
             f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
             f"text: {text['name']}, {text['characters']:,} characters{marked}. "
-            f"{environment_text(study['environment'])}"
+            f"{environment_text(study['environment'])}{_attention(study)}"
         ),
         "",
         "## Wall time, minutes:seconds",
@@ -87,6 +86,8 @@ def _report(study: Line, made: Sequence[Row], checks: Sequence[Following]) -> li
         "Measured in paired chunks after the first steps, with 95 % intervals.",
         "",
         *_side_by_side(made),
+        "",
+        *_conclusions(claims, judged=text["name"] == "shakespeare"),
         "",
         *_published(),
         "",
@@ -152,6 +153,28 @@ def _side_by_side(made: Sequence[Row]) -> list[str]:
     ]
 
 
+def _attention(study: Line) -> str:
+    """Which fused kernels torch may choose for attention. Older records do not have it."""
+    allowed = study.get("attention_kernels")
+    if allowed is None:
+        return ""
+    return f" Fused attention kernels that torch may choose: {', '.join(allowed) or 'none'}."
+
+
+def _conclusions(claims: Sequence[Expectation], *, judged: bool) -> list[str]:
+    return [
+        "## Do the author's two conclusions hold here?",
+        "",
+        *expectation_table(claims, first="of", judged=judged),
+        "",
+        (
+            "steps: paired chunks, without compiling, with 95 % intervals, which must lie beyond "
+            f"{STEP_NOISE:.0%}. whole run: wall times, with compiling. They have no interval: a difference "
+            f"below {WALL_NOISE - 1:.0%} cannot be told."
+        ),
+    ]
+
+
 def _ratio(eager_s: float | None, seconds: float | None) -> str:
     return f"{eager_s / seconds:.2f}" if eager_s and seconds else MISSING
 
@@ -167,19 +190,18 @@ def _published_ratio(group: str, mode: str, precision: str) -> str:
 
 
 def _published() -> list[str]:
-    precisions = PRECISIONS[:3]
     lines = []
     for group, times in TRAINING_TIME.items():
         for label in dict.fromkeys(label for label, _ in times):
             mark = " (published, not measured here)" if label.startswith("TorchSharp") else ""
-            cells = [times.get((label, name), MISSING) for name in precisions]
+            cells = [times.get((label, name), MISSING) for name in PRECISIONS]
             lines.append([f"{group}: {label}{mark}", *cells])
     return [
-        "## The published table: one RTX 3070, minutes:seconds",
+        "## The published tables: one RTX 3070, minutes:seconds",
         "",
-        *table(["", *(HEADS[name] for name in precisions)], lines),
+        *table(["", *(HEADS[name] for name in PRECISIONS)], lines),
         "",
-        ALSO_PUBLISHED,
+        noise_text(),
     ]
 
 

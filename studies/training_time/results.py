@@ -152,22 +152,9 @@ def rows(groups: Groups) -> list[Row]:
 
 
 def _row(precision: str, mode: str, members: Sequence[Training], reference: Sequence[Training]) -> Row:
-    from runner.analysis.statistics import paired_speedup
-
     good = [member for member in members if member.status == "PASS"]
     bad = [member for member in members if member.status != "PASS"]
-    ours: list[float] = []
-    eager: list[float] = []
-    for member in good:
-        for other in reference:
-            if other.seed == member.seed:
-                pairs = list(zip(_steady(other), _steady(member), strict=False))
-                eager += [pair[0] for pair in pairs]
-                ours += [pair[1] for pair in pairs]
-    estimate = paired_speedup(eager, ours) if ours else None
-    ci = None
-    if estimate and estimate.ci_low is not None and estimate.ci_high is not None:
-        ci = (estimate.ci_low, estimate.ci_high)
+    steps = paired_steps(reference, good)
     return Row(
         precision=precision,
         mode=mode,
@@ -176,10 +163,38 @@ def _row(precision: str, mode: str, members: Sequence[Training], reference: Sequ
         compile_s=good[0].compile_s if good else None,
         run_s=median(member.run_s for member in good) if good else None,
         valid=_mean([member.evaluations[-1][2] for member in good]),
-        step_ratio=estimate.speedup if estimate else None,
-        ci=ci,
-        pairs=len(ours),
+        step_ratio=steps.ratio,
+        ci=steps.ci,
+        pairs=steps.pairs,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """How many times as fast as other steps these steps are. ``ci`` is None with too few pairs."""
+
+    ratio: float | None
+    ci: tuple[float, float] | None
+    pairs: int
+
+
+def paired_steps(slow: Sequence[Training], fast: Sequence[Training]) -> Steps:
+    """The speedup of ``fast`` over ``slow``, from steady chunks of the same seed and steps."""
+    from runner.analysis.statistics import paired_speedup
+
+    pairs = [
+        pair
+        for other in fast
+        for one in slow
+        if one.seed == other.seed
+        for pair in zip(_steady(one), _steady(other), strict=False)
+    ]
+    if not pairs:
+        return Steps(ratio=None, ci=None, pairs=0)
+    estimate = paired_speedup([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    low, high = estimate.ci_low, estimate.ci_high
+    ci = None if low is None or high is None else (low, high)
+    return Steps(ratio=estimate.speedup, ci=ci, pairs=len(pairs))
 
 
 def _steady(training: Training) -> list[float]:

@@ -31,16 +31,15 @@ class Operation(nn.Module):
 
 
 class MatMul(Operation):
-    """(rows, inner) by a weight of (inner, columns): 2 * rows * inner * columns FLOPs."""
+    """(..., rows, inner) by a weight of (inner, columns): 2 * all rows * inner * columns FLOPs."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__(sizes)
-        _, inner, columns = self.sizes
+        *_, inner, columns = self.sizes
         self.weight = nn.Parameter(torch.randn(inner, columns) / math.sqrt(inner))
 
     def inputs(self) -> tuple[Tensor, ...]:
-        rows, inner, _ = self.sizes
-        return (torch.randn(rows, inner),)
+        return (torch.randn(self.sizes[:-1]),)
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight
@@ -63,6 +62,16 @@ class MatMulBatched(Operation):
 class ViewTranspose(Operation):
     def forward(self, x: Tensor) -> Tensor:
         return x.transpose(0, 1)
+
+
+class ViewRow(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[0]
+
+
+class ViewColumn(Operation):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, 1]
 
 
 class ViewSlice(Operation):
@@ -215,6 +224,8 @@ OPERATIONS: dict[str, type[Operation]] = {
     "matmul": MatMul,
     "matmul_batched": MatMulBatched,
     "view_transpose": ViewTranspose,
+    "view_row": ViewRow,
+    "view_column": ViewColumn,
     "view_slice": ViewSlice,
     "view_reshape": ViewReshape,
     "view_contiguous": ViewContiguous,

@@ -55,6 +55,11 @@ def test_the_published_product_is_the_published_one() -> None:
     assert ops.entries()["matmul_published"].sizes("small") == (rows // 16, inner // 16, columns // 16)
 
 
+def test_the_other_products_of_the_lesson_are_there() -> None:
+    assert ops.entries()["matmul_published_cpu"].sizes("small") == (1024, 256, 64)
+    assert ops.entries()["matmul_shared"].sizes("tiny") == (4, 8, 16, 32, 2)
+
+
 @pytest.mark.parametrize("name", list(ops.entries()))
 def test_scales_fall_and_what_memory_limits_is_larger_than_the_caches(name: str) -> None:
     entry = ops.entries()[name]

@@ -14,14 +14,17 @@ import pytest
 from runner.errors import UsageError
 from studies import corpus
 from studies.cli import main
+from studies.expectations import FAILS, HOLDS, OPEN
 from studies.journal import Journal, Line, read_lines
 from studies.markdown import table
-from studies.published import TRAINING_TIME, minutes_text, seconds_of
 from studies.report import report
 from studies.shown import progress, step_line
+from studies.ticks import ticks_within
 from studies.training_time.chunks import Done, Failed, Prepared, alternate, facts_of, plan_chunks
+from studies.training_time.conclusions import conclusions
 from studies.training_time.environments import others
 from studies.training_time.groups import joint_table
+from studies.training_time.published import TRAINING_TIME, minutes_text, seconds_of
 from studies.training_time.report import failures, render
 from studies.training_time.results import following, grouped, rows, trainings
 
@@ -177,6 +180,49 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
     assert files["loss_curves.png"].startswith(b"\x89PNG")
 
 
+def claims_of(values: dict[str, tuple[float, float]]) -> dict[tuple[str, str], str]:
+    return {(e.expected, e.title): e.holds for e in conclusions(grouped(trainings(lines_of(values))))}
+
+
+def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> None:
+    alike = (0.0, 0.1)
+    names = ("float32 eager", "float32 compile", "amp_bfloat16 eager", "amp_bfloat16 compile")
+    assert claims_of(dict.fromkeys(names, alike)) == {
+        ("smaller types help: bf16 autocast, eager", "steps"): OPEN,  # each step costs the same
+        ("smaller types help: bf16 autocast, eager", "whole run"): OPEN,
+        ("smaller types help: bf16 autocast, compile", "steps"): OPEN,
+        ("smaller types help: bf16 autocast, compile", "whole run"): OPEN,
+        ("compiling helps: default (fp32)", "steps"): HOLDS,  # half the time
+        ("compiling helps: default (fp32)", "whole run"): HOLDS,  # 31 s, then 23 s
+        ("compiling helps: bf16 autocast", "steps"): HOLDS,
+        ("compiling helps: bf16 autocast", "whole run"): HOLDS,
+    }
+    slow = lines_of({"float32 eager": alike, "float32 compile": alike})
+    for line in slow:
+        if line.get("variant") == "float32 compile" and "seconds" in line:
+            line["seconds"] *= 4  # type: ignore[index]
+    assert {e.holds for e in conclusions(grouped(trainings(slow)))} == {FAILS}
+    assert claims_of({"float32 eager": alike}) == {}
+
+
+def test_the_published_ratios_include_submodules_and_all_four_lists() -> None:
+    names = ("float32 eager", "float32 submodules", "amp_bfloat16+tf32 eager")
+    text = render(lines_of(dict.fromkeys(names, (0.0, 0.1))))["report.md"].decode()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    ratios = {(row[0], row[1]): row[4:] for row in rows if len(row) == 8}
+    assert ratios["default (fp32)", "PyTorch + compile, each block"] == ["-", "-", "-", "1.17"]  # 6:10 / 5:17
+    assert ratios["tf32 + bf16 autocast", "PyTorch"] == ["-", "-", "1.17", "-"]  # 5:27 / 4:40
+    assert "(5:19, 5:22, 5:23); these times are 1.3% apart" in text
+    assert "with 5:27 and with 4:39: 17% apart" in text
+
+
+def test_the_report_says_which_attention_kernels_torch_may_choose() -> None:
+    lines = lines_of({"float32 eager": (0.0, 0.1)})
+    assert "Fused attention kernels" not in render(lines)["report.md"].decode()  # an older record
+    newer = [{**lines[0], "attention_kernels": ["flash"]}, *lines[1:]]
+    assert "Fused attention kernels that torch may choose: flash." in render(newer)["report.md"].decode()
+
+
 def test_runs_in_several_environments_are_column_groups_of_one_table() -> None:
     one = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.0, 0.1)})
     other = lines_of({"float32 eager": (0.0, 0.1), "amp_bfloat16 eager": (0.0, 0.1)})
@@ -233,6 +279,13 @@ def test_the_line_of_a_step_has_the_format_of_the_study() -> None:
 
 def test_a_table_does_not_break_on_what_is_in_a_cell() -> None:
     assert table(["a", "b"], [["x|y", "1\n2"]])[2] == "| x\\|y | 1 2 |"
+
+
+def test_ticks_are_round_and_few() -> None:
+    assert ticks_within(1.3, 12) == [2, 3, 5, 10]
+    assert ticks_within(0.09, 300) == pytest.approx([0.1, 0.3, 1, 3, 10, 30, 100, 300])
+    assert ticks_within(0.02, 900) == pytest.approx([0.1, 1, 10, 100])
+    assert ticks_within(1.1e-5, 0.9e6) == [10.0**power for power in range(-4, 6)]
 
 
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from harness.metrics.traffic import traffic_counter
 from harness.schema import BASELINE, WHOLE, Case, CompilerOptions, Job, Mode, Protocol, Setting, Status
 from harness.worker.session import Session
 from harness.workload import Workload
-from suites import ops
+from suites import ops, tiny_gpt
 from suites.models.operations import (
     OPERATIONS,
     CopyClone,
@@ -30,6 +30,7 @@ NAMES = list(ops.entries())
 VIEWS = [name for name in NAMES if name.startswith("view")]
 COPIES = [name for name in NAMES if name.startswith("copy")]
 FLOAT = 4  # bytes
+INFERENCE = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="small")
 
 
 def case_of(name: str, scale: str = "tiny") -> Case:
@@ -72,6 +73,43 @@ def test_a_view_lies_in_its_inputs_storage_and_moves_nothing(name: str) -> None:
     assert flops_of(given) == 0
 
 
+STRIDES = {
+    "view_transpose": (1, 4),
+    "view_row": (1,),
+    "view_column": (4,),
+    "view_slice": (4, 2),
+    "view_reshape": (2, 1),
+    "view_contiguous": (4, 1),
+}  # of results; the input has 8 rows of 4 numbers
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_differs_by_its_strides_and_shows_what_is_written_through_it(name: str) -> None:
+    given = workload(name)
+    (x,) = given.args
+    assert x.stride() == (4, 1)
+    result, before = result_of(given), x.clone()
+    assert result.stride() == STRIDES[name]
+    result.add_(1)
+    assert int((x != before).sum()) == result.numel()  # the input has changed, in these numbers alone
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_what_is_written_to_a_copy_is_not_seen_in_its_input(name: str) -> None:
+    given = workload(name)
+    before = given.args[0].clone()
+    result_of(given).add_(1)
+    assert torch.equal(given.args[0], before)
+
+
+def test_a_transposed_tensor_has_no_view_of_another_shape_but_a_copy_has() -> None:
+    reshaped = OPERATIONS["view_reshape"]((8, 4))
+    transposed = workload("view_transpose").args[0].transpose(0, 1)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        reshaped(transposed)
+    assert reshaped(transposed.contiguous()).shape == (16, 2)
+
+
 @pytest.mark.parametrize("name", COPIES)
 def test_a_copy_has_its_own_storage_and_moves_what_it_copies(name: str) -> None:
     given = workload(name)
@@ -111,6 +149,36 @@ def test_a_product_with_weights_costs_two_flops_for_each_row_and_parameter() -> 
     given = workload("matmul_l")
     parameters = sum(p.numel() for p in given.module.parameters())
     assert flops_of(given) == 2 * given.args[0].shape[0] * parameters
+
+
+def test_a_shared_weight_sees_every_leading_dimension_as_rows() -> None:
+    given = workload("matmul_shared")
+    assert given.args[0].shape == (4, 8, 16, 32)
+    assert result_of(given).shape == (4, 8, 16, 2)
+    assert flops_of(given) == 2 * (4 * 8 * 16) * 32 * 2
+
+
+@pytest.mark.parametrize(
+    "name", ["NanoGPT_shakespeare_64", "TLTransformer_shakespeare_64", "HuggingFaceGPT_shakespeare_64"]
+)
+def test_a_transformer_costs_two_flops_for_each_token_and_weight_of_a_product(name: str) -> None:
+    """Attention comes on top of the rule, and of embeddings only those that are also the head multiply."""
+    (case,) = (c for c in tiny_gpt.cases(INFERENCE) if c.name == name)
+    given = tiny_gpt.build(dataclasses.replace(case, batch_size=2))
+    given.module.eval()
+    tokens = given.args[0].numel()
+    looked_up = ("wpe", "W_pos", "W_E", "positions_embed", "tokens_embed")
+    weights = sum(
+        p.numel()
+        for n, p in given.module.named_parameters()
+        if p.dim() > 1 and not any(w in n for w in looked_up)
+    )
+    heads_of_biases = sum(p.numel() for n, p in given.module.named_parameters() if ".b_" in n and p.dim() > 1)
+    length, width, layers = given.args[0].shape[1], 64, 4
+    attention = 2 * 2 * tokens * length * width * layers  # queries by keys, then shares by values
+    assert flops_of(given) == 2 * tokens * (weights - heads_of_biases) + attention
+    every = sum(p.numel() for p in given.module.parameters())
+    assert flops_of(given) - attention == pytest.approx(2 * tokens * every, rel=0.1)  # the rule
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "attention"])

@@ -32,6 +32,7 @@ def test_eager_and_script_train_alike_and_are_reported(
     assert "TorchSharp 0.100.7 (published, not measured here)" in told
     lines = read_lines(folder)
     assert lines[0]["parameters"] == 149_544
+    assert lines[0]["attention_kernels"] == ["flash", "memory-efficient"]  # torch's default
     assert [line["status"] for line in of_kind(lines, "outcome")] == ["PASS"] * 4
     chunks = of_kind(lines, "chunk")
     for seed in (0, 1):

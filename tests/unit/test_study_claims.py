@@ -1,0 +1,236 @@
+"""Study B without training: the questions of its source, and what is said of the source's claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.plan.environments.code_folder import cache_root
+from studies import corpus
+from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN
+from studies.implementations.addition import generate, input_length
+from studies.implementations.claims import ABOUT_EQUAL, claims
+from studies.implementations.published import ADDITION, SHAKESPEARE
+from studies.implementations.report import render
+from studies.implementations.results import SOLVED, fitted
+from studies.journal import Line, read_lines
+
+RESULTS = Path(corpus.__file__).resolve().parents[1] / "results"
+
+
+@pytest.mark.parametrize(
+    ("question", "more", "answer"),
+    [
+        ((123, "+", 456), {}, "123+456=0579|"),
+        ((123, "+", 456), {"reverse": True}, "321+654=9750|"),
+        ((23, "+", 45), {"reverse": True}, "320+540=8600|"),
+        ((123, "+", 999), {"left_digits": 5}, "00123+00999=1122|"),
+        ((999, "-", 123), {}, "999-123=0876|"),
+        ((999, "-", 123), {"reverse": True}, "999-321=6780|"),
+        ((123, "-", 999), {}, "123-999=m876|"),
+        ((123, "-", 999), {"reverse": True}, "321-999=678m|"),  # the minus is a digit and is reversed, too
+        ((0, "+", 0), {}, "000+000=0000|"),
+        ((999, "+", 999), {}, "999+999=1998|"),
+        ((3, "-", 5), {"reverse": True}, "300-500=200m|"),
+        ((1, "-", 99999), {"left_digits": 5, "result_digits": 6}, "00001-99999=m99998|"),
+    ],
+)
+def test_sequences_are_those_of_the_study(
+    question: tuple[int, str, int], more: dict[str, Any], answer: str
+) -> None:
+    assert generate(*question, **more) == answer
+
+
+@pytest.mark.parametrize("question", [(1, "*", 1), (1000, "+", 1), (-1, "+", 1)])
+def test_what_is_no_question_is_refused(question: tuple[int, str, int]) -> None:
+    with pytest.raises(ValueError, match=r"operation|digits"):
+        generate(*question)
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+@pytest.mark.parametrize(("question", "result"), [((1, "-", 99999), "-99998"), ((99999, "+", 1), "100000")])
+def test_a_result_that_does_not_fit_raises(
+    question: tuple[int, str, int], result: str, reverse: bool
+) -> None:
+    with pytest.raises(ValueError, match=f"{result} does not fit into the 4 digits of a result"):
+        generate(*question, left_digits=5, reverse=reverse)
+
+
+@pytest.mark.parametrize("digits", [2, 3, 9])
+def test_the_width_of_a_result_holds_the_largest_and_the_smallest(digits: int) -> None:
+    most = 10**digits - 1
+    for question in ((most, "+", most), (0, "-", most)):
+        text = generate(*question, left_digits=digits, result_digits=digits + 1)
+        assert len(text) - 1 == input_length(digits)
+
+
+def story(*trained: tuple[str, str, float, list[tuple[float, ...]]], steps: int = 1) -> list[Line]:
+    """Trainings as (task, model, learning rate, [(seconds, loss, accuracy, µs of inference)])."""
+    lines: list[Line] = []
+    for task, model, rate, curve in trained:
+        name = f"{model}_{task} lr {rate:g}"
+        for n, (seconds, loss, accuracy, *inference) in enumerate(curve):
+            point = {"kind": "point", "variant": name, "step": steps * (n + 1), "seconds": seconds}
+            more = {"train_accuracy": accuracy, "inference_micros": inference[0]} if inference else {}
+            losses = {"train_loss": loss, "test_loss": loss, "test_accuracy": accuracy}
+            lines.append({**point, **losses, **more})
+        facts = {"task": task, "case": f"{model}_{task}_64", "model": model, "learning_rate": rate}
+        outcome = {"variant": name, "batch": 2, "status": "PASS", "message": None}
+        lines.append({"kind": "outcome", **outcome, **facts})
+    return lines
+
+
+SOLVES: list[tuple[float, ...]] = [(1.0, 1.0, 0.5, 2.0), (2.0, 0.1, 0.996, 2.2)]
+SAYS = (
+    *("the MLP solves", "the MLP infers", "in that time", "TLTransformer is the best"),
+    *("TLTransformer trains faster than the other transformers: less",),
+    *(
+        "TLTransformer trains faster than the other transformers: sooner",
+        "the MLP fails",
+        "TLTransformer and",
+    ),
+)
+
+
+def verdicts(lines: list[Line]) -> list[str]:
+    """The verdicts in the order of SAYS."""
+    made = claims(fitted(lines))
+    assert all(one.expected.startswith(words) for one, words in zip(made, SAYS, strict=True))
+    return [one.holds for one in made]
+
+
+def test_the_published_story_is_recognized() -> None:
+    lines = story(
+        ("addition", "MLP", 1e-3, SOLVES),
+        ("addition", "MLP", 1e-4, [(60.0, 0.5, 0.9, 2.1)]),
+        ("addition", "MLP", 1e-2, SOLVES),
+        ("addition", "NanoGPT", 1e-2, [(2.0, 2.0, 0.3, 40.0), (60.0, 0.2, 0.95, 40.0)]),
+        (
+            "addition",
+            "TLTransformer",
+            1e-2,
+            [(1.9, 2.0, 0.3, 30.0), (2.1, 2.0, 0.4, 30.0), (50.0, 0.2, 0.991, 30.0)],
+        ),
+        ("shakespeare", "NanoGPT", 1e-2, [(300.0, 1.47, 0.55)]),
+        ("shakespeare", "TLTransformer", 1e-2, [(300.0, 1.60, 0.55)]),
+        ("shakespeare", "MLP", 1e-2, [(300.0, 2.14, 0.38)]),
+    )
+    assert verdicts(lines) == [HOLDS] * len(SAYS)
+    found = fitted(lines)
+    assert [f.model for f in found[-3:]] == ["MLP", "TLTransformer", "NanoGPT"]  # the published order
+    mlp = next(f for f in found if f.model == "MLP")
+    solved = mlp.reached(SOLVED)
+    assert solved is not None
+    assert (solved.step, solved.seconds) == (2, 2.0)
+    assert mlp.micros == pytest.approx(1e6 * 2.0 / (2 * 2))
+    assert mlp.inference_micros == pytest.approx(2.1)
+
+
+def test_another_story_is_not_taken_for_it() -> None:
+    lines = story(
+        ("addition", "MLP", 1e-3, [(60.0, 0.5, 0.9, 20.0)]),
+        ("addition", "MLP", 1e-4, [(60.0, 0.5, 0.9, 20.0)]),
+        ("addition", "MLP", 1e-2, SOLVES),
+        ("addition", "NanoGPT", 1e-2, [(1.0, 0.0, 0.999, 40.0)]),
+        ("addition", "TLTransformer", 1e-2, [(60.0, 0.0, 0.5, 40.0)]),
+        ("shakespeare", "MLP", 1e-2, [(300.0, 1.0, 0.7)]),
+        ("shakespeare", "NanoGPT", 1e-2, [(300.0, 1.47, 0.55)]),
+        ("shakespeare", "TLTransformer", 1e-2, [(300.0, 1.68, 0.55)]),
+        steps=10**7,  # more than the source, so too short a run is no excuse
+    )
+    assert verdicts(lines) == [FAILS] * len(SAYS)
+
+
+def test_a_run_that_is_too_short_shows_nothing_and_says_what_it_takes() -> None:
+    lines = story(
+        ("addition", "NanoGPT", 1e-2, [(1.0, 2.0, 0.478), (60.0, 2.0, 0.36)]),
+        ("addition", "TLTransformer", 1e-2, [(60.0, 2.0, 0.462)]),
+    )
+    made = {one.expected.split(" on ")[0]: one for one in claims(fitted(lines))}
+    best = made["TLTransformer is the best transformer"]
+    assert best.holds == NOT_SHOWN
+    seconds = ADDITION["TLTransformer", 1e-3].examples * 60.0 / 2  # two examples took 60 s
+    assert f"{float(f'{seconds:.2g}'):,.0f} s here" in best.found
+    assert "NanoGPT 0.01 ends at 36.0%" in best.found  # not its best evaluation
+    sooner = next(one for one in made.values() if "sooner" in one.expected)
+    assert (sooner.holds, sooner.found) == (NOT_SHOWN, "no transformer reached 50%")
+    assert made["the MLP infers much faster than the transformers: 5 times or more"].holds == OPEN
+
+
+def test_the_best_evaluation_is_not_called_the_end() -> None:
+    lines = story(
+        ("addition", "MLP", 1e-2, SOLVES),
+        ("addition", "TLTransformer", 1e-2, [(1.0, 2.0, 0.478), (60.0, 2.0, 0.36)]),
+    )
+    behind = next(one for one in claims(fitted(lines)) if one.expected.startswith("in that time"))
+    assert "their best evaluation of all is 47.8% (TLTransformer 0.01)" in behind.found
+    assert "end" not in behind.found
+
+
+def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
+    assert claims([]) == []
+    on_text = claims(fitted(story(("shakespeare", "MLP", 1e-2, [(300.0, 1.0, 0.7)]))))
+    assert [one.holds for one in on_text] == [OPEN, OPEN]
+
+
+def test_about_equal_means_as_equal_as_published() -> None:
+    losses = {case: row.test_loss for case, row in SHAKESPEARE.items()}
+    differences = [
+        abs(losses[f"TLTransformer_shakespeare_{size}"] - losses[f"NanoGPT_shakespeare_{size}"])
+        for size in (64, 96)
+    ]
+    assert max(differences) == pytest.approx(ABOUT_EQUAL)
+
+
+def report_of(lines: list[Line], **options: Any) -> str:
+    given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False, **options}
+    study = {"kind": "study", "text": "shakespeare", "refused": None, "options": given, "environment": {}}
+    return render([study, *lines])["report.md"].decode()
+
+
+Curve = list[tuple[float, ...]]
+ADDED: tuple[str, str, float, Curve] = ("addition", "TLTransformer", 1e-3, [(60.0, 1.5, 0.46, 30.0)])
+
+
+def test_the_report_has_the_published_tables() -> None:
+    text = report_of(story(ADDED, ("shakespeare", "MLP", 1e-2, [(300.0, 2.0, 0.4)])))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    addition = [row for row in rows if len(row) == 11][2:]
+    assert addition[-1][:4] == ["TLTransformer 0.001", "1.382", "1.500", "1.384"]  # with the loss in training
+    assert len(addition) == 10
+    assert [row[0] for row in rows if len(row) == 9][2:] == [
+        case.replace("_shakespeare_", " ") for case in SHAKESPEARE
+    ]
+    assert "1.81 of a training batch" in text
+    assert "1,115,394 characters, 65 distinct; the last 111,540 are held out." in text
+
+
+def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
+    given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False}
+    study = {"kind": "study", "text": None, "refused": None, "options": given, "environment": {}}
+    older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
+    new, old = (render([study, *story(one)])["curves_addition.svg"].decode() for one in (ADDED, older))
+    assert "accuracy by symbol (thin: training)" in new
+    assert "accuracy by symbol (thin: training)" not in old
+    assert "loss, nats (thin: training)" in old
+
+
+def test_another_task_is_not_judged() -> None:
+    text = report_of(story(ADDED), operations=["+", "-"], digits=4)
+    assert "Questions with + and -, numbers of 4 digits, written backwards." in text
+    assert "not judged" in text
+    assert "NOT the same task" in text
+    assert "NOT the same task" not in report_of(story(ADDED))
+
+
+def test_the_text_has_the_published_sizes() -> None:
+    """By a committed run, whose program read the text, and by the text itself where it is in the cache."""
+    seen = read_lines(RESULTS / "study-a-cpu")[0]["text"]
+    assert seen["characters"] == corpus.SIZES["characters"]
+    assert seen["characters"] - seen["training"] == corpus.SIZES["held_out"]
+    assert corpus.synthetic(1000).sizes["held_out"] == 100
+    if not (cache_root() / corpus.FILE).is_file():
+        pytest.skip("the text is not in the cache, so its distinct characters cannot be counted")
+    assert corpus.shakespeare(None).sizes == corpus.SIZES
