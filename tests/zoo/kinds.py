@@ -82,7 +82,10 @@ def once(act: Act) -> Make:
 
 
 def on_own_eager_step(calls: int, act: Act) -> Make:
-    """Does ``act`` on the n-th step of the copy that steps first in the process: eager's own."""
+    """Does ``act`` on the n-th step of the copy that steps first in the process: eager's own.
+
+    A forward without gradients is no step: parity balances the weights with it.
+    """
 
     class Count:
         seen = 0  # a copy of the model counts for itself
@@ -93,7 +96,7 @@ def on_own_eager_step(calls: int, act: Act) -> Make:
         import torch
 
         def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            if not torch.compiler.is_compiling():
+            if not torch.compiler.is_compiling() and torch.is_grad_enabled():
                 count: Any = module.count
                 first.append(count)
                 count.seen += 1
