@@ -34,9 +34,9 @@ def with_processes(
 ) -> Iterator[Record]:
     """The job's records, each with the samples of ``job.protocol.processes`` processes.
 
-    Every process checks parity, with its late check; metrics are those of the first, and what compiling took in
-    later processes, which share the compile caches unless every worker has its own. A candidate that fails in
-    any process has failed. With ``auto``, processes are added while they can close an open verdict.
+    Every process checks parity, with its late check; metrics are those of the first, and what compiling took
+    in later processes, which share the compile caches unless every worker has its own. A candidate that fails
+    in any process has failed. With ``auto``, processes are added while they can close an open verdict.
     """
     if job.protocol.processes == 1 or not job.protocol.performance:
         yield from measure(job, candidates)
@@ -159,7 +159,7 @@ def _joined(found: Sequence[Record], asked: int) -> Record:
 
 
 def _of_later(later: Sequence[Record]) -> dict[str, Scalar]:
-    """What compiling took in the processes after the first, and what they reused; absent if partly unknown."""
+    """What compiling took in the processes after the first, and what they reused; absent if one lacks it."""
     found: dict[str, Scalar] = {}
     for name in (LATENCY, "compile_cache_hits", "compile_cache_misses"):
         values = [finite(record.metrics.get(name)) for record in later]
