@@ -37,6 +37,11 @@ def describe_failure(error: BaseException, phase: str) -> Failure:
     return Failure(kind=type(error).__name__, message=" ".join(plain.split())[:LONGEST], phase=phase)
 
 
+def line_of(error: BaseException) -> str:
+    """The exception's message in one line that can be printed, whatever it holds."""
+    return describe_failure(error, "").message
+
+
 def _first_cause(error: BaseException) -> BaseException | None:
     """The last exception of the ``__cause__`` chain; None without a cause."""
     seen = {id(error)}

@@ -16,8 +16,7 @@ from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from runner.labels import case_name, ran_batch, suite_labels
 from runner.plan.environments.plan import split_candidate
-from runner.store.record_file import read_records
-from runner.store.run_folder import RECORDS
+from runner.store.run_folder import RECORDS, read_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +120,7 @@ def load(run: str | Path) -> Frames:
     path = Path(run)
     file = path / RECORDS if path.is_dir() else path
     try:
-        records = read_records(file).records
+        records = read_run(file).records
     except OSError as error:
         raise UsageError(
             f"load: {file} cannot be read ({error.strerror}); give the folder of a run, or its {RECORDS}"

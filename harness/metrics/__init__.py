@@ -37,6 +37,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.declared import Declared, joined
+from harness.failures import line_of
 from harness.schema import BASELINE, WHOLE, Extras, Job, Scalar
 
 if TYPE_CHECKING:
@@ -219,4 +220,4 @@ def _nothing_to_add(variant: Variant, numbers: dict[str, Scalar]) -> None: ...
 
 
 def _say_failed(name: str, error: Exception) -> None:
-    print(f"no metric {name}: {type(error).__name__}: {error}", flush=True)
+    print(f"no metric {name}: {type(error).__name__}: {line_of(error)}", flush=True)

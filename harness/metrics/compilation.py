@@ -85,6 +85,17 @@ METRICS = (
         csv=202,
     ),
     Metric(
+        "later_compilation_latency_s",
+        "s",
+        "mean compilation_latency_s of the processes after the first (--processes)",
+    ),
+    Metric(
+        "later_compile_cache_hits",
+        "",
+        "hits of inductor's caches in these processes: what an earlier process compiled is used again",
+    ),
+    Metric("later_compile_cache_misses", "", "misses of inductor's caches in these processes"),
+    Metric(
         "compiled_region", "text", "forward+loss, forward, submodules or none", group=COMPILATION, csv=101
     ),
     _phase("compile_dynamo_s", "Dynamo's capture and all phases below it", 20, 203, "Dynamo and all below"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.declared import CANDIDATE, Metric
 from harness.devices import of
+from harness.failures import line_of
 from harness.metrics import ByVariant, Ended
 from harness.schema import BASELINE
 
@@ -51,7 +52,7 @@ def measure(ended: Ended) -> ByVariant:
         try:
             totals[name] = traced(name, variant, ended)
         except Exception as error:  # the other variants still have traces
-            print(f"no trace of {name}: {type(error).__name__}: {error}", flush=True)
+            print(f"no trace of {name}: {type(error).__name__}: {line_of(error)}", flush=True)
     eager = totals.pop(BASELINE, None)
     if eager is None:
         return {}

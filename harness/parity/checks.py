@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.devices import of
+from harness.failures import line_of
 from harness.parity import rule as parity
 from harness.parity import steps
 from harness.parity.chance import Chance, chance_of
@@ -82,7 +83,7 @@ class Checks:
                 return found, None
             row = steps.exact_row(bench, variant, found, self._row)
         except Exception as error:  # an operation may not support fp64; eager is then the reference
-            print(f"no fp64 reference{' of other data' if found else ''}: {error}", flush=True)
+            print(f"no fp64 reference{' of other data' if found else ''}: {line_of(error)}", flush=True)
             if not of(bench.device).healthy():
                 raise  # nothing else can run in this process, either
             return found, None

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
+from harness.failures import line_of
 from harness.parity.distance import BLOCK, is_exact_kind, peak, rms, rmse, same_bits, wide
 from harness.parity.other_data import WEIGHTS, other_data
 from harness.parity.parts.balance import NONE, Factors, balance_of
@@ -134,7 +135,7 @@ def balance(bench: Workbench) -> Factors:
         with other_data(copy, weights=True):
             return balance_of(copy.program.module, lambda: bench.output(copy))
     except Exception as error:
-        print(f"the weights are not balanced: {error}", flush=True)
+        print(f"the weights are not balanced: {line_of(error)}", flush=True)
         return NONE
 
 
@@ -149,7 +150,7 @@ def part_slopes(bench: Workbench, exact: Variant, row: Row) -> PartSlopes | None
     try:
         return PartSlopes.measure(run)
     except Exception as error:  # the rest of the check does not need them
-        print(f"no slopes of parts: {error}", flush=True)
+        print(f"no slopes of parts: {line_of(error)}", flush=True)
         return None
     finally:
         exact.restore()
@@ -227,7 +228,7 @@ def _on_other_data(bench: Workbench, variant: Variant, row: Row, *, weights: boo
         continue_on_other_data(bench, variant, row, weights=weights, steps=steps)
     except Exception as error:  # the model's code may not take other values
         row.changed = ()
-        return f"eager fails on other data ({type(error).__name__}: {error})"
+        return f"eager fails on other data ({type(error).__name__}: {line_of(error)})"
     return "" if row.changed else "no input can be changed"
 
 

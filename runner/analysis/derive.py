@@ -98,7 +98,10 @@ def _break_even(compilation_s: float | None, estimate: PairedEstimate | None) ->
 
 
 def _in_plan_order(records: Sequence[Record]) -> list[Record]:
-    """Sorts records by job and candidate: the record file has them in the order in which they ended."""
+    """Candidates in the order of their job, jobs in that of their first record.
+
+    The record file has them in the order in which they ended; ``read_run`` has jobs in the plan's order.
+    """
     jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in records))}
 
     def place(record: Record) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record
-from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Waits
+from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Waits, Work
+from runner.engine.executors.order import weights
 from runner.labels import plain
 
 SHOWN_TOGETHER = 3  # running jobs that fit into a line
@@ -25,10 +26,10 @@ class View(Protocol):
 
 
 @contextmanager
-def view(console: Console, jobs: int) -> Iterator[View]:
-    """A bar or lines, as suits the console. ``jobs``: the number of jobs of the run."""
+def view(console: Console, work: Sequence[Work]) -> Iterator[View]:
+    """A bar or lines, as suits the console, for the jobs of a run."""
     if not console.is_terminal:
-        yield PlainView(console, jobs)
+        yield PlainView(console, len(work))
         return
     columns = (
         TextColumn("{task.description}"),
@@ -39,17 +40,20 @@ def view(console: Console, jobs: int) -> Iterator[View]:
     )
     # few refreshes: drawing takes CPU time from the measured worker
     with Progress(*columns, console=console, refresh_per_second=2, transient=True) as progress:
-        yield BarView(progress, jobs)
+        yield BarView(progress, weights(work))
 
 
 class BarView:
-    """A bar over the jobs, with the current job, phase, rounds, estimate and time left."""
+    """A bar over the jobs, with the current job, phase, rounds, estimate and time left.
 
-    def __init__(self, progress: Progress, jobs: int) -> None:
+    ``weights``: the expected time of each job, by its key, over the mean.
+    """
+
+    def __init__(self, progress: Progress, weights: Mapping[str, float]) -> None:
         self._progress = progress
-        self._task = progress.add_task("planning", total=jobs, left="")
-        self._jobs = jobs
-        self._ended = 0
+        self._task = progress.add_task("planning", total=len(weights), left="")
+        self._weights = weights
+        self._ended = 0.0
         self._began = time.monotonic()
         self._phases: dict[str, str] = {}  # of the running jobs
         self._estimates: dict[str, str] = {}
@@ -62,9 +66,12 @@ class BarView:
         if isinstance(event, Ended):
             self._phases.pop(key, None)
             self._estimates.pop(key, None)
-            self._ended += 1
-            left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
-            self._progress.update(self._task, advance=1, left=f"about {duration(left)} left")
+            self._ended += self._weights[key]
+            text = ""
+            if self._ended > 0:
+                left = (time.monotonic() - self._began) / self._ended * (len(self._weights) - self._ended)
+                text = f"about {duration(max(0.0, left))} left"
+            self._progress.update(self._task, advance=1, left=text)
             return
         if isinstance(event, Started):
             phase = "start"

@@ -3,6 +3,10 @@
 Cold: every worker starts with an empty compile cache folder of its own. Candidates in one worker
 may reuse what earlier candidates left in this folder. ``--isolate`` gives each candidate its own worker.
 
+Without these flags, workers share the user's own caches: a later process, or environment with the same torch,
+finds what an earlier one compiled of the same computation. torch's keys hold its version, the graph and all
+options.
+
 Warm: a first worker compiles every candidate into an empty folder, which gives the cold latency, and
 ends. Then other workers measure the job with this filled folder, which gives the warm latency. The
 record's ``compilation_latency_s`` is the warm latency.

@@ -10,12 +10,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from statistics import fmean
 from typing import Any
 
+from harness.declared import finite
 from harness.protocol import AUTO
-from harness.schema import Failure, Job, Protocol, Record, Samples
+from harness.schema import Failure, Job, Protocol, Record, Samples, Scalar
 from runner.analysis.verdicts.decision import Z_95, Between, judged
 from runner.analysis.verdicts.family import assumed_of
+from runner.engine.compile_caches import LATENCY
 from runner.engine.stopping import more_processes
 
 Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
@@ -31,7 +34,8 @@ def with_processes(
 ) -> Iterator[Record]:
     """The job's records, each with the samples of ``job.protocol.processes`` processes.
 
-    Every process checks parity, with its late check; metrics are those of the first. A candidate that fails
+    Every process checks parity, with its late check; metrics are those of the first, and what compiling took
+    in later processes, which share the compile caches unless every worker has its own. A candidate that fails
     in any process has failed. With ``auto``, processes are added while they can close an open verdict.
     """
     if job.protocol.processes == 1 or not job.protocol.performance:
@@ -147,10 +151,22 @@ def _joined(found: Sequence[Record], asked: int) -> Record:
         found[0],
         status=judged_by.status,
         parity=judged_by.parity,
+        metrics={**found[0].metrics, **_of_later(found[1:])},
         samples=joined_samples(samples) if len(samples) > 1 or asked != AUTO else samples[0],
         notes=tuple(notes),
         ended=found[-1].ended,
     )
+
+
+def _of_later(later: Sequence[Record]) -> dict[str, Scalar]:
+    """What compiling took in the processes after the first, and what they reused; absent if one lacks it."""
+    found: dict[str, Scalar] = {}
+    for name in (LATENCY, "compile_cache_hits", "compile_cache_misses"):
+        values = [finite(record.metrics.get(name)) for record in later]
+        known = [value for value in values if value is not None]
+        if known and len(known) == len(values):
+            found[f"later_{name}"] = fmean(known) if name == LATENCY else int(sum(known))
+    return found
 
 
 def joined_samples(parts: Sequence[Samples]) -> Samples:

@@ -48,11 +48,6 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
     if config.environments and ray:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
-    if (where.prepare_ahead or 1) > 1 and ray:
-        raise UsageError(
-            "--prepare-ahead works on this machine only; leave it out with --executor=ray, where --threads=N "
-            "lets jobs share a node"
-        )
     if where.time_budget_s is not None and ray:
         raise UsageError("--time-budget works on this machine only; leave it out with --executor=ray")
     if where.time_budget_s is not None and config.protocol.repeat is not None:

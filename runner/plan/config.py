@@ -320,7 +320,8 @@ class Where:
         "--executor=WHERE",
         kind=choice("executor", ("local", "ray")),
         help="local: this machine (default); ray: the nodes of a Ray cluster, one job at a time for each GPU "
-        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node",
+        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node, unless "
+        "--prepare-ahead keeps jobs apart there",
     )
     # None: RAY_ADDRESS, or a cluster started on this machine
     ray_address: str | None = _condition(
@@ -345,7 +346,7 @@ class Where:
         None,
         "--prepare-ahead=N",
         kind=COUNT,
-        help="build, compile and check up to N jobs side by side; each is then timed alone (default: half of "
-        "the CPUs, 8 at most, as memory allows; 1 on a GPU, and where compile times are asked for). With "
-        "N > 1, compilation latencies include the other jobs' load",
+        help="build, compile and check up to N jobs side by side; each is then timed alone (default: two for "
+        "three CPUs, 32 at most, as memory allows; 1 on a GPU, where compile times are asked for, and on the "
+        "nodes of a Ray cluster). With N > 1, compilation latencies include the other jobs' load",
     )

@@ -81,7 +81,7 @@ class Timings:
         """
         ratio = self.by_job.get(name_without_path(job))
         if ratio is None:
-            ratio = self.by_model.get(_model(job), self.overall)
+            ratio = self.by_model.get(model_of(job), self.overall)
         return estimated_s(job) * ratio
 
 
@@ -99,7 +99,7 @@ def timings(records: Iterable[Record]) -> Timings | None:
         took_s, estimate_s = wall_s(group), estimated_s(measured)
         if took_s > 0 and estimate_s > 0:
             by_job[name] = took_s / estimate_s
-            by_model.setdefault(_model(measured), []).append(by_job[name])
+            by_model.setdefault(model_of(measured), []).append(by_job[name])
     if not by_job:
         return None
     medians = {model: median(ratios) for model, ratios in by_model.items()}
@@ -121,7 +121,8 @@ def wall_s(records: Sequence[Record]) -> float:
     return sum(ends.values())
 
 
-def _model(job: Job) -> tuple[str, str, str]:
+def model_of(job: Job) -> tuple[str, str, str]:
+    """Suite, name and mode, the same on every machine."""
     return (Path(job.case.suite).name, job.case.name, job.case.mode.value)
 
 

@@ -17,6 +17,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ class RunFolder:
         )
 
     def read(self) -> Records:
-        return read_records(self.records_path)
+        return read_run(self.records_path)
 
     def append(self, record: Record) -> None:
         """Appends a record and syncs it to the disk. ``OSError`` if it cannot be written."""
@@ -183,6 +184,30 @@ class RunFolder:
 
     def relative(self, path: Path) -> str:
         return str(path.relative_to(self.path))
+
+
+def read_run(path: Path) -> Records:
+    """The records of a run, its jobs in the order of the plan, which ``run.json`` beside the records has.
+
+    Without a plan, in the order of the file: that in which they ended.
+    """
+    found = read_records(path)
+    if path.name != RECORDS:
+        return found
+    places: dict[tuple[str, ...], int] = {}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        # parsing whole jobs would take ten times as long
+        for job in json.loads((path.parent / RUN).read_text(encoding="utf-8"))["jobs"]:
+            case = job["case"]
+            named = case["suite"], case["name"], case["mode"], job["device"], job["dtype"]
+            places.setdefault(named, len(places))
+
+    def place(record: Record) -> int:
+        job, case = record.job, record.job.case
+        named = case.suite, case.name, case.mode.value, job.device, job.dtype
+        return places.get(named, len(places))
+
+    return replace(found, records=tuple(sorted(found.records, key=place)))
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:

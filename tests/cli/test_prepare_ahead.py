@@ -24,9 +24,3 @@ def test_jobs_that_prepare_side_by_side_have_the_records_that_they_have_alone(tm
     assert all(one["metrics"]["prepared_beside"] == 1 for one in timed)
     assert all(one["metrics"]["compile_cpu_s"] > 0 for one in timed if one["candidate"] == "aot_eager")
     assert not any("prepared_beside" in one["metrics"] for one in records(alone))
-
-
-def test_it_is_refused_where_a_cluster_places_the_jobs() -> None:
-    done = runner("--inference", "--executor=ray", "--prepare-ahead=4")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: --prepare-ahead works on this machine only; leave it out with")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +18,7 @@ from harness.schema import Job, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.engine import Gate
-from runner.engine.executors import Ended, Event, Started, Stop, Work
+from runner.engine.executors import Ended, Event, Started, Stop, Waits, Work
 from runner.engine.executors.dispatch import (
     ATTEMPTS,
     Dispatcher,
@@ -29,12 +31,12 @@ from runner.engine.executors.dispatch import (
     slots,
 )
 from runner.engine.executors.local import Watch
-from runner.engine.executors.node import NodeJob, node_environment
+from runner.engine.executors.node import NodeJobs, node_environment
 from runner.errors import UsageError
-from tests.unit.test_executors import Folder, record, recorded, work
+from tests.unit.test_executors import PATIENCE_S, Folder, record, recorded, work
 
 Message = dict[str, Any] | SessionLost | None
-HELLO: dict[str, Any] = {"activity": ["start", "", 0], "output": "# on x\n"}
+HELLO: dict[str, Any] = {"of": 0, "activity": ["start", "", 0], "output": "# on x\n"}
 
 
 def node(name: str, cpus: float = 4, gpus: int = 0) -> Node:
@@ -75,16 +77,26 @@ class Cluster:
         self.script = script
         self.sessions: list[Session] = []
         self.orders: list[tuple[str, str, tuple[str, ...]]] = []  # job, node, candidates
+        self.waves: list[list[str]] = []  # the jobs of each order
+        self.ahead: set[int] = set()
         self.together = 0
 
     def nodes(self) -> Sequence[Node]:
         return self.living
 
     def start(self, order: Mapping[str, Any], slot: Slot) -> NodeSession:
-        one = Work(job=from_json(Job, order["job"]), candidates=tuple(order["candidates"]))
-        assert order["reproduce"] == {name: job_command(one.job, (name,)) for name in one.candidates}
-        self.orders.append((one.job.case.name, slot.node.id, one.candidates))
-        self.sessions.append(Session(self.script(one, slot), slot))
+        messages: list[Message] = []
+        self.waves.append([asked["job"]["case"]["name"] for asked in order["jobs"]])
+        self.ahead.add(order["ahead"])
+        for place, asked in enumerate(order["jobs"]):
+            one = Work(job=from_json(Job, asked["job"]), candidates=tuple(asked["candidates"]))
+            assert asked["reproduce"] == {name: job_command(one.job, (name,)) for name in one.candidates}
+            self.orders.append((one.job.case.name, slot.node.id, one.candidates))
+            said = self.script(one, slot)
+            messages += [{**text, "of": place} if isinstance(text, dict) else text for text in said]
+        # the session of several jobs ends once, after the last of them
+        ends = messages[-1:] if messages[-1:] == [None] else []
+        self.sessions.append(Session([*(text for text in messages if text is not None), *ends], slot))
         return self.sessions[-1]
 
     def ready(self, sessions: Sequence[NodeSession], timeout_s: float) -> Collection[NodeSession]:
@@ -95,15 +107,16 @@ class Cluster:
 
 
 def healthy(one: Work, slot: Slot) -> Sequence[Message]:
-    return [HELLO, *({"record": to_json(record(one, c)), "output": f"{c}\n"} for c in one.candidates), None]
+    records = ({"record": to_json(record(one, c)), "output": f"{c}\n"} for c in one.candidates)
+    return [HELLO, {"waits": True}, *records, {"ended": True}, None]
 
 
 def run(
-    cluster: Cluster, planned: Sequence[Work], path: Path, stop: Stop = lambda: False
+    cluster: Cluster, planned: Sequence[Work], path: Path, stop: Stop = lambda: False, ahead: int = 1
 ) -> tuple[list[Event], Dispatcher]:
     ticks = iter(range(10_000))
     dispatcher = Dispatcher(
-        cluster, job_command, clock=lambda: float(next(ticks)), sleep=lambda seconds: None
+        cluster, job_command, ahead=ahead, clock=lambda: float(next(ticks)), sleep=lambda seconds: None
     )
     return list(dispatcher.run(planned, Folder(path), stop)), dispatcher
 
@@ -142,6 +155,75 @@ def test_a_lost_nodes_job_goes_on_elsewhere_without_what_is_recorded(tmp_path: P
     assert notes["m0", "b"] == ("measured again after x was lost",)
     assert notes["m0", "a"] == ()
     assert len([e for e in events if isinstance(e, Started)]) == 5
+
+
+SIXTEEN = [work(f"m{n}", "cpu") for n in range(16)]
+
+
+def test_jobs_that_prepare_side_by_side_have_a_node_together(tmp_path: Path) -> None:
+    cluster = Cluster([node("x")], healthy)
+    events, _ = run(cluster, SIXTEEN, tmp_path, ahead=3)
+    assert [len(wave) for wave in cluster.waves] == [6, 6, 4]
+    assert [name for wave in cluster.waves for name in wave] == [one.job.case.name for one in SIXTEEN]
+    assert cluster.ahead == {3}
+    assert cluster.together == 1
+    assert len(recorded(events)) == 32
+    for kind in (Started, Waits, Ended):
+        assert sorted(e.job.key for e in events if isinstance(e, kind)) == sorted(
+            one.job.key for one in SIXTEEN
+        )
+    log = (tmp_path / f"{SIXTEEN[4].job.key}.log").read_text()
+    assert log == "# on x\na\nb\n"  # of this job alone
+
+
+def test_several_nodes_share_the_rest_of_the_jobs(tmp_path: Path) -> None:
+    cluster = Cluster([node("x"), node("y")], healthy)
+    events, _ = run(cluster, SIXTEEN, tmp_path, ahead=3)
+    assert len(recorded(events)) == 32
+    assert cluster.together == 2
+    assert [len(wave) for wave in cluster.waves[:2]] == [6, 5]
+    assert sum(len(wave) for wave in cluster.waves) == 16
+
+
+def test_by_expected_times_short_jobs_begin_first_and_each_wave_begins_with_its_longest(
+    tmp_path: Path,
+) -> None:
+    jobs = [replace(one, expected_s=float(10 - number)) for number, one in enumerate(SIXTEEN[:9])]
+    alone = Cluster([node("x")], healthy)
+    run(alone, jobs, tmp_path)
+    assert alone.waves == [[f"m{n}"] for n in range(8, -1, -1)]
+    together = Cluster([node("x")], healthy)
+    run(together, jobs, tmp_path, ahead=2)
+    assert together.waves == [["m8"], ["m4", "m5", "m6", "m7"], ["m0", "m1", "m2", "m3"]]
+
+
+def test_after_a_loss_the_jobs_of_a_wave_run_alone_and_only_the_cause_is_given_up(tmp_path: Path) -> None:
+    def script(one: Work, slot: Slot) -> Sequence[Message]:
+        if one.job.case.name == "m1":
+            return [HELLO, SessionLost("the node's memory was full")]
+        return healthy(one, slot)
+
+    cluster = Cluster([node("x")], script)
+    events, _ = run(cluster, FIVE, tmp_path, ahead=3)
+    assert recorded(events) == ALL
+    assert cluster.waves[0] == [one.job.case.name for one in FIVE]
+    assert all(len(wave) == 1 for wave in cluster.waves[1:])
+    failed = [e.job.case.name for e in events if isinstance(e, Record) and e.status is not Status.PASS]
+    assert failed == ["m1", "m1"]
+    assert sorted(e.job.key for e in events if isinstance(e, Ended)) == sorted(one.job.key for one in FIVE)
+
+
+def test_a_stop_ends_every_job_of_a_wave(tmp_path: Path) -> None:
+    pressed: list[int] = []
+    cluster = Cluster([node("x")], healthy)
+    events = []
+    dispatcher = Dispatcher(cluster, job_command, ahead=3)
+    for event in dispatcher.run(FIVE, Folder(tmp_path), lambda: bool(pressed)):
+        events.append(event)
+        if isinstance(event, Record):
+            pressed.append(1)
+    assert recorded(events) == [("m0", "a")]
+    assert sorted(e.job.key for e in events if isinstance(e, Ended)) == sorted(one.job.key for one in FIVE)
 
 
 def test_a_job_that_loses_every_node_has_failure_records_at_last(tmp_path: Path) -> None:
@@ -226,6 +308,10 @@ def test_a_cpu_job_has_a_node_for_itself_unless_it_says_how_many_threads() -> No
         ("y", 1, 4, 1),
     ]
     shared = slots(nodes, "cpu", 3)[0]
+    assert [(s.node.id, s.cpus) for s in slots(nodes, "cpu", 3, ahead=2)] == [("x", 4), ("y", 8)]
+    assert slots(nodes, "cpu", 3, ahead=2)[0].notes == ()
+    assert slots(nodes, "cpu", 9, ahead=2) == ()
+    assert len(slots(nodes, "cuda", None, ahead=2)) == 2
     assert shared.notes == (
         "had 3 of the node's 4 cores; other jobs on the node may have disturbed the times",
     )
@@ -248,9 +334,12 @@ def test_jobs_that_fit_nowhere_are_refused_in_a_sentence() -> None:
 # -- on the node ------------------------------------------------------------------
 
 
-def order(one: Work) -> dict[str, Any]:
-    asked = {"job": to_json(one.job), "candidates": list(one.candidates), "log": "cases/m/output.log"}
-    return dict(json.loads(json.dumps(asked)))
+def order(*work: Work, ahead: int = 1) -> dict[str, Any]:
+    jobs = [
+        {"job": to_json(one.job), "candidates": list(one.candidates), "log": "cases/m/output.log"}
+        for one in work
+    ]
+    return dict(json.loads(json.dumps({"jobs": jobs, "ahead": ahead})))
 
 
 def test_a_node_tells_what_happens_in_plain_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,13 +351,38 @@ def test_a_node_tells_what_happens_in_plain_json(monkeypatch: pytest.MonkeyPatch
         watch.rounds(6, {"a": ([1.0], [2.0])})
         yield record(one, "a")
 
-    messages = list(NodeJob(order(work("m")), measure).messages())
+    messages = list(NodeJobs(order(work("m")), measure).messages())
     assert json.loads(json.dumps(messages)) == messages
     assert messages[0]["activity"] == ["start", "", 0]
-    assert {"rounds": 6, "pairs": {"a": [[1.0], [2.0]]}, "output": ""} in messages
-    told = from_json(Record, messages[-1]["record"])
+    assert {"of": 0, "rounds": 6, "pairs": {"a": [[1.0], [2.0]]}, "output": ""} in messages
+    told = from_json(Record, messages[-2]["record"])
     assert told.environment == {"env.CUDA_VISIBLE_DEVICES": "3"}
-    assert len(messages) < 6
+    assert messages[-1] == {"of": 0, "ended": True, "output": ""}
+    assert len(messages) < 7
+
+
+def test_on_a_node_jobs_prepare_side_by_side_and_are_timed_one_after_another() -> None:
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+    timed = threading.Lock()
+
+    def measure(one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        with gate.preparing():
+            both.wait()  # two of them at once
+        with gate.timing():
+            assert timed.acquire(blocking=False), "two jobs are timed at once"
+            time.sleep(0.01)
+            timed.release()
+        yield record(one, "a")
+
+    jobs = [work(f"m{n}", "cpu", ("a",)) for n in range(4)]
+    messages = list(NodeJobs(order(*jobs, ahead=2), measure).messages())
+    records = [from_json(Record, m["record"]) for m in messages if "record" in m]
+    assert sorted(one.job.case.name for one in records) == ["m0", "m1", "m2", "m3"]
+    for word in ("waits", "ended"):
+        assert sorted(m["of"] for m in messages if word in m) == [0, 1, 2, 3]
+    assert all(
+        jobs[m["of"]].job.key == from_json(Record, m["record"]).job.key for m in messages if "record" in m
+    )
 
 
 def test_a_node_can_be_told_to_stop_and_to_drop_everything() -> None:
@@ -277,11 +391,11 @@ def test_a_node_can_be_told_to_stop_and_to_drop_everything() -> None:
             watch.activity(Activity(phase="measure"))
         yield record(one, "a")
 
-    stopped = NodeJob(order(work("m")), endless)
+    stopped = NodeJobs(order(work("m")), endless)
     stopped.stop()
-    assert len(list(stopped.messages())) == 1  # nothing begins
+    assert list(stopped.messages()) == []  # nothing begins
 
-    abandoned = NodeJob(order(work("m")), endless)
+    abandoned = NodeJobs(order(work("m")), endless)
     messages = abandoned.messages()
     next(messages)
     abandoned.abandon()

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
 
 import pytest
 
@@ -15,8 +17,8 @@ from harness.schema import Case, Extras, Job, Mode, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Gate, Ungated
 from runner.engine.executors import Event, Stop, Waits, Work
-from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat
-from runner.engine.executors.local import Lanes, Watch, jobs_ahead, sessions
+from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat, sessions
+from runner.engine.executors.local import Lanes, Watch, jobs_ahead
 from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
 from runner.reports.parts.table import columns
 from tests.factories import make_job, make_record
@@ -48,6 +50,7 @@ class World:
         self.guarded = guarded
         self.lock = threading.Lock()
         self.preparing: set[str] = set()
+        self.timed_before: dict[str, int] = {}  # how many jobs had been timed when this job began
         self.timed: list[str] = []
         self.timing = ""
         self.open: set[str] = set()
@@ -78,6 +81,7 @@ class World:
     @contextmanager
     def _prepares(self, name: str) -> Iterator[None]:
         with self.lock:
+            self.timed_before.setdefault(name, len(self.timed))
             self.preparing.add(name)
             self.open.add(name)
             self.most_preparing = max(self.most_preparing, len(self.preparing))
@@ -161,10 +165,58 @@ def test_one_at_a_time_is_as_without_a_gate() -> None:
     assert world.most_open == 1
 
 
-def test_the_prepared_jobs_are_timed_in_the_order_of_the_plan() -> None:
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the jobs in the order in which they began to prepare."""
+    numbers: list[int] = []
+    enter = DeviceGate._enter
+
+    def noting(gate: DeviceGate, seat: Seat, state: Enum) -> None:
+        if state.name == "PREPARES":
+            numbers.append(seat.number)
+        enter(gate, seat, state)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeviceGate, "_enter", noting)
+    return numbers
+
+
+def test_jobs_begin_and_are_timed_in_the_order_of_the_plan(began: list[int]) -> None:
     world = World(4)
-    world.run(JOBS[:8])  # as many as may be open at once
-    assert world.timed == NAMES[:8]
+    world.run(JOBS)
+    assert began == [*range(len(JOBS))]
+    assert world.timed == NAMES
+
+
+def test_by_expected_times_the_shortest_are_timed_first_and_each_wave_begins_with_its_longest(
+    began: list[int],
+) -> None:
+    lengths = [5, 1, 9, 3, 7, 2, 8, 4, 6]
+    jobs = [replace(one, expected_s=length) for one, length in zip(JOBS, lengths, strict=False)]
+    world = World(2)
+    world.run(jobs)
+    assert world.faults == []
+    # four are open at once; the remainder, one job, is timed before any other begins
+    assert [lengths[int(name[1:])] for name in world.timed] == [1, 5, 4, 3, 2, 9, 8, 7, 6]
+    assert began == [*range(9)]
+    assert [count for _, count in sorted(world.timed_before.items(), key=lambda one: one[1])][:2] == [0, 1]
+
+
+def test_a_first_wave_that_is_never_timed_does_not_hold_up_the_others() -> None:
+    class Failing(World):
+        def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+            if one.expected_s > 1:
+                yield from super().measure(one, watch, stop, gate)
+                return
+            with gate.preparing(), self._prepares(one.job.case.name):
+                pass
+            self._closes(one.job.case.name)
+            yield Record(job=one.job, candidate="a", status=Status.FAIL_TO_RUN)
+
+    world = Failing(2)
+    world.run([replace(one, expected_s=float(1 + number)) for number, one in enumerate(JOBS[:9])])
+    assert world.faults == []
+    assert len(world.timed) == 8
+    assert world.most_open == 4
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -302,13 +354,19 @@ def test_free_memory_is_judged_by_what_jobs_took() -> None:
     assert GROWTH * 6 * GB > 8 * GB > LEAST_BYTES
     limited = FreeMemory(limit=9 * GB, available=lambda: free[0])
     assert not limited.suffices(1)
-    free[0] = 9 * GB
+    free[0] = 11 * GB
     assert limited.suffices(1)
+
+
+def test_jobs_that_have_just_begun_are_counted_with_what_they_will_take() -> None:
+    memory = FreeMemory(available=lambda: 9 * GB)  # none of the open jobs holds anything yet
+    assert [memory.suffices(opened) for opened in (1, 2, 3, 4)] == [True, True, True, False]
+    assert 9 * GB - 3 * LEAST_BYTES >= LEAST_BYTES > 9 * GB - 4 * LEAST_BYTES
 
 
 @pytest.mark.parametrize(
     ("cpus", "memory", "expected"),
-    [(1, 64, 1), (2, 24, 1), (4, 24, 2), (16, 64, 8), (16, 20, 3), (128, 512, 8), (16, 2, 1)],
+    [(1, 64, 1), (2, 24, 1), (4, 24, 2), (16, 64, 10), (16, 20, 3), (64, 512, 32), (64, 128, 21), (16, 2, 1)],
 )
 def test_the_default_follows_cores_and_memory(cpus: int, memory: int, expected: int) -> None:
     assert jobs_ahead([JOBS[0].job], cpus, memory * GB) == expected

@@ -62,6 +62,29 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
     assert comparison.between_sd == pytest.approx(0.01, abs=0.006)
 
 
+def test_the_record_says_what_later_processes_compiled_and_what_they_reused() -> None:
+    numbers = iter([(9.0, 0, 3), (2.0, 3, 0), (1.0, 2, 1), (9.0, 0, 3), (1.0, 3, 0), (None, 3, 0)])
+
+    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        for candidate in candidates:
+            latency, hits, misses = next(numbers)
+            metrics = {"compilation_latency_s": latency, "compile_cache_hits": hits}
+            yield make_record(one, candidate, metrics={**metrics, "compile_cache_misses": misses})
+
+    (found,) = with_processes(job(3), ("a",), measure, lambda: False)
+    first = ("compilation_latency_s", "compile_cache_hits", "compile_cache_misses")
+    assert [found.metrics[name] for name in first] == [9.0, 0, 3]
+    assert [found.metrics[f"later_{name}"] for name in first] == [1.5, 5, 1]
+    (partly,) = with_processes(job(3), ("a",), measure, lambda: False)
+    assert "later_compilation_latency_s" not in partly.metrics  # of one process it is unknown
+    assert partly.metrics["later_compile_cache_hits"] == 6
+
+
+def test_one_process_has_no_later_one() -> None:
+    found = list(with_processes(job(1), ("a",), Processes(), lambda: False))
+    assert not [name for name in found[0].metrics if name.startswith("later_")]
+
+
 def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() -> None:
     processes = Processes(a=2)
     found = {r.candidate: r for r in with_processes(job(3), ("a", "b"), processes, lambda: False)}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.codec import to_json
+from harness.failures import LONGEST, line_of
 from harness.schema import Failure, Job, Record, Status
 from runner import reports
 from runner.analysis.derive import summarize
@@ -300,3 +301,18 @@ def test_a_damaged_plan_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_jobs_of_different_names_never_share_a_folder() -> None:
     jobs: list[Job] = [make_job(text, suite=suite) for text in HOSTILE for suite in HOSTILE]
     assert len({job.key for job in jobs}) == len(jobs)
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("there are no words for this")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("\x1b[31m\ud800\0 no\nline\r" * 10_000), UnprintableError(), RuntimeError()]
+)
+def test_the_words_of_any_exception_can_be_printed_in_one_line(error: Exception) -> None:
+    line = line_of(error)
+    assert line.encode().decode() == line
+    assert line.isprintable()
+    assert len(line) <= LONGEST

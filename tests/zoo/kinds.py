@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.schema import Case
+from harness.schema import BASELINE, Case
+from harness.timing.measure import measure_round
 from tests.zoo.acts import Act, Countdown
 
 if TYPE_CHECKING:
@@ -81,29 +83,29 @@ def once(act: Act) -> Make:
     return lambda case: in_step(Countdown(1, act))(case)
 
 
-def on_own_eager_step(calls: int, act: Act) -> Make:
-    """Does ``act`` on the n-th step of the copy that steps first in the process: eager's own."""
-
-    class Count:
-        seen = 0  # a copy of the model counts for itself
-
-    first: list[Any] = []
+def on_timed_eager_step(calls: int, act: Act) -> Make:
+    """Does ``act`` on the n-th step of eager's samples, also of the warm-up; not in the control."""
+    counted = Countdown(calls, act)
 
     def make(case: Case) -> Any:
         import torch
 
         def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            if not torch.compiler.is_compiling():
-                count: Any = module.count
-                first.append(count)
-                count.seen += 1
-                if count is first[0] and count.seen == calls:
-                    act()
+            if not torch.compiler.is_compiling() and _sampled() == BASELINE:
+                counted()
             return x
 
-        return model(change, count=Count())
+        return model(change)
 
     return make
+
+
+def _sampled() -> str:
+    """The variant that is sampled now. The copy does not tell: eager is copied again in some jobs."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not measure_round.__code__:
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_locals["variant"])
 
 
 def _nothing() -> None: ...

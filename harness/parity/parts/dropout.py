@@ -28,6 +28,7 @@ from statistics import NormalDist
 import torch
 from torch import nn
 
+from harness.failures import line_of
 from harness.program import Compiled, Program
 from harness.schema import Parity, Status, TensorError
 from harness.timing.workbench import Workbench
@@ -101,7 +102,11 @@ def judge_dropout(
         try:
             wrong = wrong_dropout(rate, _probe(bench, rate, compile))
         except Exception as error:  # what compiles the model need not compile the probe
-            return status, found, (f"dropout {rate:g} is not tested: {type(error).__name__}: {error}",)
+            return (
+                status,
+                found,
+                (f"dropout {rate:g} is not tested: {type(error).__name__}: {line_of(error)}",),
+            )
         if wrong:
             return Status.FAIL_ACCURACY, _failed(found, rate, wrong), ()
     if not rates:

@@ -32,7 +32,7 @@ def opened(where: Where, jobs: Sequence[Job], reproduce: Reproduce) -> Iterator[
     if where.executor == "ray":
         from runner.engine.executors.ray_cluster import connected
 
-        with connected(where.ray_address, jobs, reproduce) as cluster:
+        with connected(where.ray_address, jobs, reproduce, where.prepare_ahead or 1) as cluster:
             yield cluster
         return
     from runner.engine.executors.local import LocalExecutor

@@ -16,7 +16,9 @@ from harness.codec import from_json, to_json
 from harness.devices import of, type_of
 from harness.schema import Failure, Job, Record, Scalar, Status
 from harness.worker.status_page import Activity
-from runner.engine.executors import Cases, Doing, Ended, Events, Started, Stop, Timed, Work, by_kind
+from runner.engine.executors import Cases, Doing, Ended, Events, Started, Stop, Timed, Waits, Work, by_kind
+from runner.engine.executors.gate import sessions
+from runner.engine.executors.order import ordered
 from runner.engine.job_run import Reproduce
 from runner.errors import UsageError
 
@@ -39,7 +41,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Room for one job on a node. ``index`` numbers the slots of the node."""
+    """Room for one order on a node. ``index`` numbers the slots of the node."""
 
     node: Node
     index: int
@@ -60,23 +62,23 @@ class Slot:
 
 
 class SessionLost(Exception):
-    """The job's process on the node has ended, alone or with its node."""
+    """The process on the node has ended, alone or with its node."""
 
 
 class NodeSession(Protocol):
-    """One job on a node."""
+    """The jobs of one order on a node."""
 
     def receive(self) -> dict[str, Any] | None:
         """The next message (see ``executors.node``); None after the last. Raises ``SessionLost``."""
 
     def stop(self) -> None:
-        """Ends the job after its current rounds."""
+        """Ends the jobs after the current rounds."""
 
     def abandon(self) -> None:
-        """Tells the job to end at once. Does not wait."""
+        """Tells the jobs to end at once. Does not wait."""
 
     def kill(self) -> None:
-        """Ends the job's process."""
+        """Ends the process of the jobs."""
 
 
 class Cluster(Protocol):
@@ -88,8 +90,12 @@ class Cluster(Protocol):
         """The sessions with a message, or that have ended. Waits for one up to ``timeout_s``."""
 
 
-def slots(nodes: Sequence[Node], kind: str, threads: int | None) -> tuple[Slot, ...]:
-    """The slots for this type of device. A CPU job takes a whole node, or ``threads`` of its cores."""
+def slots(nodes: Sequence[Node], kind: str, threads: int | None, ahead: int = 1) -> tuple[Slot, ...]:
+    """The slots for this type of device. A CPU job takes a whole node, or ``threads`` of its cores.
+
+    If ``ahead`` > 1 jobs prepare side by side, they have a whole node together: only then can one of them be
+    timed while nothing else of the run is on the node.
+    """
     found, accelerated = [], of(kind).accelerated
     for node in nodes:
         if accelerated:
@@ -97,6 +103,8 @@ def slots(nodes: Sequence[Node], kind: str, threads: int | None) -> tuple[Slot, 
         else:
             cpus = float(threads or node.cpus)
             room = int(node.cpus // cpus) if cpus else 0
+            if ahead > 1 and room:
+                cpus, room = float(node.cpus), 1
         gpus = int(accelerated)
         found += [Slot(node=node, index=index, cpus=cpus, gpus=gpus) for index in range(room)]
     return tuple(found)
@@ -145,7 +153,9 @@ class _Task:
 
 @dataclass(slots=True)
 class _Running:
-    task: _Task
+    """An order that a node works on. ``tasks``: those that have not ended, by their place in the order."""
+
+    tasks: dict[int, _Task]
     slot: Slot
     session: NodeSession
     alive: bool = False  # it has sent a message
@@ -153,17 +163,24 @@ class _Running:
 
 
 class Dispatcher:
-    """Runs work on a cluster, in one thread: each job in its own slot. Lost jobs run again on other nodes."""
+    """Runs work on a cluster, in one thread: each order in its own slot. Lost jobs run again on other nodes.
+
+    An order is one job, or with ``ahead`` > 1 the jobs that prepare side by side and wait for each other: a
+    wave of ``executors.gate``.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         reproduce: Reproduce,
+        *,
+        ahead: int = 1,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
         self._reproduce = reproduce
+        self._ahead = ahead
         self._clock = clock
         self._sleep = sleep
         self._suspects: dict[str, float] = {}
@@ -182,7 +199,10 @@ class Dispatcher:
             self._running.clear()
 
     def _run_kind(self, kind: str, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
-        waiting = [_Task(work=one, missing=list(one.candidates), began=_now()) for one in work]
+        waves = sessions(self._ahead)
+        jobs, first = ordered(work, waves if waves > 1 else max(1, len(self._slots(kind, work[0]))))
+        waiting = [_Task(work=one, missing=list(one.candidates), began=_now()) for one in jobs]
+        largest = min(first, waves)
         quiet_since: float | None = self._clock()
         nodeless_since: float | None = None
         while waiting or self._running:
@@ -190,7 +210,7 @@ class Dispatcher:
                 waiting.clear()
                 self._stop_all()
             if waiting:
-                self._start_some(kind, waiting, cases)
+                largest = self._start_some(kind, waiting, cases, largest)
             if not self._running:
                 nodeless_since = self._wait_for_nodes(nodeless_since) if waiting else None
                 continue
@@ -206,25 +226,43 @@ class Dispatcher:
 
     # -- starting and stopping ------------------------------------------------
 
-    def _start_some(self, kind: str, waiting: list[_Task], cases: Cases) -> None:
-        used = {(running.slot.node.id, running.slot.index) for running in self._running}
-        nodes = self._cluster.nodes()
-        now = self._clock()
+    def _slots(self, kind: str, one: Work) -> tuple[Slot, ...]:
+        """The slots of the nodes that have not lost a job lately, or of all nodes."""
+        nodes, now = self._cluster.nodes(), self._clock()
         trusted = [node for node in nodes if self._suspects.get(node.id, now) <= now] or nodes
-        for slot in slots(trusted, kind, waiting[0].work.job.protocol.threads):
+        return slots(trusted, kind, one.job.protocol.threads, self._ahead)
+
+    def _start_some(self, kind: str, waiting: list[_Task], cases: Cases, largest: int) -> int:
+        """Starts orders of up to ``largest`` jobs. Returns how many jobs the next order may have."""
+        used = {(running.slot.node.id, running.slot.index) for running in self._running}
+        found = self._slots(kind, waiting[0].work)
+        for slot in found:
             if not waiting:
-                return
+                break
             if (slot.node.id, slot.index) not in used:
-                task = waiting.pop(0)
-                job = task.work.job
-                order = {
-                    "job": to_json(job),
-                    "candidates": list(task.missing),
-                    "log": cases.relative(cases.open_case(job)),
-                    "reproduce": {name: self._reproduce(job, (name,)) for name in task.missing},
-                }
+                tasks = self._take(waiting, min(largest, max(self._ahead, -(-len(waiting) // len(found)))))
+                order = {"jobs": [self._asked(task, cases) for task in tasks], "ahead": self._ahead}
                 session = self._cluster.start(order, slot)
-                self._running.append(_Running(task=task, slot=slot, session=session))
+                self._running.append(_Running(tasks=dict(enumerate(tasks)), slot=slot, session=session))
+                largest = sessions(self._ahead)
+        return largest
+
+    @staticmethod
+    def _take(waiting: list[_Task], most: int) -> list[_Task]:
+        """The next jobs for one order. A lost job goes alone: another job may have been the cause."""
+        tasks = [waiting.pop(0)]
+        while waiting and len(tasks) < most and not tasks[0].losses and not waiting[0].losses:
+            tasks.append(waiting.pop(0))
+        return tasks
+
+    def _asked(self, task: _Task, cases: Cases) -> dict[str, Any]:
+        job = task.work.job
+        return {
+            "job": to_json(job),
+            "candidates": list(task.missing),
+            "log": cases.relative(cases.open_case(job)),
+            "reproduce": {name: self._reproduce(job, (name,)) for name in task.missing},
+        }
 
     def _stop_all(self) -> None:
         for running in list(self._running):
@@ -248,22 +286,31 @@ class Dispatcher:
     # -- messages of the nodes ------------------------------------------------
 
     def _hear(self, running: _Running, waiting: list[_Task], cases: Cases, stop: Stop) -> Events:
-        task, job = running.task, running.task.work.job
         try:
             message = running.session.receive()
         except SessionLost as lost:
             yield from self._lost(running, waiting, cases, str(lost), stopped=stop())
             return
         if message is None:
-            if task.missing and not stop():
+            if any(task.missing for task in running.tasks.values()) and not stop():
                 why = "it ended without a record"
                 yield from self._lost(running, waiting, cases, why, stopped=False)
             else:
                 self._running.remove(running)
                 running.session.kill()
-                yield Ended(job=job)
+                yield from (Ended(job=task.work.job) for task in running.tasks.values())
             return
         running.alive = True
+        task = running.tasks[message["of"]]
+        yield from self._events(message, task, running.slot, cases)
+        if "ended" in message and (not task.missing or stop()):
+            del running.tasks[message["of"]]
+            yield Ended(job=task.work.job)
+
+    @staticmethod
+    def _events(message: Mapping[str, Any], task: _Task, slot: Slot, cases: Cases) -> Events:
+        """What a message says about its job."""
+        job = task.work.job
         if not task.announced:
             task.announced = True
             yield Started(job=job)
@@ -273,6 +320,8 @@ class Dispatcher:
         if "activity" in message:
             phase, variant, rounds = message["activity"]
             yield Doing(job=job, activity=Activity(phase=phase, variant=variant, rounds=rounds))
+        if "waits" in message:
+            yield Waits(job=job)
         if "pairs" in message:
             pairs = {name: (both[0], both[1]) for name, both in message["pairs"].items()}
             yield Timed(job=job, done=message["rounds"], pairs=pairs)
@@ -283,30 +332,33 @@ class Dispatcher:
                 task.losses = 0
                 yield replace(
                     record,
-                    environment={**record.environment, **running.slot.facts},
-                    notes=(*record.notes, *running.slot.notes, *task.notes),
+                    environment={**record.environment, **slot.facts},
+                    notes=(*record.notes, *slot.notes, *task.notes),
                 )
 
     def _lost(
         self, running: _Running, waiting: list[_Task], cases: Cases, why: str, *, stopped: bool
     ) -> Events:
-        task, node = running.task, running.slot.node
+        node = running.slot.node
         self._running.remove(running)
         running.session.kill()
         self._suspects[node.id] = self._clock() + SUSPECT_S
-        task.losses += 1
-        if stopped or not task.missing:
-            yield Ended(job=task.work.job)
-        elif task.losses >= ATTEMPTS:
-            yield from self._give_up(task, cases, node, why)
-            yield Ended(job=task.work.job)
-        else:
-            task.notes = (*task.notes, f"measured again after {node.name} was lost")
-            print(
-                f"{node.name} was lost ({why}); {task.work.job.key} starts again on another node",
-                file=sys.stderr,
-            )
-            waiting.insert(0, task)
+        again = []
+        for task in running.tasks.values():
+            task.losses += 1
+            if stopped or not task.missing:
+                yield Ended(job=task.work.job)
+            elif task.losses >= ATTEMPTS:
+                yield from self._give_up(task, cases, node, why)
+                yield Ended(job=task.work.job)
+            else:
+                task.notes = (*task.notes, f"measured again after {node.name} was lost")
+                print(
+                    f"{node.name} was lost ({why}); {task.work.job.key} starts again on another node",
+                    file=sys.stderr,
+                )
+                again.append(task)
+        waiting[:0] = again
 
     def _give_up(self, task: _Task, cases: Cases, node: Node, why: str) -> Iterator[Record]:
         job = task.work.job

@@ -2,7 +2,7 @@
 
 Up to ``ahead`` jobs build, compile and check parity at the same time. A job that is prepared waits with its
 workers. When no job prepares, and no other job can begin, the waiting jobs are timed one after another, in
-the order of the plan. Then the next jobs prepare. Jobs never prepare while a job is timed.
+the order in which they began. Then the next jobs prepare. Jobs never prepare while a job is timed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from enum import Enum, auto
 CHECK_S = 0.5  # a waiting job looks this often at the free memory, and whether the run was abandoned
 
 
+def sessions(ahead: int) -> int:
+    """How many jobs of a device may be open at once: those that prepare, and as many that wait."""
+    return 2 * ahead if ahead > 1 else 1
+
+
 class _State(Enum):
     BUSY = auto()  # starts, or writes a record
     WANTS_TO_PREPARE = auto()
@@ -27,19 +32,22 @@ class _State(Enum):
 class DeviceGate:
     """The gate of one device. Each lane of jobs has a ``Seat``, and all seats are made before jobs start.
 
-    ``room(open)``: whether the memory suffices for another job beside ``open`` others. ``check()`` is
-    called while a job waits, and raises an exception to end the job.
+    ``first``: at most so many jobs are open until one of them has ended. ``room(open)``: whether the memory
+    suffices for another job beside ``open`` others. ``check()`` is called while a job waits, and raises an
+    exception to end the job.
     """
 
     def __init__(
         self,
         ahead: int = 1,
         *,
+        first: int | None = None,
         room: Callable[[int], bool] = lambda _: True,
         check: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ahead = ahead
+        self._first = first
         self._room = room
         self._check = check
         self._clock = clock
@@ -47,9 +55,9 @@ class DeviceGate:
         self._timing = False  # prepared jobs are timed now; no job may prepare
         self._changed = threading.Condition()
 
-    def seat(self) -> Seat:
-        """A place for one more job at a time."""
-        seat = Seat(self)
+    def seat(self, number: int = 0) -> Seat:
+        """A place for one more job at a time. ``number``: of its first job."""
+        seat = Seat(self, number)
         self._seats.append(seat)
         return seat
 
@@ -68,7 +76,9 @@ class DeviceGate:
     def end_job(self, seat: Seat) -> None:
         """The job's workers have ended."""
         with self._changed:
-            seat.open = seat.alone = False
+            if seat.open:
+                self._first = None
+            seat.open = seat.alone = seat.comes = False
             self._enter(seat, _State.BUSY)
 
     def wait_to_prepare(self, seat: Seat) -> None:
@@ -104,7 +114,7 @@ class DeviceGate:
     def _enter(self, seat: Seat, state: _State) -> None:
         seat.state = state
         if state is _State.WANTS_TO_PREPARE:
-            seat.open = False  # the workers of the job's last session have ended
+            seat.open = seat.comes = False  # the workers of the job's last session have ended
         elif state is _State.PREPARES:
             seat.open = True
             together = [one for one in self._seats if one.state is _State.PREPARES]
@@ -131,6 +141,11 @@ class DeviceGate:
             return False
         if seat.alone or any(one.alone for one in others):
             return seat.alone and not opened
+        earlier = [one for one in others if one.number < seat.number]
+        if any(one.comes or one.state is _State.WANTS_TO_PREPARE for one in earlier):
+            return False
+        if self._first is not None and opened >= self._first:
+            return False
         return not opened or self._room(opened)
 
     def _may_be_timed(self, seat: Seat) -> bool:
@@ -146,10 +161,11 @@ class DeviceGate:
 class Seat:
     """The gate as one lane sees it: ``runner.engine.Gate``, for one job after another."""
 
-    def __init__(self, gate: DeviceGate) -> None:
+    def __init__(self, gate: DeviceGate, number: int) -> None:
         self._gate = gate
         self.state = _State.BUSY
-        self.number = 0  # of the job in the plan
+        self.number = number  # of the job in the order in which jobs begin
+        self.comes = True  # the job has been taken, and has not asked to prepare yet
         self.open = False  # the job may hold memory
         self.alone = False  # the job may only run while no other job is open
         self.beside = 0
@@ -158,7 +174,7 @@ class Seat:
 
     def begin(self, number: int, on_waiting: Callable[[], object]) -> None:
         """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
-        self.number, self.on_waiting = number, on_waiting
+        self.number, self.on_waiting, self.comes = number, on_waiting, True
         self.beside, self.waited_s = 0, 0.0
 
     def end_job(self) -> None:

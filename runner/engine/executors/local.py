@@ -28,15 +28,16 @@ from runner.engine.executors import (
     Work,
     by_kind,
 )
-from runner.engine.executors.gate import DeviceGate, Seat
+from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
+from runner.engine.executors.order import ordered, weights
 from runner.engine.executors.time_budget import TimeBudget, share_of
 from runner.engine.host_process import HostPool, forking_works
 from runner.engine.job_run import Reproduce
 from runner.engine.launch import measure_job
 
-MOST_AHEAD = 8
-CPUS_A_JOB = 2  # a compilation keeps more than one CPU busy
+MOST_AHEAD = 32
+CPUS_A_JOB = 1.5  # that a compilation keeps busy
 BYTES_A_JOB = 3e9
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
@@ -77,7 +78,7 @@ class _LaneEnded:
 
 
 class Lanes:
-    """Runs several lists of work in parallel, the list of each device in order.
+    """Runs several lists of work in parallel, the list of each device in the order of ``executors.order``.
 
     A list has one thread. If up to ``ahead`` > 1 jobs may prepare side by side, it has twice as many: so
     many jobs are open at once, if ``room`` says that the memory suffices (see ``executors.gate``).
@@ -130,20 +131,22 @@ class Lanes:
         return self._stop() or self._failed.is_set()
 
     def _threads(self, work: Sequence[Work]) -> list[threading.Thread]:
-        gate = DeviceGate(self._ahead, room=self._room, check=self._check)
-        seats = [gate.seat() for _ in range(min(sessions(self._ahead), len(work)))]
-        waiting = deque(enumerate(work))
-        return [threading.Thread(target=self._lane, args=(waiting, seat)) for seat in seats]
+        jobs, first = ordered(work, sessions(self._ahead))
+        gate = DeviceGate(self._ahead, first=first, room=self._room, check=self._check)
+        waiting = deque(enumerate(jobs))
+        firsts = [waiting.popleft() for _ in range(min(sessions(self._ahead), len(jobs)))]
+        # every seat has its first job before any begins, so that they begin in order
+        seats = [gate.seat(number) for number, _ in firsts]
+        return [
+            threading.Thread(target=self._lane, args=(_rest(one, waiting), seat))
+            for one, seat in zip(firsts, seats, strict=True)
+        ]
 
-    def _lane(self, waiting: deque[tuple[int, Work]], seat: Seat) -> None:
+    def _lane(self, jobs: Iterator[tuple[int, Work]], seat: Seat) -> None:
         error: BaseException | None = None
         try:
-            while not self._stopped():
-                try:
-                    number, work = waiting.popleft()
-                except IndexError:
-                    break
-                self._job(work, number, seat)
+            while not self._stopped() and (one := next(jobs, None)) is not None:
+                self._job(one[1], one[0], seat)
         except Abandoned:
             pass
         except BaseException as caught:  # raised again in the caller's thread
@@ -185,8 +188,8 @@ class LocalExecutor:
     """Runs devices of one type in parallel, with one worker each, and one type after another.
 
     A CPU worker would disturb the times of a GPU worker, so these never run together.
-    ``measure`` replaces the workers in tests. ``ahead``: how many jobs of a device prepare side by side;
-    None: as many as suit the machine and the jobs.
+    ``ahead``: how many jobs of a device prepare side by side; None: as many as suit the machine and the jobs.
+    ``measure`` and ``available`` replace the workers and the machine's free memory in tests.
     """
 
     def __init__(
@@ -197,16 +200,20 @@ class LocalExecutor:
         fork: bool = True,
         time_budget_s: float | None = None,
         ahead: int | None = 1,
+        available: Callable[[], int] = available_bytes,
     ) -> None:
         self._reproduce = reproduce
         self._measure = measure
         self._fork = fork
         self._time_budget_s = time_budget_s
         self._ahead = ahead
+        self._available = available
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         budget = None
-        ahead = jobs_ahead([one.job for one in work]) if self._ahead is None else self._ahead
+        ahead = self._ahead
+        if ahead is None:
+            ahead = jobs_ahead([one.job for one in work], memory_bytes=self._available())
         side_by_side = max((len(_lanes(one)) for one in by_kind(work).values()), default=1)
         if self._time_budget_s is not None:
             budget = TimeBudget(self._time_budget_s, len(work), side_by_side, ahead)
@@ -224,13 +231,14 @@ class LocalExecutor:
         budget: TimeBudget | None,
     ) -> Events:
         shares: dict[str, tuple[int, ...]] = {}
+        expected = weights(work)
 
         def over() -> bool:
             return stop() or (budget is not None and budget.exhausted())
 
         def measure(one: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
             log = cases.open_case(one.job)
-            with share_of(budget, gate) as share:
+            with share_of(budget, gate, expected[one.job.key]) as share:
                 yield from measure_job(
                     one.job,
                     one.candidates,
@@ -253,28 +261,23 @@ class LocalExecutor:
                 sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (),
                 max((one.job.protocol.threads or 1 for one in together), default=1),
             )
-            memory = FreeMemory(together[0].job.protocol.max_memory_bytes)
+            memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
             lanes = Lanes(self._measure or measure, over, ahead=ahead, room=memory.suffices)
             yield from lanes.run(_lanes(together))
-
-
-def sessions(ahead: int) -> int:
-    """How many jobs of a device may be open at once: those that prepare, and as many that wait."""
-    return 2 * ahead if ahead > 1 else 1
 
 
 def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float | None = None) -> int:
     """How many jobs prepare side by side, by default.
 
     1 where compilation latencies are asked for and on accelerators, whose memory the jobs would share; else
-    half of the CPUs, 8 at most, if each open job can have ``BYTES_A_JOB``.
+    as many as keep the CPUs busy, ``MOST_AHEAD`` at most, if each open job can have ``BYTES_A_JOB``.
     """
     if any(one.extras.cold_start or one.extras.warm_start or of(one.device).accelerated for one in jobs):
         return 1
     if cpus is None:
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = available_bytes() if memory_bytes is None else memory_bytes
-    return max(1, min(MOST_AHEAD, cpus // CPUS_A_JOB, int(memory // (2 * BYTES_A_JOB))))
+    return max(1, min(MOST_AHEAD, int(cpus / CPUS_A_JOB), int(memory // (2 * BYTES_A_JOB))))
 
 
 def cpu_shares(devices: Sequence[str], cpus: Sequence[int], threads: int) -> dict[str, tuple[int, ...]]:
@@ -286,6 +289,16 @@ def cpu_shares(devices: Sequence[str], cpus: Sequence[int], threads: int) -> dic
     if len(devices) < 2 or size < threads:
         return {}
     return {device: tuple(cpus[size * i : size * (i + 1)]) for i, device in enumerate(devices)}
+
+
+def _rest(first: tuple[int, Work], waiting: deque[tuple[int, Work]]) -> Iterator[tuple[int, Work]]:
+    """The jobs of one lane: its first, then the next that no other lane has taken."""
+    yield first
+    while True:
+        try:
+            yield waiting.popleft()
+        except IndexError:
+            return
 
 
 def _lanes(work: Sequence[Work]) -> list[list[Work]]:

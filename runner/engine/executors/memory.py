@@ -25,7 +25,12 @@ class FreeMemory:
         self._most = 0.0  # bytes a job
 
     def suffices(self, opened: int) -> bool:
-        """Whether one more job fits beside ``opened`` others."""
+        """Whether one more job fits beside ``opened`` others.
+
+        Jobs that have just begun hold less than they will take: each open job counts with ``_most`` at least.
+        """
         free = self._available()
+        self._at_start = max(self._at_start, free)
         self._most = max(self._most, (self._at_start - free) / max(1, opened))
-        return free >= (self._limit or max(LEAST_BYTES, GROWTH * self._most))
+        left = min(free, self._at_start - opened * max(LEAST_BYTES, self._most))
+        return left >= (self._limit or max(LEAST_BYTES, GROWTH * self._most))

@@ -1,8 +1,11 @@
-"""Runs one job on a cluster's node and reports it in messages of plain JSON values.
+"""Runs jobs on a cluster's node and reports them in messages of plain JSON values.
 
     {"activity": [phase, variant, rounds]}   {"rounds": 12, "pairs": {...}}   {"record": {...}}
+    {"waits": true}   {"ended": true}
 
-A message may also have ``output``: what the model's code printed since the previous message.
+Each message has ``of``, the place of its job in the order. It may also have ``output``: what the job's model
+printed since the previous message. Several jobs of an order prepare side by side and are timed one after
+another (``executors.gate``), as on the runner's own machine.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,9 @@ from harness.codec import from_json, to_json
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.engine import Gate
-from runner.engine.executors import Doing, Stop, Timed, Work
+from runner.engine.executors import Doing, Event, Started, Stop, Timed, Waits, Work
 from runner.engine.executors.local import JobRecords, Lanes, Watch
+from runner.engine.executors.memory import FreeMemory
 from runner.engine.launch import measure_job
 
 NEWS_S = 2.0  # at most one activity message in this time: messages disturb the measurement
@@ -31,8 +35,30 @@ LONGEST_OUTPUT = 1 << 18  # characters of a message's output; the middle of a lo
 Message = dict[str, Any]
 
 
-class NodeJob:
-    """One job on this machine. ``stop`` and ``abandon`` may be called from other threads."""
+@dataclass(slots=True, kw_only=True)
+class _Ordered:
+    """One job of an order, and what was last told of it."""
+
+    place: int
+    work: Work
+    log_name: str
+    commands: Mapping[str, str]
+    log: Path
+    output: _Output
+    last_news: float
+    last_activity: Activity = field(default_factory=Activity)
+
+    def command(self, _: Job, candidates: Sequence[str]) -> str:
+        """The command to measure this candidate again, which came with the order."""
+        return self.commands.get(candidates[0], "")
+
+
+class NodeJobs:
+    """The jobs of one order, on this machine. ``stop`` and ``abandon`` may be called from other threads.
+
+    Up to ``ahead`` of them prepare side by side. A node gets one order at a time, unless jobs share it by
+    --threads: then no other job of the run disturbs the job that is timed.
+    """
 
     def __init__(
         self,
@@ -40,69 +66,84 @@ class NodeJob:
         measure: JobRecords | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        job = from_json(Job, order["job"])
-        self._work = Work(job=job, candidates=tuple(order["candidates"]))
-        self._log_name: str = order["log"]
-        self._commands: Mapping[str, str] = order.get("reproduce", {})
+        self._jobs: list[Mapping[str, Any]] = order["jobs"]
+        self._ahead: int = order["ahead"]
         self._path: str = order.get("path", "")
         self._measure = measure
         self._clock = clock
         self._stop = threading.Event()
         self._abandoned = threading.Event()
-        self._last_news = clock()
-        self._last_activity = Activity()
 
     def stop(self) -> None:
-        """Ends the job after its current rounds."""
+        """Ends the jobs after the current rounds."""
         self._stop.set()
 
     def abandon(self) -> None:
-        """Ends the job's worker at once."""
+        """Ends the jobs' workers at once."""
         self._abandoned.set()
 
     def messages(self) -> Generator[Message, None, None]:
-        """Runs the job. The first message says that it has started."""
+        """Runs the jobs. The first message of each says that it has started."""
         with tempfile.TemporaryDirectory(prefix="torchduet-", ignore_cleanup_errors=True) as folder:
-            log = Path(folder) / "output.log"
-            log.touch()
-            output = _Output(log)
-            yield {"activity": ["start", "", 0], "output": f"# on {os.uname().nodename}\n"}
-            lanes = Lanes(self._measure or self._records(log), self._stop.is_set, self._abandoned)
-            with closing(lanes.run([[self._work]])) as events:
+            ordered = [self._ordered(place, Path(folder)) for place in range(len(self._jobs))]
+            by_key = {one.work.job.key: one for one in ordered}
+            memory = FreeMemory(ordered[0].work.job.protocol.max_memory_bytes)
+            lanes = Lanes(
+                self._measure or self._records(by_key),
+                self._stop.is_set,
+                self._abandoned,
+                ahead=self._ahead,
+                room=memory.suffices,
+            )
+            with closing(lanes.run([[one.work for one in ordered]])) as events:
                 for event in events:
-                    if isinstance(event, Record):
-                        yield {"record": to_json(_pinned(event)), "output": output.news()}
-                    elif isinstance(event, Timed):
-                        self._last_news = self._clock()
-                        yield {"rounds": event.done, "pairs": to_json(event.pairs), "output": output.news()}
-                    elif isinstance(event, Doing) and self._is_news(event.activity):
-                        activity = event.activity
-                        shown = [activity.phase, activity.variant, activity.rounds]
-                        yield {"activity": shown, "output": output.news()}
-            if rest := output.news():
-                yield {"output": rest}
+                    one = by_key[event.job.key]
+                    if (said := self._said(event, one)) is not None:
+                        yield {"of": one.place, **said, "output": said.get("output", "") + one.output.news()}
 
-    def _command(self, _: Job, candidates: Sequence[str]) -> str:
-        """The command to measure this candidate again, which came with the order."""
-        return self._commands.get(candidates[0], "")
+    def _ordered(self, place: int, folder: Path) -> _Ordered:
+        asked = self._jobs[place]
+        log = folder / f"{place}.log"
+        log.touch()
+        return _Ordered(
+            place=place,
+            work=Work(job=from_json(Job, asked["job"]), candidates=tuple(asked["candidates"])),
+            log_name=asked["log"],
+            commands=asked.get("reproduce", {}),
+            log=log,
+            output=_Output(log),
+            last_news=self._clock(),
+        )
 
-    def _is_news(self, activity: Activity) -> bool:
-        if activity == self._last_activity or self._clock() - self._last_news < NEWS_S:
-            return False
-        self._last_activity, self._last_news = activity, self._clock()
-        return True
+    def _said(self, event: Event, one: _Ordered) -> Message | None:
+        """The message of an event; None if it is no news."""
+        if isinstance(event, Doing):
+            activity = event.activity
+            if activity == one.last_activity or self._clock() - one.last_news < NEWS_S:
+                return None
+            one.last_activity, one.last_news = activity, self._clock()
+            return {"activity": [activity.phase, activity.variant, activity.rounds]}
+        if isinstance(event, Timed):
+            one.last_news = self._clock()
+            return {"rounds": event.done, "pairs": to_json(event.pairs)}
+        if isinstance(event, Record):
+            return {"record": to_json(_pinned(event))}
+        if isinstance(event, Started):
+            return {"activity": ["start", "", 0], "output": f"# on {os.uname().nodename}\n"}
+        return {"waits" if isinstance(event, Waits) else "ended": True}
 
-    def _records(self, log: Path) -> JobRecords:
+    def _records(self, ordered: Mapping[str, _Ordered]) -> JobRecords:
         def measure(work: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+            one = ordered[work.job.key]
             base = node_environment(os.environ, _started_with(), self._path)
             return measure_job(
                 work.job,
                 work.candidates,
                 watch,
                 stop,
-                log=log,
-                log_name=self._log_name,
-                reproduce=self._command,
+                log=one.log,
+                log_name=one.log_name,
+                reproduce=one.command,
                 base=base,
                 gate=gate,
             )

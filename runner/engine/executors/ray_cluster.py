@@ -29,12 +29,16 @@ from runner.plan.environments.code_folder import copy_code
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
 ANSWER_S = 5.0
-GOODBYE_S = 5.0  # for an abandoned job to end its worker
+GOODBYE_S = 5.0  # for abandoned jobs to end their workers
 
 
 @contextmanager
-def connected(address: str | None, jobs: Sequence[Job], reproduce: Reproduce) -> Iterator[Dispatcher]:
+def connected(
+    address: str | None, jobs: Sequence[Job], reproduce: Reproduce, ahead: int = 1
+) -> Iterator[Dispatcher]:
     """An executor on the cluster at ``address``, else at ``RAY_ADDRESS``, else on one started here.
+
+    ``ahead``: how many jobs prepare side by side on each node, or on each GPU.
 
     Nodes get this program's code. They must have torch, Ray and Python, and the files that the command
     line names (suites, own models) at the same paths. Raises ``UsageError`` if the cluster cannot be used.
@@ -65,7 +69,7 @@ def connected(address: str | None, jobs: Sequence[Job], reproduce: Reproduce) ->
         try:
             cluster = RayCluster()
             check_room(cluster.nodes(), jobs)
-            yield Dispatcher(cluster, reproduce)
+            yield Dispatcher(cluster, reproduce, ahead=ahead)
         finally:
             ray.shutdown()
 
@@ -91,27 +95,27 @@ def _unusable(address: str, reason: str) -> UsageError:
 
 
 class Actor:
-    """The process that Ray starts on a node for one job. Ray makes its methods remote."""
+    """The process that Ray starts on a node for one order. Ray makes its methods remote."""
 
     def __init__(self, order: str) -> None:
-        from runner.engine.executors.node import NodeJob
+        from runner.engine.executors.node import NodeJobs
 
-        self._job = NodeJob(json.loads(order))
+        self._jobs = NodeJobs(json.loads(order))
 
     def messages(self) -> Iterator[str]:
-        """The job's messages, as JSON, which does not depend on versions of Python or packages."""
-        for message in self._job.messages():
+        """The jobs' messages, as JSON, which does not depend on versions of Python or packages."""
+        for message in self._jobs.messages():
             yield json.dumps(message)
 
     def stop(self) -> None:
-        self._job.stop()
+        self._jobs.stop()
 
     def abandon(self) -> None:
-        self._job.abandon()
+        self._jobs.abandon()
 
 
 class RaySession:
-    """The parent's handle on a job on a node."""
+    """The parent's handle on the jobs of an order on a node."""
 
     def __init__(self, order: Mapping[str, Any], slot: Slot) -> None:
         import ray
@@ -153,7 +157,7 @@ class RaySession:
         self._actor.abandon.remote()
 
     def kill(self) -> None:
-        """Gives a running job ``GOODBYE_S`` to end its worker, then kills the process on the node."""
+        """Gives running jobs ``GOODBYE_S`` to end their workers, then kills the process on the node."""
         import ray
 
         if self._running:

@@ -20,8 +20,7 @@ from runner.runs.compare.csv_file import is_result_file, read_csv_files
 from runner.runs.compare.paired import uncertain
 from runner.runs.compare.run import NO_RECORD, Result, Run, Times
 from runner.runs.compare.statistics import Uncertain, se_of_mean, se_of_median
-from runner.store.record_file import read_records
-from runner.store.run_folder import RECORDS, RUN
+from runner.store.run_folder import RECORDS, RUN, read_run
 
 WHAT = "give the folder of a run, its records.jsonl, or a CSV file of results"
 AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs
@@ -57,7 +56,7 @@ def _load(flag: str, path: Path) -> Run:
 
 def load_records(path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
-    found = read_records(path)
+    found = read_run(path)
     plan = _plan(path.parent / RUN) if path.name == RECORDS else ()
     labels = suite_labels(job.case.suite for job in (*(record.job for record in found.records), *plan))
     results = results_of(found.records, labels)
@@ -88,7 +87,7 @@ def _of_environment(flag: str, path: Path) -> Run:
     whole = load(flag, Path(folder))
     if not (Path(folder) / RECORDS).is_file():
         raise UsageError(f"{flag}: {folder} has no {RECORDS}, so it has no environments; {WHAT}")
-    records = read_records(Path(folder) / RECORDS).records
+    records = read_run(Path(folder) / RECORDS).records
     names = tuple(dict.fromkeys(one.name for record in records for one in record.job.environments))
     if name not in names:
         known = f"its environments are {', '.join(names)}" if names else "it was measured without --envs"

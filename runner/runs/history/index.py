@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,6 +77,10 @@ class Damaged(Exception):
     """The file is broken or not an index of this program. The message names the cause."""
 
 
+UNREADABLE = (Damaged, sqlite3.Error, ValueError, KeyError, TypeError)
+"""Everything that reading an index may raise."""
+
+
 def how_to_rebuild(path: Path) -> str:
     return f"rebuild it from the run folders: {' '.join(program())} --history {path.parent} --rebuild"
 
@@ -95,8 +99,23 @@ def read_entries(path: Path) -> tuple[IndexedRun, ...]:
                 "order by created, name"
             ).fetchall()
             return tuple(_entry(row, found.get(row[0], ())) for row in runs)
-    except (Damaged, sqlite3.Error, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"--history: {path} cannot be read ({error}); {how_to_rebuild(path)}") from None
+
+
+def latest_results(
+    path: Path, suites: Iterable[str], models: Collection[str], most: int
+) -> tuple[Result, ...]:
+    """These models' results among the ``most`` latest of the suites, latest first. Raises ``UNREADABLE``."""
+    wanted = tuple(dict.fromkeys(suites))
+    places = ", ".join("?" * len(wanted))
+    with _opened(path) as index:
+        rows = index.execute(
+            "select model, result from results join runs on runs.name = results.run "  # noqa: S608 - only places
+            f"where suite in ({places}) order by created desc, results.rowid limit ?",
+            (*wanted, most),
+        )
+        return tuple(_result(text) for model, text in rows if model in models)
 
 
 def write_entry(path: Path, entry: IndexedRun) -> None:
