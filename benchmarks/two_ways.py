@@ -28,6 +28,9 @@ from benchmarks.common import folder_for, new_parser, records_of, run_program  #
 from benchmarks.processes import MODELS, SUITES, processes_of  # noqa: E402
 from runner.analysis.statistics import paired_speedup  # noqa: E402
 
+Row = tuple[str, str, float, float, str, float, float, float]
+"""model, candidate, speedup both ways, their ratio with its interval, sd of the log both ways, p"""
+
 QUESTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "sharing": {"shared": (), "isolated": ("--isolate",)},
     "allocator": {"heap kept": ("--allocator=default",), "system": ("--allocator=system",)},
@@ -45,7 +48,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="keep the runs here, or read those that are there")
     options = parser.parse_args()
     ways = QUESTIONS[options.question]
-    rows, eager = [], []
+    rows: list[Row] = []
+    eager: list[tuple[object, ...]] = []
     with folder_for(options.keep, options.question) as parent:
         for model in options.only or MODELS:
             folders = {way: parent / f"{model}-{options.mode}-{way.replace(' ', '-')}" for way in ways}
@@ -63,12 +67,12 @@ def main() -> None:
     print(f"{away} of {len(rows)} intervals leave out 1 ({expected})")
     differences = [abs(math.log(row[3] / row[2])) for row in rows]
     print(f"median difference {100 * statistics.median(differences):.2f} %")
-    for column, way in ((5, one), (6, other)):
-        pooled = math.sqrt(statistics.fmean(row[column] ** 2 for row in rows))
+    for way, spreads in ((one, [row[5] for row in rows]), (other, [row[6] for row in rows])):
+        pooled = math.sqrt(statistics.fmean(spread**2 for spread in spreads))
         print(f"sd of the log speedup between processes, {way}: {100 * pooled:.1f} % (pooled over the rows)")
     print()
-    headers = ("model", "way", "eager ms", "candidate", "page faults, eager", "page faults, candidate")
-    print(tabulate(eager, headers=headers, floatfmt=(*("",) * 2, ".3f", "", ".0f", ".0f")))
+    columns = ("model", "way", "eager ms", "candidate", "page faults, eager", "page faults, candidate")
+    print(tabulate(eager, headers=columns, floatfmt=(*("",) * 2, ".3f", "", ".0f", ".0f")))
 
 
 def conditions(options: argparse.Namespace) -> tuple[str, ...]:
@@ -76,9 +80,6 @@ def conditions(options: argparse.Namespace) -> tuple[str, ...]:
         *(f"--{options.mode}", "--devices=cpu", "--performance", "--threads=1"),
         *(f"--compilers={options.compilers}", f"--processes={options.processes}", f"-n{options.rounds}"),
     )
-
-
-Row = tuple[str, str, float, float, str, float, float, float]
 
 
 def compared(model: str, folders: Mapping[str, Path]) -> list[Row]:

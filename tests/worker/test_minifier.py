@@ -20,7 +20,7 @@ def job(suite: str = "none", sources: Mapping[str, str] | None = None) -> Job:
         device="cpu",
         dtype="float32",
         candidates=("mine",),
-        own_compilers=sources or {},
+        own_compilers=dict(sources or {}),
         protocol=Protocol(threads=1),
     )
 

@@ -175,7 +175,8 @@ class Amplifier(nn.Module):
         hidden = torch.sigmoid(nn.functional.linear(x, weight, self.lower.bias))
         for _ in range(20):
             hidden = 3.8 * hidden * (1 - hidden)
-        return self.factor * self.upper(hidden)
+        made: torch.Tensor = self.factor * self.upper(hidden)
+        return made
 
 
 def amplified(seed: int, fault: Fault) -> Parity:
