@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,9 @@ import torch
 
 from harness import devices
 from harness.failures import is_out_of_memory
-from harness.metrics import observing
+from harness.hardware.nvml import gpu_of
+from harness.metrics import observing, trace
+from harness.metrics.energy import meter_of
 from harness.worker.environment import describe
 
 
@@ -224,3 +227,120 @@ def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
 def test_rocm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "version", SimpleNamespace(cuda=None, hip="6.4"))
     assert devices.versions() == {"cuda": None, "hip": "6.4"}
+
+
+def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
+    monkeypatch.setattr(devices, "nvidia_driver", lambda: "570.86.15")
+    found = devices.named("cuda:1").facts()
+    assert (found["cudnn"], found["driver"]) == (92600, "570.86.15")
+    assert "device_untried" not in found
+
+
+def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not started, but gets the seed that it would have started with."""
+    seeds: list[int] = []
+    monkeypatch.setattr(fake, "is_initialized", lambda: False)
+    monkeypatch.setattr(fake, "manual_seed_all", seeds.append, raising=False)
+    torch.manual_seed(7)
+    restore = devices.named("cuda").remember()
+    torch.manual_seed(8)
+    restore()
+    assert seeds == [7]
+    assert fake.calls == []
+    devices.named("xpu").remember()()
+    assert fake.calls == []
+
+
+def test_generators_and_counters_are_those_of_the_module(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = torch.ones(2)
+    monkeypatch.setattr(fake, "get_rng_state", lambda device: state, raising=False)
+    assert devices.named("cuda:1").generator_state() is state
+    assert devices.named("cuda:1").profiler_activity() == "CUDA"
+    assert devices.named("cuda:1").device_allocations() is None  # this torch does not count them
+    monkeypatch.setattr(fake, "memory_snapshot", lambda: [{"device": 1, "total_size": 1}])
+    assert devices.named("cuda:1").pool_bytes() is None  # torch before 2.1
+
+
+def test_apples_device_has_the_names_of_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    module = SimpleNamespace(
+        synchronize=lambda: calls.append("synchronize"),
+        empty_cache=lambda: calls.append("empty"),
+        get_rng_state=lambda: "state",
+        set_rng_state=lambda state: calls.append(f"generator {state}"),
+    )
+    monkeypatch.setattr(torch, "mps", module)
+    device = devices.named("mps")
+    assert device.model() == "Apple GPU"
+    for there, expected in ((False, []), (True, ["generator state"])):
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda there=there: there)
+        assert device.count() == there
+        device.remember()()
+        assert calls == expected
+    device.synchronize()
+    device.empty_cache()
+    assert calls[1:] == ["synchronize", "empty"]
+
+
+class Properties(SimpleNamespace):
+    uuid = "1234"
+
+
+class Nvml:
+    """``pynvml`` that knows one card, or whose driver does not answer."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *, works: bool) -> None:
+        self.works = works
+
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's name
+        if not self.works:
+            raise self.NVMLError
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
+        return f"handle of {uuid}"
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
+        return {"handle of GPU-1234": 5000}[handle]
+
+
+def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda:1")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
+    found = gpu_of(cuda)
+    assert found is not None
+    assert found.energy_j() == 5.0
+    meter = meter_of(cuda)
+    assert meter is not None
+    assert meter() == 5.0
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=False))
+    assert gpu_of(cuda) is meter_of(cuda) is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
+    assert gpu_of(cuda) is None
+    monkeypatch.setattr(torch.version, "cuda", None)  # ROCm
+    assert gpu_of(cuda) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"device_type": "DeviceType.CUDA", "self_device_time_total": 7.0}, 7.0),
+        ({"device_type": "DeviceType.CUDA", "self_cuda_time_total": 5.0}, 5.0),  # torch 2.0 to 2.2
+        ({"device_type": "DeviceType.CPU", "self_device_time_total": 7.0}, 0.0),
+        (
+            {
+                "device_type": "DeviceType.CUDA",
+                "self_device_time_total": 7.0,
+                "is_user_annotation": True,
+            },
+            0.0,
+        ),
+    ],
+)
+def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: float) -> None:
+    assert trace._time_us(SimpleNamespace(**event), torch.device("cuda")) == expected
