@@ -73,7 +73,17 @@ def parts(device: str) -> list[Part]:
         Part(name="doctor", words=("runner.py", "--doctor"), limit_s=60, records=False),
         Part(
             name="tests",
-            words=("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "-rs", "tests/gpu"),
+            words=(
+                "-m",
+                "pytest",
+                "-m",
+                "gpu",
+                "-p",
+                "no:cacheprovider",
+                "-rs",
+                "--durations=6",
+                "tests/gpu",
+            ),
             limit_s=240,
             records=False,
         ),

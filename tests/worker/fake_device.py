@@ -1,4 +1,4 @@
-"""``python -m tests.worker.fake_device [SUITE...]``: every full case on a device that is not the CPU.
+"""``python -m tests.worker.fake_device [SUITE[:CASE,...]...]``: full cases on a device that is not the CPU.
 
 The tensors are fake: they have shapes, types and a device, and no values. A case is built on the CPU, as
 the harness has it; then its parameters, buffers and inputs go to the device, and forward, loss and backward
@@ -12,12 +12,13 @@ looked at. Prints a line of JSON for each case: ``{"case": ..., "error": sentenc
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
@@ -25,7 +26,7 @@ from unittest import mock
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from harness.loading.suite_files import load_suite, suite_names
@@ -114,8 +115,24 @@ class _Rates(list[_Rate]):
         return [float(rate) for rate in self]
 
 
+class _Numbers(list[int]):
+    """The same, for numbers of blocks."""
+
+    def __rpow__(self, base: int) -> _Numbers:
+        return _Numbers(base**number for number in self)
+
+    def flip(self, _: int) -> _Numbers:
+        return _Numbers(reversed(self))
+
+    def tolist(self) -> list[int]:
+        return [*self]
+
+
 class _Torch:
-    """torch for timm's file of drop rates."""
+    """torch for timm's files that compute sizes and rates of a model with tensors."""
+
+    def arange(self, end: int, **_: Any) -> _Numbers:
+        return _Numbers(range(end))
 
     def linspace(self, start: float, end: float, steps: int, **_: Any) -> _Rates:
         return _Rates(_Rate(start + (end - start) * i / max(1, steps - 1)) for i in range(steps))
@@ -132,14 +149,32 @@ def _with_drop_rates(suite: str) -> Iterator[None]:
     from suites.models.torchvision_ops import define_missing_ops
 
     define_missing_ops()
-    with mock.patch("timm.layers.drop.torch", _Torch()):
+    regnet: Any = importlib.import_module("timm.models.regnet").RegNet
+    sizes = _with_values(regnet._get_stage_args)
+    with ExitStack() as stack:
+        for place in ("timm.layers.drop", "timm.models.nest"):
+            stack.enter_context(mock.patch(f"{place}.torch", _Torch()))
+        stack.enter_context(mock.patch.object(regnet, "_get_stage_args", sizes))
         yield
 
 
-def main(suites: list[str]) -> None:
+def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that computes sizes with tensors, outside the fake mode: it reads their values."""
+
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        with unset_fake_temporarily():
+            return function(*args, **kwargs)
+
+    return outside
+
+
+def main(words: list[str]) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
-    for suite in suites or suite_names():
+    for word in words or suite_names():
+        suite, _, names = word.partition(":")
         for case in cases_of(suite):
+            if names and case.name not in names.split(","):
+                continue
             began = time.monotonic()
             line = {"case": f"{suite} {case.name} {case.mode.value}", "error": error_of(case)}
             print(json.dumps({**line, "seconds": round(time.monotonic() - began, 2)}), flush=True)
