@@ -35,11 +35,18 @@ UNITS = (ast.stmt, ast.excepthandler)
 
 
 def units(tree: ast.Module) -> Iterator[Unit]:
-    """All statements and ``except`` clauses; no docstrings."""
-    for node in ast.walk(tree):
-        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, UNITS) and not text:
+    """All statements and ``except`` clauses that can run: no docstrings, nothing for type checkers alone."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, UNITS):
             yield node
+        typing = (
+            isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        )
+        left += [] if typing else ast.iter_child_nodes(node)
 
 
 def head_of(unit: Unit) -> Iterator[ast.AST]:

@@ -22,6 +22,7 @@ from tests import device_lines
         ("import torch.cuda\nfrom x import nvml\n", [range(1, 2), range(2, 3)]),
         ("try:\n    x = 1\nexcept DeviceLost:\n    y = 1\n", [range(3, 4)]),
         ("try:\n    x = device\nfinally:\n    pass\n", [range(2, 3)]),
+        ("if TYPE_CHECKING:\n    import torch.cuda\n", []),
         ("x = 'compression'\n", []),
         ("x = torch.mps\n", [range(1, 2)]),
     ],
