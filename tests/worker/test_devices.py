@@ -15,7 +15,12 @@ from harness.failures import is_out_of_memory
 from harness.hardware.nvml import gpu_of
 from harness.metrics import observing, trace
 from harness.metrics.energy import meter_of
-from harness.worker.environment import describe
+from harness.metrics.peak import unit_of
+from harness.precision import precision
+from harness.probes import environment as probe
+from harness.schema import Case, Job, Mode, Protocol
+from harness.worker import limits
+from harness.worker.environment import describe, remarks_on_process
 
 
 class Fake:
@@ -344,3 +349,60 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
 )
 def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: float) -> None:
     assert trace._time_us(SimpleNamespace(**event), torch.device("cuda")) == expected
+
+
+def test_a_cpu_has_none_of_these() -> None:
+    assert devices.CPU.profiler_activity() is devices.CPU.generator_state() is devices.CPU.model() is None
+    assert not devices.CPU.in_use()
+    devices.CPU.make_current()
+    devices.CPU.empty_cache()
+
+
+def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    expected = {"cuda": 2, "xpu": 2, "mps": 0}
+    assert devices.counts() == expected
+    found = probe.packages()
+    assert (found["devices"], found["cuda"]) == (expected, torch.version.cuda)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23", "570.86.15"),
+        ("NVRM version: unknown", None),
+        (None, None),
+    ],
+)
+def test_the_drivers_version_is_in_its_file(tmp_path: Path, text: str | None, expected: str | None) -> None:
+    if text is not None:
+        (tmp_path / "version").write_text(text)
+    assert devices.nvidia_driver(tmp_path / "version") == expected
+
+
+def test_an_override_of_tf32_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    expected = "NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA's libraries"
+    assert remarks_on_process() == (expected,)
+
+
+@pytest.mark.parametrize(("name", "limited"), [("cpu", True), ("cuda:1", False)])
+def test_memory_is_limited_where_no_driver_maps_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, *, limited: bool
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(limits, "Path", lambda _: tmp_path / "oom_score_adj")
+    monkeypatch.setattr(limits.resource, "getrlimit", lambda _: (-1, limits.resource.RLIM_INFINITY))
+    monkeypatch.setattr(limits.resource, "setrlimit", lambda _, limit: seen.append(limit[0]))
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
+    protocol = Protocol(max_memory_bytes=1 << 30)
+    limits.limit_memory(Job(case=case, device=name, dtype="float32", candidates=(), protocol=protocol))
+    assert seen == ([1 << 30] if limited else [])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit"),
+    [("tf32", "tf32"), ("float32", "float32"), ("amp", "float16"), ("bfloat16", "bfloat16")],
+)
+def test_a_rate_is_that_of_the_precision(dtype: str, unit: str) -> None:
+    assert unit_of(precision(dtype, "cuda")) == unit
