@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from harness import devices
+from harness.codec import to_json
 from harness.failures import is_out_of_memory
 from harness.hardware.nvml import gpu_of
-from harness.metrics import observing, trace
+from harness.loading.given import remarks
+from harness.metrics import energy, observing, trace
 from harness.metrics.energy import meter_of
 from harness.metrics.peak import unit_of
 from harness.precision import precision
@@ -21,6 +23,9 @@ from harness.probes import environment as probe
 from harness.schema import Case, Job, Mode, Protocol
 from harness.worker import limits
 from harness.worker.environment import describe, remarks_on_process
+from harness.worker.localize.replay import replay
+from harness.worker.localize.script import NOT_RUN
+from harness.workload import Workload
 
 
 class Fake:
@@ -406,3 +411,31 @@ def test_memory_is_limited_where_no_driver_maps_it(
 )
 def test_a_rate_is_that_of_the_precision(dtype: str, unit: str) -> None:
     assert unit_of(precision(dtype, "cuda")) == unit
+
+
+def test_inputs_from_another_device_are_named() -> None:
+    given = Workload(module=torch.nn.Linear(2, 2), args=(torch.ones(1, 2),))
+    found = remarks(given, torch.device("cuda"), precision("float32", "cuda"), training=False)
+    assert any("came on cpu and was copied to cuda" in remark for remark in found)
+
+
+def test_a_script_for_a_device_that_is_not_there_says_so(
+    fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
+    job = Job(case=case, device="cuda:5", dtype="float32", candidates=(), protocol=Protocol())
+    assert replay(to_json(job), "eager", "") == NOT_RUN
+    assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"
+
+
+def test_energy_is_that_of_each_variants_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {"a": 3.0, "b": 0.0}
+    monkeypatch.setattr(energy, "meter_of", lambda _: lambda: 0.0)
+    monkeypatch.setattr(energy, "per_step_j", lambda step, *_: used[step] or None)
+    released: list[str] = []
+    variants: Any = {
+        name: SimpleNamespace(step=name, release=lambda name=name: released.append(name)) for name in used
+    }
+    ended: Any = SimpleNamespace(device=torch.device("cuda"), variants=variants, synchronize=None)
+    assert energy.measure(ended) == {"a": {"energy_per_step_j": 3.0}, "b": {"energy_per_step_j": None}}
+    assert released == ["a", "b"]
