@@ -14,6 +14,8 @@ import pytest
 from harness.schema import Environment, Job, Scalar
 from runner.cli.actions import doctor
 from runner.cli.main import main
+from runner.cli.parser import flags
+from runner.cli.upstream.words import translated
 from runner.engine import launch
 from runner.engine.executors import dispatch, ray_cluster
 from runner.errors import UsageError
@@ -23,6 +25,7 @@ from runner.plan.environments import prepare
 from runner.plan.environments.resolve import Found
 from runner.plan.environments.spec import Asked
 from tests.factories import make_job, make_record
+from torchduet.words import title
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
 
@@ -157,6 +160,21 @@ def test_the_doctor_says_which_device_it_has_measured() -> None:
     facts: dict[str, Scalar] = {"device": "cuda:0", "device_name": "NVIDIA L4"}
     lines = [*doctor.noise_lines(replace(make_record(make_job(), "eager"), environment=facts))]
     assert "on cuda:0: NVIDIA L4" in lines
+
+
+def test_a_result_names_its_device() -> None:
+    assert title((make_record(make_job(device="cuda:0")),)) == "model (training, float32, cuda:0)"
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("max-autotune", "max-autotune-no-cudagraphs"), ("default", "default")]
+)
+def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: str) -> None:
+    words = ["--training", "--suites=tiny_gpt", f"--inductor-compile-mode={mode}", "--disable-cudagraphs"]
+    found, notes = translated(words, tuple(flags()))
+    assert f"--inductor-compile-mode={expected}" in found
+    assert len(notes) == 1
+    assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
 
 
 # -- a Ray cluster ----------------------------------------------------------------------------

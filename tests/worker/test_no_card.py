@@ -34,6 +34,15 @@ def test_compare_names_the_argument(name: str) -> None:
     assert str(raised.value) == f"device: {name} is not there ({NONE}); use device='cpu'"
 
 
+def test_a_model_in_parts_on_two_devices_needs_a_name() -> None:
+    """``meta`` stands for a GPU."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4, device="meta"))
+    with pytest.raises(UsageError) as raised:
+        compare(model, torch.ones(2, 4), mode="training", compilers=["eager"])
+    says = "device: the model is on cpu and meta; move it to one of them, or name it: device='meta'"
+    assert str(raised.value) == says
+
+
 def test_the_parents_question_is_answered_for_each_name() -> None:
     assert probe.missing(["cuda", "cpu", "cuda:3"]) == {"cuda": NONE, "cuda:3": NONE}
 
