@@ -151,7 +151,8 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch,
         "reproduce": lambda *_: "",
         "pool": pool,
     }
-    assert [*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)] == ["record"]
+    found: list[Any] = [*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)]
+    assert found == ["record"]
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
 
@@ -198,7 +199,7 @@ def test_a_job_on_a_node_asks_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> No
             return self
 
         def remote(self, order: str) -> SimpleNamespace:
-            stream = SimpleNamespace(options=lambda **_: stream, remote=lambda: "stream")
+            stream: Any = SimpleNamespace(options=lambda **_: stream, remote=lambda: "stream")
             return SimpleNamespace(messages=stream)
 
     alive = {"NodeID": "12345678a", "NodeManagerHostname": "h", "NodeManagerAddress": "a", "Alive": True}

@@ -14,6 +14,7 @@ import torch
 import torch._dynamo  # looks at the real modules, before others take their place
 from torch import nn
 
+from harness import devices
 from harness.backends import cudagraphs, load_backend, onnxrt, tvm, why_unavailable
 from harness.backends.shared import inductor, torchscript
 from harness.backends.shared.presets import PRESETS
@@ -96,7 +97,7 @@ def test_onnx_runtime_leaves_its_results_on_the_device(
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
     monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: SimpleNamespace(save=lambda *_, **__: None))
     monkeypatch.setattr(onnxrt, "device_of", lambda _: name)
-    kind = type(onnxrt.of(torch.device(name)))
+    kind = type(devices.named(name))
     monkeypatch.setattr(kind, "synchronize", lambda _: calls.append("wait"))
     compiled = onnxrt.compile(made)
     _, output = compiled.forward((GIVEN,), {}, None)

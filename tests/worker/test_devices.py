@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -329,7 +330,8 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
     assert meter is not None
     assert meter() == 5.0
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=False))
-    assert gpu_of(cuda) is meter_of(cuda) is None
+    assert gpu_of(cuda) is None
+    assert meter_of(cuda) is None
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
     assert gpu_of(cuda) is None
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm
@@ -357,7 +359,9 @@ def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: flo
 
 
 def test_a_cpu_has_none_of_these() -> None:
-    assert devices.CPU.profiler_activity() is devices.CPU.generator_state() is devices.CPU.model() is None
+    assert devices.CPU.profiler_activity() is None
+    assert devices.CPU.generator_state() is None
+    assert devices.CPU.model() is None
     assert not devices.CPU.in_use()
     devices.CPU.make_current()
     devices.CPU.empty_cache()
@@ -397,8 +401,8 @@ def test_memory_is_limited_where_no_driver_maps_it(
 ) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(limits, "Path", lambda _: tmp_path / "oom_score_adj")
-    monkeypatch.setattr(limits.resource, "getrlimit", lambda _: (-1, limits.resource.RLIM_INFINITY))
-    monkeypatch.setattr(limits.resource, "setrlimit", lambda _, limit: seen.append(limit[0]))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (-1, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: seen.append(limit[0]))
     case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
     protocol = Protocol(max_memory_bytes=1 << 30)
     limits.limit_memory(Job(case=case, device=name, dtype="float32", candidates=(), protocol=protocol))

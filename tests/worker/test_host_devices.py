@@ -29,7 +29,11 @@ def system(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     calls: list[tuple[Any, ...]] = []
 
     def note(name: str, result: Any = None) -> Any:
-        return lambda *given: (calls.append((name, *given)), result)[1]
+        def noted(*given: Any) -> Any:
+            calls.append((name, *given))
+            return result
+
+        return noted
 
     def replace(path: str, command: list[str]) -> None:
         calls.append(("execv", *command[1:]))
