@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 from unittest import mock
 
@@ -141,15 +141,22 @@ class _Numbers(list[int]):
     def flip(self, _: int) -> _Numbers:
         return _Numbers(reversed(self))
 
+    def cumsum(self, _: int) -> _Numbers:
+        return _Numbers(accumulate(self))
+
     def tolist(self) -> list[int]:
         return [*self]
 
 
 class _Torch:
-    """torch for timm's files that compute sizes and rates of a model with tensors."""
+    """torch for the files of ``READING``."""
 
     def arange(self, end: int, **_: Any) -> _Numbers:
         return _Numbers(range(end))
+
+    def tensor(self, values: Any, **given: Any) -> Any:
+        plain = isinstance(values, (list, tuple)) and all(isinstance(value, int) for value in values)
+        return _Numbers(values) if plain else torch.tensor(values, **given)
 
     def linspace(self, start: float, end: float, steps: int, **_: Any) -> _Rates:
         return _Rates(_Rate(start + (end - start) * i / max(1, steps - 1)) for i in range(steps))
@@ -158,20 +165,32 @@ class _Torch:
         return getattr(torch, name)
 
 
+READING = {
+    "timm_models": ("timm.layers.drop", "timm.models.nest"),
+    "huggingface": (
+        "transformers.models.convnextv2.modeling_convnextv2",
+        "transformers.models.hiera.modeling_hiera",
+    ),
+}
+"""Files that read sizes and rates of a model from tensors while they build it."""
+
+
 @contextmanager
 def _with_drop_rates(suite: str) -> Iterator[None]:
-    if suite != "timm_models":
+    if suite not in READING:
         yield
         return
     from suites.models.torchvision_ops import define_missing_ops
 
     define_missing_ops()
-    regnet: Any = importlib.import_module("timm.models.regnet").RegNet
-    sizes = _with_values(regnet._get_stage_args)
     with ExitStack() as stack:
-        for place in ("timm.layers.drop", "timm.models.nest"):
+        for place in READING[suite]:
+            importlib.import_module(place)
             stack.enter_context(mock.patch(f"{place}.torch", _Torch()))
-        stack.enter_context(mock.patch.object(regnet, "_get_stage_args", sizes))
+        if suite == "timm_models":
+            regnet: Any = importlib.import_module("timm.models.regnet").RegNet
+            sizes = _with_values(regnet._get_stage_args)
+            stack.enter_context(mock.patch.object(regnet, "_get_stage_args", sizes))
         yield
 
 
