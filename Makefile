@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline smoke smoke-training smoke-inference smoke-inductor test test-slow gpu-smoke versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline smoke smoke-training smoke-inference smoke-inductor test test-slow coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -68,6 +68,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(RUN) -m pytest -m slow
+
+# The lines that mention a device and that no unit test reaches; docs/GPU.md has the last result
+coverage-devices: $(STAMP)
+	$(RUN) -m tests.device_lines
 
 # The first ten minutes on a GPU: tests, short runs, one archive; make gpu-smoke DEVICES=cpu has the CPU stand in
 DEVICES ?= cuda

@@ -102,7 +102,10 @@ def _time_us(event: Any, device: torch.device) -> float:
         return float(event.self_cpu_time_total)
     annotation = getattr(event, "is_user_annotation", False)  # a range that is also shown on the device
     on_device = str(event.device_type).endswith(kernels) and not annotation
-    return float(event.self_device_time_total) if on_device else 0.0
+    if not on_device:
+        return 0.0
+    found = getattr(event, "self_device_time_total", None)
+    return float(event.self_cuda_time_total if found is None else found)  # its name in torch 2.0 to 2.2
 
 
 def changes(baseline: Mapping[str, float], candidate: Mapping[str, float]) -> str | None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 
 from harness.devices import named
 
+
+def missing(names: Iterable[str]) -> dict[str, str]:
+    """Of these devices, those that torch cannot use -> the reason."""
+    return {name: why for name in names if (why := named(name).why_missing())}
+
+
 if __name__ == "__main__":
-    print(json.dumps({device: why for device in sys.argv[1:] if (why := named(device).why_missing())}))
+    print(json.dumps(missing(sys.argv[1:])))

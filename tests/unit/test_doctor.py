@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.schema import Failure, Record, Samples, Status
+from harness.schema import Failure, Job, Record, Samples, Status
 from runner.cli.actions import doctor
 from runner.cli.actions.doctor import checked, examine, noise_lines, this_machine
 from runner.cli.machine import Check, Machine
@@ -194,3 +194,34 @@ def test_the_specimen_is_what_a_model_of_ones_own_is() -> None:
     assert job.candidates == ("eager",)
     assert not job.protocol.accuracy
     assert job.protocol.max_measure_s < 10
+
+
+@pytest.mark.parametrize(
+    ("likely", "missing", "expected"),
+    [
+        ("cpu", {}, ("cpu", "")),
+        ("cuda", {}, ("cuda", "")),
+        ("cuda", {"cuda": "torch finds no CUDA device"}, ("cpu", "torch finds no CUDA device")),
+    ],
+)
+def test_the_device_of_a_run_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    likely: str,
+    missing: dict[str, str],
+    expected: tuple[str, str],
+) -> None:
+    measured: list[str] = []
+
+    def measure(job: Job, *_: object, **__: object) -> list[Job]:
+        measured.append(job.device)
+        return [job]
+
+    monkeypatch.setattr("harness.devices.likely", lambda: likely)
+    monkeypatch.setattr("runner.plan.probe.missing_devices", lambda devices: missing)
+    monkeypatch.setattr("runner.engine.launch.measure_job", measure)
+    assert doctor.default_device() == expected
+    doctor.measured()
+    assert measured == [expected[0]]
+    said = capsys.readouterr().out
+    assert said.count("This machine seems to have a GPU, but torch finds no CUDA device") == bool(missing)

@@ -35,6 +35,23 @@ def test_compilers_of_this_interpreter(
     assert onnxrt.endswith("yes  ONNX Runtime (inference only)")
 
 
+def test_a_list_for_a_device_that_is_not_there_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(devices: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(devices, "torch 2.15.0+cu132 finds no CUDA device")
+
+    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
+    monkeypatch.setattr("runner.cli.actions.list_compilers.missing_devices", missing)
+    assert main(["--list-compilers", "--devices=cpu,cuda:1"]) == 0
+    printed = capsys.readouterr()
+    assert [line.split()[0] for line in printed.out.splitlines()] == ["cpu", "cpu", "cuda", "cuda"]
+    assert printed.err == (
+        "note: cuda is not there (torch 2.15.0+cu132 finds no CUDA device); "
+        "a yes says that the packages are installed\n"
+    )
+
+
 def test_compilers_of_each_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

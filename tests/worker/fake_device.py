@@ -1,4 +1,4 @@
-"""``python -m tests.worker.fake_device [SUITE...]``: every full case on a device that is not the CPU.
+"""``python -m tests.worker.fake_device [SUITE[:CASE,...]...]``: full cases on a device that is not the CPU.
 
 The tensors are fake: they have shapes, types and a device, and no values. A case is built on the CPU, as
 the harness has it; then its parameters, buffers and inputs go to the device, and forward, loss and backward
@@ -12,20 +12,21 @@ looked at. Prints a line of JSON for each case: ``{"case": ..., "error": sentenc
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 from unittest import mock
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from harness.loading.suite_files import load_suite, suite_names
@@ -50,22 +51,38 @@ def error_of(case: Case) -> str | None:
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
+        # torch's own draws until all values are within bounds, and fake tensors have no values
+        stack.enter_context(
+            mock.patch("torch.nn.init._no_grad_trunc_normal_", lambda tensor, *_, **__: tensor)
+        )
         stack.enter_context(_with_drop_rates(case.suite))
         fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
         stack.enter_context(fake)
         try:
-            elsewhere = _step(case)
+            elsewhere = _in_either_type(case)
         except Exception as error:  # whatever a model raises
             return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
     return f"on the CPU: {', '.join(elsewhere[:3])}" if elsewhere else None
 
 
-def _step(case: Case) -> list[str]:
+def _in_either_type(case: Case) -> list[str]:
+    """In float32; in bfloat16 where torch's fake products of experts, unlike its kernels, know no other."""
+    try:
+        return _step(case, None)
+    except RuntimeError as error:
+        if "Expected inputs of BF16 type" not in str(error):
+            raise
+    return _step(case, torch.bfloat16)
+
+
+def _step(case: Case, cast: torch.dtype | None) -> list[str]:
     """Runs the step. The names of results that are not on the device."""
     workload = load_suite(case.suite).build(case)
     module = workload.module.train(case.mode is Mode.TRAINING)
-    _move(module)
-    given = map_tensors((workload.args, dict(workload.kwargs), workload.target), _moved)
+    _move(module, cast)
+    given = map_tensors(
+        (workload.args, dict(workload.kwargs), workload.target), lambda tensor: _moved(tensor, cast)
+    )
     args, kwargs, target = given
     with torch.set_grad_enabled(case.mode is Mode.TRAINING):
         output = module(*args, **kwargs)
@@ -81,21 +98,22 @@ def _step(case: Case) -> list[str]:
     return [name for name, tensor in made.items() if tensor.device.type != PLACE]
 
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to(PLACE).requires_grad_(tensor.requires_grad)
+def _moved(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:
+    kind = cast if cast is not None and tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(PLACE, kind).requires_grad_(tensor.requires_grad)
 
 
-def _move(module: nn.Module) -> None:
+def _move(module: nn.Module, cast: torch.dtype | None) -> None:
     """As ``module.to``, which cannot move fake tensors: parameters and buffers, and nothing else."""
     known: dict[int, Any] = {}
     for part in module.modules():
         for name, parameter in list(part._parameters.items()):
             if parameter is not None:
-                moved = nn.Parameter(_moved(parameter), parameter.requires_grad)
+                moved = nn.Parameter(_moved(parameter, cast), parameter.requires_grad)
                 part._parameters[name] = known.setdefault(id(parameter), moved)
         for name, buffer in list(part._buffers.items()):
             if buffer is not None:
-                part._buffers[name] = known.setdefault(id(buffer), _moved(buffer))
+                part._buffers[name] = known.setdefault(id(buffer), _moved(buffer, cast))
 
 
 class _Rate(float):
@@ -114,8 +132,31 @@ class _Rates(list[_Rate]):
         return [float(rate) for rate in self]
 
 
+class _Numbers(list[int]):
+    """The same, for numbers of blocks."""
+
+    def __rpow__(self, base: int) -> _Numbers:
+        return _Numbers(base**number for number in self)
+
+    def flip(self, _: int) -> _Numbers:
+        return _Numbers(reversed(self))
+
+    def cumsum(self, _: int) -> _Numbers:
+        return _Numbers(accumulate(self))
+
+    def tolist(self) -> list[int]:
+        return [*self]
+
+
 class _Torch:
-    """torch for timm's file of drop rates."""
+    """torch for the files of ``READING``."""
+
+    def arange(self, end: int, **_: Any) -> _Numbers:
+        return _Numbers(range(end))
+
+    def tensor(self, values: Any, **given: Any) -> Any:
+        plain = isinstance(values, (list, tuple)) and all(isinstance(value, int) for value in values)
+        return _Numbers(values) if plain else torch.tensor(values, **given)
 
     def linspace(self, start: float, end: float, steps: int, **_: Any) -> _Rates:
         return _Rates(_Rate(start + (end - start) * i / max(1, steps - 1)) for i in range(steps))
@@ -124,22 +165,52 @@ class _Torch:
         return getattr(torch, name)
 
 
+READING = {
+    "timm_models": ("timm.layers.drop", "timm.models.nest"),
+    "huggingface": (
+        "transformers.models.convnextv2.modeling_convnextv2",
+        "transformers.models.hiera.modeling_hiera",
+    ),
+}
+"""Files that read sizes and rates of a model from tensors while they build it."""
+
+
 @contextmanager
 def _with_drop_rates(suite: str) -> Iterator[None]:
-    if suite != "timm_models":
+    if suite not in READING:
         yield
         return
     from suites.models.torchvision_ops import define_missing_ops
 
     define_missing_ops()
-    with mock.patch("timm.layers.drop.torch", _Torch()):
+    with ExitStack() as stack:
+        for place in READING[suite]:
+            importlib.import_module(place)
+            stack.enter_context(mock.patch(f"{place}.torch", _Torch()))
+        if suite == "timm_models":
+            regnet: Any = importlib.import_module("timm.models.regnet").RegNet
+            sizes = _with_values(regnet._get_stage_args)
+            stack.enter_context(mock.patch.object(regnet, "_get_stage_args", sizes))
         yield
 
 
-def main(suites: list[str]) -> None:
+def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that computes sizes with tensors, outside the fake mode: it reads their values."""
+
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        with unset_fake_temporarily():
+            return function(*args, **kwargs)
+
+    return outside
+
+
+def main(words: list[str]) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
-    for suite in suites or suite_names():
+    for word in words or suite_names():
+        suite, _, names = word.partition(":")
         for case in cases_of(suite):
+            if names and case.name not in names.split(","):
+                continue
             began = time.monotonic()
             line = {"case": f"{suite} {case.name} {case.mode.value}", "error": error_of(case)}
             print(json.dumps({**line, "seconds": round(time.monotonic() - began, 2)}), flush=True)

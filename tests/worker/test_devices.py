@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +12,21 @@ import pytest
 import torch
 
 from harness import devices
+from harness.codec import to_json
 from harness.failures import is_out_of_memory
-from harness.metrics import observing
-from harness.worker.environment import describe
+from harness.hardware.nvml import gpu_of
+from harness.loading.given import remarks
+from harness.metrics import energy, observing, trace
+from harness.metrics.energy import meter_of
+from harness.metrics.peak import unit_of
+from harness.precision import precision
+from harness.probes import environment as probe
+from harness.schema import Case, Job, Mode, Protocol
+from harness.worker import limits
+from harness.worker.environment import describe, remarks_on_process
+from harness.worker.localize.replay import replay
+from harness.worker.localize.script import NOT_RUN
+from harness.workload import Workload
 
 
 class Fake:
@@ -224,3 +238,208 @@ def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
 def test_rocm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "version", SimpleNamespace(cuda=None, hip="6.4"))
     assert devices.versions() == {"cuda": None, "hip": "6.4"}
+
+
+def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
+    monkeypatch.setattr(devices, "nvidia_driver", lambda: "570.86.15")
+    found = devices.named("cuda:1").facts()
+    assert (found["cudnn"], found["driver"]) == (92600, "570.86.15")
+    assert "device_untried" not in found
+
+
+def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not started, but gets the seed that it would have started with."""
+    seeds: list[int] = []
+    monkeypatch.setattr(fake, "is_initialized", lambda: False)
+    monkeypatch.setattr(fake, "manual_seed_all", seeds.append, raising=False)
+    torch.manual_seed(7)
+    restore = devices.named("cuda").remember()
+    torch.manual_seed(8)
+    restore()
+    assert seeds == [7]
+    assert fake.calls == []
+    devices.named("xpu").remember()()
+    assert fake.calls == []
+
+
+def test_generators_and_counters_are_those_of_the_module(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = torch.ones(2)
+    monkeypatch.setattr(fake, "get_rng_state", lambda device: state, raising=False)
+    assert devices.named("cuda:1").generator_state() is state
+    assert devices.named("cuda:1").profiler_activity() == "CUDA"
+    assert devices.named("cuda:1").device_allocations() is None  # this torch does not count them
+    monkeypatch.setattr(fake, "memory_snapshot", lambda: [{"device": 1, "total_size": 1}])
+    assert devices.named("cuda:1").pool_bytes() is None  # torch before 2.1
+
+
+def test_apples_device_has_the_names_of_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    module = SimpleNamespace(
+        synchronize=lambda: calls.append("synchronize"),
+        empty_cache=lambda: calls.append("empty"),
+        get_rng_state=lambda: "state",
+        set_rng_state=lambda state: calls.append(f"generator {state}"),
+    )
+    monkeypatch.setattr(torch, "mps", module)
+    device = devices.named("mps")
+    assert device.model() == "Apple GPU"
+    for there, expected in ((False, []), (True, ["generator state"])):
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda there=there: there)
+        assert device.count() == there
+        device.remember()()
+        assert calls == expected
+    device.synchronize()
+    device.empty_cache()
+    assert calls[1:] == ["synchronize", "empty"]
+
+
+class Properties(SimpleNamespace):
+    uuid = "1234"
+
+
+class Nvml:
+    """``pynvml`` that knows one card, or whose driver does not answer."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *, works: bool) -> None:
+        self.works = works
+
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's name
+        if not self.works:
+            raise self.NVMLError
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
+        return f"handle of {uuid}"
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
+        return {"handle of GPU-1234": 5000}[handle]
+
+
+def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda:1")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
+    found = gpu_of(cuda)
+    assert found is not None
+    assert found.energy_j() == 5.0
+    meter = meter_of(cuda)
+    assert meter is not None
+    assert meter() == 5.0
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=False))
+    assert gpu_of(cuda) is None
+    assert meter_of(cuda) is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
+    assert gpu_of(cuda) is None
+    monkeypatch.setattr(torch.version, "cuda", None)  # ROCm
+    assert gpu_of(cuda) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"device_type": "DeviceType.CUDA", "self_device_time_total": 7.0}, 7.0),
+        ({"device_type": "DeviceType.CUDA", "self_cuda_time_total": 5.0}, 5.0),  # torch 2.0 to 2.2
+        ({"device_type": "DeviceType.CPU", "self_device_time_total": 7.0}, 0.0),
+        (
+            {
+                "device_type": "DeviceType.CUDA",
+                "self_device_time_total": 7.0,
+                "is_user_annotation": True,
+            },
+            0.0,
+        ),
+    ],
+)
+def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: float) -> None:
+    assert trace._time_us(SimpleNamespace(**event), torch.device("cuda")) == expected
+
+
+def test_a_cpu_has_none_of_these() -> None:
+    assert devices.CPU.profiler_activity() is None
+    assert devices.CPU.generator_state() is None
+    assert devices.CPU.model() is None
+    assert not devices.CPU.in_use()
+    devices.CPU.make_current()
+    devices.CPU.empty_cache()
+
+
+def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    expected = {"cuda": 2, "xpu": 2, "mps": 0}
+    assert devices.counts() == expected
+    found = probe.packages()
+    assert (found["devices"], found["cuda"]) == (expected, torch.version.cuda)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23", "570.86.15"),
+        ("NVRM version: unknown", None),
+        (None, None),
+    ],
+)
+def test_the_drivers_version_is_in_its_file(tmp_path: Path, text: str | None, expected: str | None) -> None:
+    if text is not None:
+        (tmp_path / "version").write_text(text)
+    assert devices.nvidia_driver(tmp_path / "version") == expected
+
+
+def test_an_override_of_tf32_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    expected = "NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA's libraries"
+    assert remarks_on_process() == (expected,)
+
+
+@pytest.mark.parametrize(("name", "limited"), [("cpu", True), ("cuda:1", False)])
+def test_memory_is_limited_where_no_driver_maps_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, *, limited: bool
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(limits, "Path", lambda _: tmp_path / "oom_score_adj")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (-1, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: seen.append(limit[0]))
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
+    protocol = Protocol(max_memory_bytes=1 << 30)
+    limits.limit_memory(Job(case=case, device=name, dtype="float32", candidates=(), protocol=protocol))
+    assert seen == ([1 << 30] if limited else [])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit"),
+    [("tf32", "tf32"), ("float32", "float32"), ("amp", "float16"), ("bfloat16", "bfloat16")],
+)
+def test_a_rate_is_that_of_the_precision(dtype: str, unit: str) -> None:
+    assert unit_of(precision(dtype, "cuda")) == unit
+
+
+def test_inputs_from_another_device_are_named() -> None:
+    given = Workload(module=torch.nn.Linear(2, 2), args=(torch.ones(1, 2),))
+    found = remarks(given, torch.device("cuda"), precision("float32", "cuda"), training=False)
+    assert any("came on cpu and was copied to cuda" in remark for remark in found)
+
+
+def test_a_script_for_a_device_that_is_not_there_says_so(
+    fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
+    job = Job(case=case, device="cuda:5", dtype="float32", candidates=(), protocol=Protocol())
+    assert replay(to_json(job), "eager", "") == NOT_RUN
+    assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"
+
+
+def test_energy_is_that_of_each_variants_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {"a": 3.0, "b": 0.0}
+    monkeypatch.setattr(energy, "meter_of", lambda _: lambda: 0.0)
+    monkeypatch.setattr(energy, "per_step_j", lambda step, *_: used[step] or None)
+    released: list[str] = []
+    variants: Any = {
+        name: SimpleNamespace(step=name, release=lambda name=name: released.append(name)) for name in used
+    }
+    ended: Any = SimpleNamespace(device=torch.device("cuda"), variants=variants, synchronize=None)
+    assert energy.measure(ended) == {"a": {"energy_per_step_j": 3.0}, "b": {"energy_per_step_j": None}}
+    assert released == ["a", "b"]

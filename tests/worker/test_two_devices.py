@@ -10,6 +10,7 @@ import torch
 
 from harness.parity.exchange import export, imported, read_runs, write_runs
 from harness.parity.rule import compare, equal
+from harness.parity.steps import MOST, sampled
 from harness.schema import Case, Job, Mode, Protocol, Status
 from harness.timing.workbench import Workbench
 from harness.worker.session import Session
@@ -39,6 +40,13 @@ def test_results_of_another_environment_come_to_the_device(tmp_path: Path) -> No
     assert found.eager["mask"].dtype == torch.bool
     write_runs(tmp_path / "runs", [{"output": noisy(8)}])
     assert read_runs(tmp_path / "runs", META)[0]["output"].device == META
+
+
+def test_a_sample_of_a_large_tensor_stays_on_its_device() -> None:
+    for size in (4, 2 * MOST):
+        values = torch.ones(size, device=META)
+        assert sampled(values).device == META
+        assert sampled(values).numel() == min(size, MOST)
 
 
 def job(dtype: str, baseline: str | None = None) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -142,9 +143,17 @@ def why_no_inductor(device_type: str) -> str | None:
         if not any(name and shutil.which(name.split()[0]) for name in compilers):
             return "inductor needs a C++ compiler (g++ or clang++, or one named by CXX) and finds none"
         return None
-    from torch.utils._triton import has_triton
+    if importlib.util.find_spec("triton") is None:
+        return f"inductor needs Triton for {device_type}, and it is not installed (pip install triton)"
+    return None if _triton_works() else "inductor needs a GPU that Triton supports, and finds none"
 
-    return None if has_triton() else "inductor needs Triton and a GPU that it supports (pip install triton)"
+
+def _triton_works() -> bool:
+    try:
+        module: Any = importlib.import_module("torch.utils._triton")
+    except ImportError:  # torch 2.0
+        module = importlib.import_module("torch._inductor.utils")
+    return bool(module.has_triton())
 
 
 def why_no_cudagraphs(device_type: str) -> str | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.devices import type_of
+from harness.devices import of, type_of
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import OK
 from runner.labels import plain
 from runner.plan.checks import run_config
 from runner.plan.compilers import Usable
 from runner.plan.config import RunConfig
-from runner.plan.probe import usable_compilers
+from runner.plan.probe import missing_devices, usable_compilers
 
 CALLED_BY = (
     flag(
@@ -33,7 +34,12 @@ def parse(given: Given) -> RunConfig:
 def perform(config: RunConfig, argv: Sequence[str]) -> int:
     kinds = tuple(dict.fromkeys(type_of(device) for device in config.devices))
     if not config.environments:
+        wanted = [kind for kind in kinds if of(kind).accelerated]
+        missing = missing_devices(wanted) if wanted else {}
         for kind in kinds:
+            if kind in missing:
+                why = f"{kind} is not there ({missing[kind]}); a yes says that the packages are installed"
+                print(plain(f"note: {why}"), file=sys.stderr)
             usable = usable_compilers(kind, own=config.own_compilers, suites=config.suites)
             _print_compilers(kind, usable)
         return OK

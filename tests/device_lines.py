@@ -1,0 +1,110 @@
+"""``make coverage-devices``: which lines that mention a device do no unit tests reach?
+
+    python -m tests.device_lines [PYTEST WORDS...]
+
+Runs the tests (default: ``TESTS``) and lists each statement of ``FOLDERS`` that mentions a device and that no
+test has run. A statement mentions a device if a name, an attribute or a text in it has one of ``WORDS``;
+comments and docstrings do not count. Statements of a body count by themselves. All of ``harness/devices.py``
+counts. Only the tests' own process is looked at: what runs in a worker's process alone is not covered. The
+exit code is 0 if the list is empty and the tests passed.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("harness", "runner", "torchduet")
+WHOLE = "harness/devices.py"
+WORDS = re.compile(
+    r"device|cuda|gpu|accelerat|nvml|synchroni[sz]e|tf32|empty_cache|\b(xpu|mps)\b", re.IGNORECASE
+)
+TESTS = ("tests/unit", "tests/worker")
+
+
+Unit = ast.stmt | ast.excepthandler
+UNITS = (ast.stmt, ast.excepthandler)
+
+
+def units(tree: ast.Module) -> Iterator[Unit]:
+    """All statements and ``except`` clauses that can run: no docstrings, nothing for type checkers alone."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, UNITS):
+            yield node
+        typing = (
+            isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        )
+        left += [] if typing else ast.iter_child_nodes(node)
+
+
+def head_of(unit: Unit) -> Iterator[ast.AST]:
+    """The nodes of a statement, without the statements inside it."""
+    left: list[ast.AST] = [unit]
+    while left:
+        node = left.pop()
+        yield node
+        left += [one for one in ast.iter_child_nodes(node) if not isinstance(one, UNITS)]
+
+
+def mentions(unit: Unit) -> bool:
+    """Whether a name, an attribute or a text of this statement has one of ``WORDS``."""
+    for node in head_of(unit):
+        for text in (getattr(node, name, None) for name in ("id", "attr", "arg", "value", "name", "module")):
+            if isinstance(text, str) and WORDS.search(text):
+                return True
+    return False
+
+
+def spans_of(path: Path) -> list[range]:
+    """The lines of each statement that mentions a device, without the statements inside it."""
+    whole = path == ROOT / WHOLE
+    found = []
+    for one in units(ast.parse(path.read_text(encoding="utf-8"))):
+        if whole or mentions(one):
+            numbers = [node.lineno for node in head_of(one) if isinstance(node, (*UNITS, ast.expr))]
+            found.append(range(min(numbers), max(numbers) + 1))  # a decorator is before its function
+    return sorted(found, key=lambda span: span.start)
+
+
+def spans() -> dict[Path, list[range]]:
+    """The files that mention a device, and where."""
+    files = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    return {path: found for path in files if (found := spans_of(path))}
+
+
+def main(words: Sequence[str]) -> int:
+    coverage: Any = importlib.import_module("coverage")
+    watch = coverage.Coverage(data_file=None, source=[str(ROOT / folder) for folder in FOLDERS])
+    watch.start()
+    failed = pytest.main([*(words or TESTS), "-n0"])
+    watch.stop()
+    data = watch.get_data()
+    total, missed = 0, list[str]()
+    for path, wanted in spans().items():
+        run = {*(data.lines(str(path)) or ())}
+        text = path.read_text(encoding="utf-8").splitlines()
+        total += len(wanted)
+        missed += [
+            f"{path.relative_to(ROOT)}:{span.start}: {text[span.start - 1].strip()}"
+            for span in wanted
+            if run.isdisjoint(span)
+        ]
+    print("\n".join(missed))
+    print(f"{total - len(missed)} of {total} statements that mention a device have run")
+    return 1 if failed or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,219 @@
+"""What the parent asks and says about devices. Nothing is started: the answers are made up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.schema import Environment, Job, Scalar
+from runner.cli.actions import doctor
+from runner.cli.main import main
+from runner.cli.parser import flags
+from runner.cli.upstream.words import translated
+from runner.engine import launch
+from runner.engine.executors import dispatch, ray_cluster
+from runner.errors import UsageError
+from runner.plan import possible, probe
+from runner.plan.compilers import Usable, with_availability
+from runner.plan.environments import prepare
+from runner.plan.environments.resolve import Found
+from runner.plan.environments.spec import Asked
+from tests.factories import make_job, make_record
+from torchduet.words import title
+
+NONE = "torch 2.15.0+cu132 finds no CUDA device"
+
+
+def missing(names: Sequence[str]) -> dict[str, str]:
+    return {name: NONE for name in names if name.startswith("cuda")}
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:3"])
+def test_a_device_that_is_not_there_ends_a_run_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setattr(possible, "missing_devices", missing)
+    words = ["--training", "--suites=tiny_gpt", f"--output-dir={tmp_path / 'run'}"]
+    assert main([*words, f"--devices=cpu,{name}"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == f"error: --devices: {name} is not there ({NONE}); use --devices=cpu\n"
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["--devices=cuda,cuda:0"],
+            "cuda and cuda:0 are the same device; name it once",
+        ),
+        (
+            ["--devices=cpu", "--dtypes=tf32"],
+            "tf32 exists on CUDA devices only; leave it out for --devices=cpu",
+        ),
+    ],
+)
+def test_settings_that_a_device_cannot_have(
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    assert main(["--training", "--suites=tiny_gpt", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def answer(*given: Any) -> dict[str, Any] | None:
+        asked.append(given)
+        return {"cuda": NONE} if "cuda" in given[1] else None
+
+    monkeypatch.setattr(probe, "_ask", answer)
+    assert probe.missing_devices(["cpu", "cuda"]) == {"cuda": NONE}
+    with pytest.raises(UsageError, match="--devices: torch cannot be imported here"):
+        probe.missing_devices(["xpu"])
+    assert asked == [("harness.probes.devices", ["cpu", "cuda"]), ("harness.probes.devices", ["xpu"])]
+
+
+def usable(device_type: str, names: Sequence[str], *_: object, **__: object) -> Mapping[str, Usable]:
+    why = None if device_type == "cpu" else "tvm is not installed (pip install apache-tvm)"
+    return {name: Usable(what="", why_not=why, modes=()) for name in names}
+
+
+def test_each_kind_of_device_is_asked_for_its_compilers_once() -> None:
+    jobs = tuple(make_job(device=device, candidates=("tvm",)) for device in ("cpu", "cuda:0", "cuda:1"))
+    asked: list[str] = []
+
+    def ask(device_type: str, names: Sequence[str]) -> Mapping[str, Usable]:
+        asked.append(device_type)
+        return usable(device_type, names)
+
+    found = with_availability(jobs, ask, skip=True)
+    assert asked == ["cpu", "cuda"]
+    assert [bool(job.unavailable) for job in found] == [False, True, True]
+    with pytest.raises(UsageError, match=r"--compilers: .*apache-tvm.*; leave it out, or add"):
+        with_availability(jobs, usable, skip=False)
+
+
+@pytest.mark.parametrize("there", [0, 2])
+def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, there: int) -> None:
+    facts = {"torch": "2.15.0", "devices": {"cuda": there}}
+
+    def resolved(asked: Sequence[Asked], *_: object) -> tuple[Found, ...]:
+        return tuple(
+            Found(
+                environment=Environment(name=one.name, python="p", asked=one.text, torch="2.15.0"),
+                facts=facts,
+            )
+            for one in asked
+        )
+
+    monkeypatch.setattr(prepare, "resolved", resolved)
+    monkeypatch.setattr(probe, "usable_compilers", usable)
+    asked = tuple(Asked(name=name, text=f"{name}=p", python=Path("p")) for name in ("a", "b"))
+    jobs = (make_job(device="cuda:1", candidates=("tvm",)),)
+    if there:
+        (job,), told = prepare.prepared(asked, jobs, skip=True)
+        assert [one.name for one in job.environments] == ["a", "b"]
+        assert job.unavailable
+        assert told == {"environments": {"a": facts, "b": facts}}
+    else:
+        with pytest.raises(UsageError) as raised:
+            prepare.prepared(asked, jobs, skip=True)
+        assert str(raised.value) == (
+            "--devices: a (torch 2.15.0) cannot use cuda:1: it finds 0 CUDA devices; use --devices=cpu"
+        )
+
+
+def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    starts: list[Any] = []
+
+    class Run:
+        def __init__(self, job: Job, launch: Callable[[Job], object], *_: object, **__: object) -> None:
+            self.job, self.launch = job, launch
+
+        def run(self) -> Iterator[Any]:
+            self.launch(self.job)
+            yield "record"
+
+    monkeypatch.setattr(launch, "JobRun", Run)
+    monkeypatch.setattr(launch, "WorkerProcess", lambda start, *_: starts.append(start))
+    job, pool = make_job(device="cuda:2"), SimpleNamespace()
+    given: dict[str, Any] = {
+        "log": tmp_path / "log",
+        "log_name": "x/log",
+        "reproduce": lambda *_: "",
+        "pool": pool,
+    }
+    found: list[Any] = [*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)]
+    assert found == ["record"]
+    (start,) = starts
+    assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
+
+
+def test_the_doctor_says_which_device_it_has_measured() -> None:
+    facts: dict[str, Scalar] = {"device": "cuda:0", "device_name": "NVIDIA L4"}
+    lines = [*doctor.noise_lines(replace(make_record(make_job(), "eager"), environment=facts))]
+    assert "on cuda:0: NVIDIA L4" in lines
+
+
+def test_a_result_names_its_device() -> None:
+    assert title((make_record(make_job(device="cuda:0")),)) == "model (training, float32, cuda:0)"
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("max-autotune", "max-autotune-no-cudagraphs"), ("default", "default")]
+)
+def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: str) -> None:
+    words = ["--training", "--suites=tiny_gpt", f"--inductor-compile-mode={mode}", "--disable-cudagraphs"]
+    found, notes = translated(words, tuple(flags()))
+    assert f"--inductor-compile-mode={expected}" in found
+    assert len(notes) == 1
+    assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
+
+
+# -- a Ray cluster ----------------------------------------------------------------------------
+
+
+def test_the_cluster_chooses_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    with (
+        pytest.raises(UsageError, match=r"--devices: .*; write cuda, not cuda:1"),
+        ray_cluster.connected("auto", (make_job(device="cuda:1"),), lambda *_: ""),
+    ):
+        pass
+
+
+def test_a_job_on_a_node_asks_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Remote:
+        def options(self, **given: Any) -> Remote:
+            asked.append(given)
+            return self
+
+        def remote(self, order: str) -> SimpleNamespace:
+            stream: Any = SimpleNamespace(options=lambda **_: stream, remote=lambda: "stream")
+            return SimpleNamespace(messages=stream)
+
+    alive = {"NodeID": "12345678a", "NodeManagerHostname": "h", "NodeManagerAddress": "a", "Alive": True}
+    nodes = [{**alive, "Resources": {"CPU": 8.0, "GPU": 2.0}}, {**alive, "Alive": False}]
+    ray = SimpleNamespace(remote=lambda _: Remote(), nodes=lambda: nodes)
+    strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: (node, soft))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace(scheduling_strategies=strategies))
+    monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)
+    cluster = ray_cluster.RayCluster()
+    (node,) = cluster.nodes()
+    assert (node.cpus, node.gpus) == (8.0, 2)
+    slots = dispatch.slots([node], "cuda", None)
+    assert [(one.cpus, one.gpus) for one in slots] == [(4.0, 1), (4.0, 1)]
+    cluster.start({}, slots[1])
+    (given,) = asked
+    assert (given["num_gpus"], given["num_cpus"]) == (1, 4.0)

@@ -1,0 +1,239 @@
+"""What other projects' compilers are told about the device, with modules in their place."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo  # looks at the real modules, before others take their place
+from torch import nn
+
+from harness import devices
+from harness.backends import cudagraphs, load_backend, onnxrt, tvm, why_unavailable
+from harness.backends.shared import inductor, torchscript
+from harness.backends.shared.presets import PRESETS
+from harness.probes import compilers as probe
+from harness.program import Compiled, Program
+from harness.schema import CompilerOptions
+
+GIVEN = torch.arange(8.0).reshape(2, 4)
+
+
+def program(**options: Any) -> Program:
+    """The inference of a layer."""
+    torch.manual_seed(0)
+    return Program(
+        module=nn.Linear(4, 3).eval(),
+        args=(GIVEN,),
+        kwargs={},
+        target=None,
+        loss=None,
+        training=False,
+        options=CompilerOptions(**options),
+    )
+
+
+class Binding:
+    """A binding of ONNX Runtime: what was bound, and results of the model on these inputs."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.given: list[torch.Tensor] = []
+        self.places: list[tuple[str, str, int]] = []
+
+    def bind_ortvalue_input(self, name: str, value: torch.Tensor) -> None:
+        self.given.append(value)
+
+    def bind_output(self, name: str, kind: str, number: int) -> None:
+        self.places.append((name, kind, number))
+
+    def get_outputs(self) -> list[torch.Tensor]:
+        return [self.module(*self.given).detach()]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "provider"),
+    [
+        ("cpu", ("made", "cpu", 0), ("CPUExecutionProvider", {})),
+        ("cuda:1", ("made", "cuda", 1), ("CUDAExecutionProvider", {"device_id": "1"})),
+    ],
+)
+def test_onnx_runtime_leaves_its_results_on_the_device(
+    monkeypatch: pytest.MonkeyPatch, name: str, place: tuple[str, str, int], provider: tuple[str, object]
+) -> None:
+    made = program()
+    binding, calls = Binding(made.module), list[str]()
+
+    class Session:
+        def __init__(self, path: str, options: object, providers: list[Any]) -> None:
+            assert providers == [provider]
+
+        def get_providers(self) -> list[str]:
+            return [provider[0]]
+
+        def get_inputs(self) -> list[Any]:
+            return [SimpleNamespace(name="x")]
+
+        def get_outputs(self) -> list[Any]:
+            return [SimpleNamespace(name="made")]
+
+        def io_binding(self) -> Binding:
+            return binding
+
+        def run_with_iobinding(self, given: Binding) -> None:
+            calls.append("run")
+
+    module = SimpleNamespace(
+        SessionOptions=lambda: SimpleNamespace(add_session_config_entry=lambda *_: None),
+        InferenceSession=Session,
+        OrtValue=SimpleNamespace(from_dlpack=lambda tensor: tensor),
+    )
+    monkeypatch.setitem(sys.modules, "onnxruntime", module)
+    monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: SimpleNamespace(save=lambda *_, **__: None))
+    monkeypatch.setattr(onnxrt, "device_of", lambda _: name)
+    kind = type(devices.named(name))
+    monkeypatch.setattr(kind, "synchronize", lambda _: calls.append("wait"))
+    compiled = onnxrt.compile(made)
+    _, output = compiled.forward((GIVEN,), {}, None)
+    assert torch.equal(output, made.module(GIVEN))
+    assert binding.places == [place]
+    assert calls == ["wait", "run"]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    made = program()
+    seen: list[object] = []
+
+    class Machine:
+        def __init__(self, built: object, device: object) -> None:
+            seen.extend([built, device])
+
+        def __getitem__(self, name: str) -> Callable[..., list[torch.Tensor]]:
+            return lambda *given: [made.module(*given).detach()]
+
+    class Target:
+        def __init__(self, device: object) -> None:
+            self.device = device
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    relax = SimpleNamespace(VirtualMachine=Machine)
+    module = SimpleNamespace(
+        cuda=lambda number: ("cuda", number),
+        cpu=lambda number: ("cpu", number),
+        target=SimpleNamespace(Target=SimpleNamespace(from_device=Target)),
+        compile=lambda model, target: ("built for", target.device),
+        runtime=SimpleNamespace(from_dlpack=lambda tensor: tensor),
+        relax=relax,
+    )
+    frontend = SimpleNamespace(from_exported_program=lambda _: "model")
+    monkeypatch.setitem(sys.modules, "tvm", module)
+    monkeypatch.setitem(sys.modules, "tvm.relax", relax)
+    monkeypatch.setitem(sys.modules, "tvm.relax.frontend", SimpleNamespace(torch=frontend))
+    monkeypatch.setitem(sys.modules, "tvm.relax.frontend.torch", frontend)
+    monkeypatch.setattr(tvm, "device_of", lambda _: SimpleNamespace(type=kind))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setenv(tvm.SPINS, "1")
+    _, output = tvm.compile(made).forward((GIVEN,), {}, None)
+    assert torch.equal(output, made.module(GIVEN))
+    device = ("cuda", 3) if kind == "cuda" else ("cpu", 0)
+    assert seen == [("built for", device), device]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("cudagraphs", "cpu", "CUDA graphs need a CUDA device"),
+        ("cudagraphs", "cuda", None),
+        ("tensorrt", "cpu", "TensorRT needs a CUDA device"),
+        ("tensorrt", "cuda", None),
+        ("openvino", "cpu", None),
+        ("openvino", "cuda", "OpenVINO compiles for the CPU here"),
+        ("onnxrt", "cpu", None),
+        (
+            "onnxrt",
+            "cuda",
+            "this ONNX Runtime has no provider for cuda (pip install onnxruntime-gpu for cuda)",
+        ),
+        ("thunder", "cuda", None),
+        ("tvm", "cuda", None),
+        ("torchao_int8_dynamic", "cuda", "inductor needs a GPU that Triton supports, and finds none"),
+        ("eager", "cuda", None),
+    ],
+)
+def test_a_compiler_says_which_devices_it_has(
+    monkeypatch: pytest.MonkeyPatch, name: str, kind: str, expected: str | None
+) -> None:
+    """With all packages installed, on a machine without a card."""
+    module = SimpleNamespace(get_available_providers=lambda: ["CPUExecutionProvider"])
+    for package in ("onnxruntime", "torch_tensorrt", "thunder", "tvm"):
+        monkeypatch.setitem(sys.modules, package, module)
+    monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
+    monkeypatch.setattr(inductor, "_triton_works", lambda: False)
+    assert why_unavailable(name, kind) == expected
+
+
+def test_the_probe_is_asked_for_a_kind_of_device(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(inductor, "why_no_inductor", lambda kind: f"nothing for {kind}")
+    probe.main(["cuda", "inductor", "eager"])
+    found = json.loads(capsys.readouterr().out)
+    assert {name: one["why"] for name, one in found.items()} == {
+        "inductor": "nothing for cuda",
+        "eager": None,
+    }
+
+
+def compiled(_: Program, *names: object, **__: object) -> Compiled:
+    return Compiled(forward=lambda *_: (None, None), region="forward", compiler_calls=lambda: 1)
+
+
+def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inductor, "compile_with_dynamo", compiled)
+    row = PRESETS["inductor_reduce_overhead"]
+    assert row.compile(program()).notes == (
+        "inductor_reduce_overhead: CUDA graphs need CUDA; ran without them",
+    )
+    monkeypatch.setattr(inductor, "device_of", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(inductor, "with_cuda_graphs", lambda program, name, compile_it: compile_it())
+    assert row.compile(program()).notes == ()
+
+
+def test_cudagraphs_proves_its_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cudagraphs, "compile_with_dynamo", compiled)
+    assert load_backend("cudagraphs")(program()).replays
+
+
+def test_a_fuser_is_one_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NNC needs LLVM on a CPU alone."""
+    seen: list[str] = []
+
+    @contextmanager
+    def fuser(name: str) -> Iterator[None]:
+        seen.append(name)
+        yield
+
+    monkeypatch.setattr(torch.jit, "fuser", fuser)
+    monkeypatch.setattr(torch._C, "_llvm_enabled", lambda: False)
+    made = program(fuser="nnc")
+    with pytest.raises(RuntimeError, match="built without LLVM"):
+        torchscript.with_fuser(made.forward(), made)
+    parameter = SimpleNamespace(is_cuda=True)
+    monkeypatch.setattr(made.module, "parameters", lambda: iter([parameter]))
+    torchscript.with_fuser(made.forward(), made)((GIVEN,), {}, None)
+    assert seen == ["fuser1"]
+    why = torchscript.why_no_fuser("nvfuser", "cuda")
+    assert why is not None
+    assert "removed NVFuser" in why
+    assert torchscript.why_no_fuser("nnc", "cuda") is None

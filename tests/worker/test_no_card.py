@@ -1,0 +1,97 @@
+"""A torch with CUDA on a machine without a card: each question is answered with a sentence."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.backends.shared import inductor
+from harness.probes import devices as probe
+from runner.errors import UsageError
+from tests.gpu import __main__ as smoke
+from torchduet import compare
+
+NONE = f"torch {torch.__version__} finds no CUDA device"
+
+
+@pytest.fixture(autouse=True)
+def _no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch's build for CUDA answers where there is no driver."""
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:3"])
+def test_compare_names_the_argument(name: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        compare(torch.nn.Linear(4, 4), torch.ones(2, 4), mode="training", device=name, compilers=["eager"])
+    assert str(raised.value) == f"device: {name} is not there ({NONE}); use device='cpu'"
+
+
+def test_a_model_in_parts_on_two_devices_needs_a_name() -> None:
+    """``meta`` stands for a GPU."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4, device="meta"))
+    with pytest.raises(UsageError) as raised:
+        compare(model, torch.ones(2, 4), mode="training", compilers=["eager"])
+    says = "device: the model is on cpu and meta; move it to one of them, or name it: device='meta'"
+    assert str(raised.value) == says
+
+
+def test_the_parents_question_is_answered_for_each_name() -> None:
+    assert probe.missing(["cuda", "cpu", "cuda:3"]) == {"cuda": NONE, "cuda:3": NONE}
+
+
+@pytest.mark.parametrize(
+    ("installed", "works", "expected"),
+    [
+        (False, False, "inductor needs Triton for cuda, and it is not installed (pip install triton)"),
+        (True, False, "inductor needs a GPU that Triton supports, and finds none"),
+        (True, True, None),
+    ],
+)
+@pytest.mark.parametrize("place", ["torch.utils._triton", "torch._inductor.utils"])  # the second: torch 2.0
+def test_inductor_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, place: str, expected: str | None, *, installed: bool, works: bool
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *given: (object() if installed else None) if name == "triton" else real(name, *given),
+    )
+    monkeypatch.setitem(sys.modules, "torch.utils._triton", None)
+    monkeypatch.setitem(sys.modules, place, SimpleNamespace(has_triton=lambda: works))
+    assert inductor.why_no_inductor("cuda") == expected
+
+
+# -- make gpu-smoke ---------------------------------------------------------------------------
+
+
+def test_the_smoke_refuses_with_a_sentence_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new"
+    for words, says in (
+        (["--devices=cuda"], f"--devices: cuda is not there ({NONE}); --devices=cpu has the CPU stand in"),
+        (["--devices=gpu"], "--devices: there is no device called 'gpu'; devices are cpu, cuda, xpu, mps"),
+    ):
+        assert smoke.main([*words, f"--output-dir={folder}"]) == 2
+        assert capsys.readouterr().err == f"error: {says}\n"
+    assert smoke.main(["--devices=cpu", f"--output-dir={tmp_path}"]) == 2
+    assert capsys.readouterr().err == f"error: --output-dir: {tmp_path} exists already; give a new folder\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_smoke_has_the_same_parts_on_a_cpu_and_does_not_ask_it_for_cuda_graphs() -> None:
+    real, standing_in = smoke.parts("cuda:1"), smoke.parts("cpu")
+    assert [(one.name, one.limit_s) for one in real] == [(one.name, one.limit_s) for one in standing_in]
+    words = [word for part in standing_in for word in part.words]
+    assert not [word for word in words if "reduce_overhead" in word or "max_autotune" in word]
+    assert any("reduce_overhead" in word for part in real for word in part.words)
+    assert sum("inductor" in word for word in words) == 1
