@@ -276,14 +276,14 @@ def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("address", "says"),
     [
-        ({}, r"^--executor=ray: no cluster can be started here \(the node timed out\); .*ray start --head"),
-        ({"ray_address": "auto"}, r"^--ray-address: auto cannot be used \(the node timed out\)"),
+        (None, r"^--executor=ray: no cluster can be started here \(the node timed out\); .*ray start --head"),
+        ("auto", r"^--ray-address: auto cannot be used \(the node timed out\)"),
     ],
 )
 def test_a_cluster_that_does_not_start_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, flags: dict[str, str], says: str
+    monkeypatch: pytest.MonkeyPatch, address: str | None, says: str
 ) -> None:
     def init(*_: object, **__: object) -> None:
         raise Exception("the node\ntimed out")  # noqa: TRY002 - as Ray does
@@ -295,7 +295,7 @@ def test_a_cluster_that_does_not_start_is_a_sentence(
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     with (
         pytest.raises(UsageError, match=says),
-        opened(Where(executor="ray", **flags), [work("m", "cpu").job], job_command),
+        opened(Where(executor="ray", ray_address=address), [work("m", "cpu").job], job_command),
     ):
         pass
     assert ended == [True]
