@@ -14,5 +14,7 @@ RUN pip install --no-cache-dir '/src[huggingface,timm,notebook]' && rm -rf /src
 
 # a run belongs to a folder that outlives the container
 WORKDIR /runs
+# docker stop acts as Ctrl-C: SIGTERM does not reach a program that is process 1
+STOPSIGNAL SIGINT
 ENTRYPOINT ["torchduet"]
 CMD ["--help"]

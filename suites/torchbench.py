@@ -3,8 +3,8 @@
 The checkout is the folder of ``--torchbench DIR``, or what ``import torchbenchmark`` finds. Models are listed
 from its folders and batch sizes are read from its source, so a list takes no import. ``torchbench.toml``
 beside this file has what PyTorch's harness knows about them: skips with their reasons, batch sizes.
-torchvision's models get random weights; other models may want a network, or packages of their own, which
-``python install.py`` of the checkout installs.
+torchvision's models get random weights. Many models need packages or files that ``python install.py NAME``
+of the checkout installs or downloads; without them, a record names the first that is missing.
 
     python suites/torchbench.py --torchbench ../benchmark --training --inductor --only phlippe_resnet
 """
@@ -12,12 +12,10 @@ torchvision's models get random weights; other models may want a network, or pac
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +64,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
                 suite="torchbench",
                 name=name,
                 mode=setting.mode,
-                batch_size=_batch(name, published, setting.scale, source),
+                batch_size=_batch(name, mode, published, setting.scale, source),
                 published_batch_size=published,
                 scale=setting.scale,
                 tags=(PUBLISHED_MODEL,),
@@ -88,10 +86,12 @@ def published_batch(name: str, mode: str, source: str) -> int | None:
     return int(stated[1]) if stated else None
 
 
-def _batch(name: str, published: int | None, scale: str, source: str) -> int | None:
+def _batch(name: str, mode: str, published: int | None, scale: str, source: str) -> int | None:
     """The batch size at this scale; None for the model's own."""
-    fixed = name in facts()["own_batch"] or re.search(r"ALLOW_CUSTOMIZE_BSIZE\s*=\s*False", source)
-    if fixed or published is None:
+    if name in facts()["own_batch"] or re.search(r"ALLOW_CUSTOMIZE_BSIZE\s*=\s*False", source):
+        stated: int | None = facts()[f"batch_{mode}"].get(name)  # PyTorch's harness has one for demucs
+        return stated
+    if published is None:
         return None
     return {"full": published, "small": min(published, SMALL_BATCH), "tiny": min(published, TINY_BATCH)}[
         scale
@@ -99,87 +99,38 @@ def _batch(name: str, published: int | None, scale: str, source: str) -> int | N
 
 
 def _skip(name: str, mode: str, device_type: str) -> str:
-    reasons = [facts()["skip"]]
-    reasons += [facts()["skip_training"]] if mode == "training" else []
-    reasons += [facts()["skip_cpu"]] if device_type == "cpu" else []
-    return str(next((table[name] for table in reasons if name in table), ""))
+    tables = ("skip", f"skip_{mode}", f"skip_{device_type}")
+    reasons = (facts().get(table, {}).get(name) for table in tables)
+    return next((reason for reason in reasons if reason), "")
 
 
 def build(case: Case) -> Workload:
-    """The model with its own example inputs. ``LookupError`` names a package that is not installed."""
+    """The model with its own example inputs. ``LookupError`` names what it lacks: a package, a file."""
     from harness.loading.losses import mean_of_output
     from harness.workload import Workload
     from suites.models.torchvision_ops import define_missing_ops
 
     define_missing_ops()  # before torchvision, which many models import
+    from suites.models.torchbench_build import WithGradients, make_model
+
     if case.config:
         raise LookupError("--model-config: the models of torchbench have no configuration to change")
-    root = str(checkout(case.folder))
-    if root not in sys.path:
-        sys.path.append(root)
-    with _own_seeding():
-        model_class = _model_class(case.name)
-        with _random_weights(keep=case.pretrained):
-            made = model_class(
-                test="train" if case.mode.value == "training" else "eval",
-                device="cpu",
-                batch_size=case.batch_size,
-                extra_args=[],
-            )
-        module, inputs = made.get_module()
+    training = case.mode.value == "training"
+    module, inputs = make_model(
+        case.name,
+        checkout(case.folder).resolve(),
+        training=training,
+        batch_size=case.batch_size,
+        keywords=facts()["keywords_training"].get(case.name, {}) if training else {},
+        image=tuple(facts()["image_inputs"].get(case.name, ())),
+        pretrained=case.pretrained,
+    )
+    if not training and case.name in facts()["needs_gradients"]:
+        module = WithGradients(module)
     if isinstance(inputs, Mapping):
         return Workload(module=module, kwargs=dict(inputs), loss=mean_of_output)
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     return Workload(module=module, args=args, loss=mean_of_output)
-
-
-def _model_class(name: str) -> Any:
-    place = f"torchbenchmark.models.{name}"
-    try:
-        model_class = getattr(importlib.import_module(place), "Model", None)
-    except ModuleNotFoundError as error:
-        if error.name in (place, "torchbenchmark.models"):
-            raise LookupError(f"the checkout has no model {name!r}") from None
-        package = (error.name or str(error)).partition(".")[0]
-        raise LookupError(
-            f"{name} needs the package {package}, which is not installed; "
-            "the model's install.py in the checkout installs what it needs"
-        ) from error
-    if model_class is None:
-        raise LookupError(f"{place} has no class Model")
-    return model_class
-
-
-@contextmanager
-def _own_seeding() -> Iterator[None]:
-    """torchbenchmark replaces ``torch.manual_seed`` by a function that ignores its argument."""
-    import torch
-
-    before = torch.manual_seed
-    try:
-        yield
-    finally:
-        torch.manual_seed = before
-
-
-@contextmanager
-def _random_weights(*, keep: bool) -> Iterator[None]:
-    """torchvision's models without their published weights, which would need a network."""
-    factory = sys.modules.get("torchbenchmark.util.framework.vision.model_factory")
-    if keep or factory is None:
-        yield
-        return
-    published = factory.models
-
-    class Untrained:
-        def __getattr__(self, name: str) -> Any:
-            return lambda **_: getattr(published, name)(weights=None)
-
-    factory.models = Untrained()  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        factory.models = published  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.errors import UsageError
 from runner.plan.environments.code_folder import code_folder
+from runner.plan.environments.make import made
 
 
 def installed(place: Path, version: str) -> Path:
@@ -50,6 +52,20 @@ def test_two_installations_have_a_folder_each(tmp_path: Path) -> None:
     current = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     one, two = (code_folder(installed(tmp_path, name), current, installed=True) for name in ("one", "two"))
     assert one != two
+
+
+def test_the_installation_itself_for_a_user_without_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    package = installed(tmp_path, "one")
+    assert code_folder(package, {}, installed=True) == package.parent
+    with pytest.raises(UsageError, match=r"--envs: old cannot be made \(no home folder: HOME is not set\)"):
+        made("old", ["torch==2.2.2"], print)
 
 
 @pytest.mark.parametrize("cache", ["cache", "cache/torchduet"])

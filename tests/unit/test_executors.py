@@ -7,6 +7,7 @@ import io
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -273,6 +274,32 @@ def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         opened(Where(executor="ray"), [work("m").job], job_command),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        (None, r"^--executor=ray: no cluster can be started here \(the node timed out\); .*ray start --head"),
+        ("auto", r"^--ray-address: auto cannot be used \(the node timed out\)"),
+    ],
+)
+def test_a_cluster_that_does_not_start_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, says: str
+) -> None:
+    def init(*_: object, **__: object) -> None:
+        raise Exception("the node\ntimed out")  # noqa: TRY002 - as Ray does
+
+    ended = list[bool]()
+    ray = types.SimpleNamespace(init=init, shutdown=lambda: ended.append(True))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    with (
+        pytest.raises(UsageError, match=says),
+        opened(Where(executor="ray", ray_address=address), [work("m", "cpu").job], job_command),
+    ):
+        pass
+    assert ended == [True]
 
 
 # -- what a person sees -------------------------------------------------------------

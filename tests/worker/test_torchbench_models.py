@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from harness.schema import Case, Mode
 from suites import torchbench
+from suites.models.torchvision_ops import define_missing_ops
 from tests.suites.checkout import made_up
 
 
@@ -55,16 +57,33 @@ def test_named_inputs_are_passed_by_name(folder: Path) -> None:
     assert made.module(*made.args, **made.kwargs).shape == (4, 4)
 
 
-def test_their_seeding_does_not_stay(folder: Path) -> None:
-    before = torch.manual_seed
-    torchbench.build(case(folder, "linear"))
-    assert torch.manual_seed is before
+def test_what_a_model_sets_for_the_process_does_not_stay(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    seed = torch.manual_seed
+    torchbench.build(case(folder, "sets_what_it_likes"))
+    assert torch.manual_seed is seed
+    assert torch.get_default_dtype() is torch.float32
+    modes: Any = torch.overrides
+    assert modes._get_current_function_mode_stack() == []  # a default device is such a mode
+    assert Path.cwd() == folder.parent
+    assert (folder / "made").is_dir()  # beside the checkout's own files, not beside the user's
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
         ("needs_a_package", "needs_a_package needs the package some_missing_package, which is not installed"),
+        ("needs_another_version", "needs_another_version does not work with the installed torch 2"),
+        ("needs_another_module", "needs the module torch.no_such_part, which the installed torch 2"),
+        ("needs_the_network", "needs_the_network needs the network, for files .*Name or service not known"),
+        (
+            "needs_a_file",
+            r"needs the file torchbenchmark/data/\.data/images\.pt of the checkout, which .*install",
+        ),
+        ("needs_data", "needs_data needs data files, which the model's install.py"),
+        ("needs_the_installer", "needs_the_installer needs data files, which the model's install.py"),
         ("without_a_model", "torchbenchmark.models.without_a_model has no class Model"),
         ("nothing", "the checkout has no model 'nothing'"),
     ],
@@ -74,26 +93,49 @@ def test_what_a_model_lacks_is_named(folder: Path, name: str, says: str) -> None
         torchbench.build(case(folder, name))
 
 
-def test_a_missing_network_is_the_models_own_error(folder: Path) -> None:
-    with pytest.raises(OSError, match="Name or service not known"):
-        torchbench.build(case(folder, "needs_the_network"))
+def test_another_failure_is_the_models_own(folder: Path) -> None:
+    with pytest.raises(ValueError, match="seven layers are too few"):
+        torchbench.build(case(folder, "fails"))
 
 
-def test_torchvisions_models_are_built_without_published_weights(folder: Path) -> None:
-    factory = folder / "torchbenchmark" / "util" / "framework" / "vision" / "model_factory.py"
-    factory.parent.mkdir(parents=True)
-    factory.write_text(
-        "from torch import nn\n\n\nclass models:\n    @staticmethod\n    def net(weights='published'):\n"
-        "        if weights: raise OSError('a download')\n        return nn.Linear(8, 4)\n"
-    )
-    model = folder / "torchbenchmark" / "models" / "vision" / "__init__.py"
-    model.parent.mkdir()
-    model.write_text(
-        "import torch\nfrom ...util.framework.vision import model_factory\n\n\nclass Model:\n"
-        "    def __init__(self, test, device, batch_size=None, extra_args=[]):\n"
-        "        self.model = getattr(model_factory.models, 'net')(pretrained=True)\n"
-        "    def get_module(self): return self.model, (torch.randn(2, 8),)\n"
-    )
-    assert isinstance(torchbench.build(case(folder, "vision")).module, torch.nn.Linear)
-    with pytest.raises(TypeError):  # with --pretrained nothing is changed
-        torchbench.build(replace(case(folder, "vision"), pretrained=True))
+def test_torchvisions_models_are_built_without_published_weights(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define_missing_ops()
+    torchvision = pytest.importorskip("torchvision")
+    asked = list[str]()
+
+    def download(url: str, **_: object) -> None:
+        asked.append(url)
+        raise OSError("no network in a test")
+
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
+    torchbench.build(case(folder, "has_weights"))
+    assert asked == []
+    with pytest.raises(OSError, match="no network in a test"):  # with --pretrained nothing is changed
+        torchbench.build(replace(case(folder, "has_weights"), pretrained=True))
+    assert len(asked) == 1
+    kind = torchvision.models.ResNet18_Weights
+    assert kind.verify(kind.DEFAULT) is kind.DEFAULT  # and afterwards nothing has stayed changed
+
+
+def test_the_inputs_of_yolov3_are_those_of_pytorchs_harness(folder: Path) -> None:
+    (images,) = torchbench.build(case(folder, "yolov3")).args
+    assert images.shape == (4, 3, 384, 512)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [(Mode.TRAINING, {"box_detections_per_img": 4}), (Mode.INFERENCE, None)]
+)
+def test_vision_maskrcnn_gets_its_arguments_in_training_alone(
+    folder: Path, mode: Mode, expected: object
+) -> None:
+    made = torchbench.build(case(folder, "vision_maskrcnn", mode, batch_size=None))
+    assert vars(made.module)["given"] == expected
+
+
+def test_a_model_that_computes_gradients_can_do_so_in_inference(folder: Path) -> None:
+    made = torchbench.build(case(folder, "maml", Mode.INFERENCE))
+    with torch.no_grad():
+        assert made.module(*made.args).requires_grad
+        assert not torchbench.build(case(folder, "linear", Mode.INFERENCE)).module(*made.args).requires_grad

@@ -64,7 +64,8 @@ def connected(
                 log_to_driver=False,
                 **(local if address == "local" else {}),
             )
-        except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+        except Exception as error:  # a node that does not start within 30 s is a plain Exception of Ray
+            ray.shutdown()
             raise _unusable(address, " ".join(str(error).split())[:200]) from None
         try:
             cluster = RayCluster()
@@ -88,6 +89,11 @@ def _check_answers(address: str) -> None:
 
 
 def _unusable(address: str, reason: str) -> UsageError:
+    if address == "local":
+        return UsageError(
+            f"--executor=ray: no cluster can be started here ({reason}); on a busy machine, first start one "
+            "with: ray start --head, and give --ray-address=auto"
+        )
     return UsageError(
         f"--ray-address: {address} cannot be used ({reason}); "
         "start a cluster with: ray start --head, or leave the flag out"

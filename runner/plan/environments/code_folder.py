@@ -6,6 +6,7 @@ environment must not import modules from there: it would import the parent's tor
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -17,9 +18,14 @@ from harness.loading.suite_files import ROOT
 
 
 def cache_root(current: Mapping[str, str] = os.environ) -> Path:
-    """This program's cache folder: in ``XDG_CACHE_HOME``, or in ``~/.cache``."""
+    """This program's cache folder: in ``XDG_CACHE_HOME``, or in ``~/.cache``. ``OSError`` without a home."""
     root = current.get("XDG_CACHE_HOME", "")
-    return (Path(root) if root.startswith("/") else Path.home() / ".cache") / "torchduet"
+    if root.startswith("/"):
+        return Path(root) / "torchduet"
+    try:
+        return Path.home() / ".cache" / "torchduet"
+    except RuntimeError as error:  # a user without an entry and without HOME, as in some containers
+        raise OSError(errno.ENOENT, "no home folder: HOME is not set", "~/.cache") from error
 
 
 def code_folder(
@@ -32,9 +38,9 @@ def code_folder(
     """
     if not installed:
         return root
-    folder = cache_root(current) / "code" / hashlib.sha256(str(root).encode()).hexdigest()[:8]
-    link = folder / root.name
     try:
+        folder = cache_root(current) / "code" / hashlib.sha256(str(root).encode()).hexdigest()[:8]
+        link = folder / root.name
         folder.mkdir(parents=True, exist_ok=True)
         if not link.exists():
             partial = folder / f".{root.name}.{os.getpid()}"

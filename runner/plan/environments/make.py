@@ -64,7 +64,12 @@ def made(
 
     Raises ``UsageError`` if it cannot be made, and leaves no files then.
     """
-    folder = cache_folder() / key_of(requirements)
+    try:
+        folder = cache_folder() / key_of(requirements)
+    except OSError as error:
+        raise UsageError(
+            f"--envs: {name} cannot be made ({error.strerror}); XDG_CACHE_HOME may name a folder"
+        ) from None
     python = folder / "bin" / "python"
     if python.exists():
         say(f"{name}: uses the environment in {folder}")

@@ -26,7 +26,6 @@ from runner.runs.compare.statistics import ASSUMED_WITHIN_SD, Uncertain, se_of_i
 Row = Mapping[str, str]
 
 OUTCOMES = ("speedup", "speedup_paired", "status", "accuracy")
-FIELD_SUITES = ("torchbench",)  # suites of PyTorch's runner that torchduet does not have
 PRECISIONS = {file_part(dtype): dtype for dtype in DTYPES}
 NAME = re.compile(
     rf"(?P<head>.+?)_(?P<precision>{'|'.join(sorted(map(re.escape, PRECISIONS), key=len, reverse=True))})"
@@ -127,7 +126,7 @@ def _compiler_and_suite(head: str) -> tuple[str, str]:
     from harness.backends import backend_names
     from harness.loading.suite_files import suite_names
 
-    for suite in (*suite_names(), *FIELD_SUITES):
+    for suite in suite_names():
         if head.endswith(f"_{suite}"):
             return head.removesuffix(f"_{suite}"), suite
     for compiler in sorted(backend_names(), key=len, reverse=True):
