@@ -57,6 +57,7 @@ def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path
         assert second.call(opening(), soon())["ok"]["model"]["parameters"] > 0
 
 
+@pytest.mark.slow
 def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
     """Otherwise each forked worker imports it again, which doubles the start of a job."""
     code = (
@@ -77,6 +78,7 @@ def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path)
         assert "ok" in worker.call(opening(), soon())
 
 
+@pytest.mark.slow
 def test_a_host_that_was_killed_is_replaced(pool: HostPool, tmp_path: Path) -> None:
     environment = worker_environment(threads=1)
     start = ForkedStart(pool=pool, suite=TOYS)
@@ -88,6 +90,7 @@ def test_a_host_that_was_killed_is_replaced(pool: HostPool, tmp_path: Path) -> N
         assert "ok" in worker.call(opening(), soon())
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path) as worker:
         worker.call(opening(), soon())
@@ -103,6 +106,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_forked_and_fresh_workers_say_which_they_are_and_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     for number in range(20):  # again where the machine has become faster or slower since its runs were timed
@@ -124,7 +125,7 @@ def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
     pytest.fail(str(seen))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_two_hundred_times_and_resumed(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +165,7 @@ def test_killed_at_its_first_steps(server: Server, tmp_path: Path, number: int) 
     finish(server, run)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
     """Just before each thing that a run does in its folder, until it does nothing more."""
     seen: Counter[str] = Counter()
@@ -210,7 +211,7 @@ def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) ->
         assert left_in(tmp_path) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("--no-fork-server",)], ids=["forked", "fresh"])
 def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, more: tuple[str, ...]) -> None:
     """A child and a daemon of the model's, with real workers: the runner is gone, what is left ends them."""

@@ -158,6 +158,7 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     assert strict.records[0].status is Status.FAIL_TO_RUN
 
 
+@pytest.mark.slow
 def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\ndef make(): return torch.nn.Linear(4, 4), torch.randn(2, 4)\n"

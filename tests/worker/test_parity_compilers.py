@@ -29,7 +29,7 @@ def test_no_false_alarm_of_captured_graphs(name: str, dtype: str, mode: Mode) ->
     assert found.reference == "fp64"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "dtype", "mode"), SETTINGS)
 def test_no_false_alarm_of_inductor(name: str, dtype: str, mode: Mode) -> None:
     """One compilation, ten draws of weights and inputs."""

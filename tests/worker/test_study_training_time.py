@@ -65,7 +65,7 @@ def test_a_report_is_derived_again_from_what_a_killed_run_left(
     assert "CUT_SHORT" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, where Dynamo looks
 def test_every_variant_trains(tmp_path: Path) -> None:
     assert run(tmp_path / "run", "--native") == 0
