@@ -262,6 +262,7 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert left_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs", "--phase-timeout=compile=10") as run:
         wait_for_call(tmp_path)
@@ -292,6 +293,7 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
         assert left_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
     command = [sys.executable, INSTANT, *FLAGS, "--only=one", "--format=csv"]
     runs = [

@@ -209,7 +209,7 @@ def test_several_may_enter_at_once(tmp_path: Path) -> None:
     assert len(entries(tmp_path)) == 20
 
 
-@pytest.mark.long  # three interpreters start
+@pytest.mark.slow  # three interpreters start
 def test_programs_may_enter_at_once(tmp_path: Path) -> None:
     make_run(tmp_path, 0)
     context = multiprocessing.get_context("spawn")

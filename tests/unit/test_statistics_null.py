@@ -90,7 +90,6 @@ def test_under_the_null_p_and_interval_keep_their_promise(
     assert 0.03 <= called <= 0.07
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_with_a_hundred_rounds(kind: Callable[[Generator, int], Columns]) -> None:
     covered, called = rates(kind, 100, 1.0)
@@ -187,7 +186,7 @@ def test_stopping_at_a_clear_verdict_keeps_the_coverage(truth: float, allowance_
     assert covered >= 0.91  # 95 % less nearly three standard errors
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [1.0, 1.02, 1.03, 1.2])
 @pytest.mark.parametrize("allowance_s", [None, 10.0])
 def test_stopping_at_a_clear_verdict_keeps_the_coverage_closely(
@@ -223,7 +222,7 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
     assert within / repetitions < 0.9
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.02, 0.03, 0.04, 0.05, 0.08])
 def test_stopping_when_precise_keeps_the_coverage_closely(sd: float) -> None:
     covered, _ = stopped_coverage(sd, 3000)

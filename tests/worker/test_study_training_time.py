@@ -74,6 +74,7 @@ def test_every_variant_trains(tmp_path: Path) -> None:
     assert {line["status"] for line in outcomes} == {"PASS"}
 
 
+@pytest.mark.slow
 def test_environments_have_a_folder_each_and_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
