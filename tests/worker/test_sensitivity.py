@@ -92,7 +92,9 @@ def test_a_fault_beside_a_kink_is_one(factor: float) -> None:
         assert with_perturbed.failed > 0
 
 
-@pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
+@pytest.mark.parametrize(
+    "name", ["mlp", *(pytest.param(n, marks=pytest.mark.slow) for n in ("conv", "tokens"))]
+)
 @pytest.mark.parametrize("backward", [False, True])
 def test_one_operation_off_by_a_hundredth_fails_beside_perturbed_weights_too(
     name: str, backward: bool
