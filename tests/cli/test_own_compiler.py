@@ -188,6 +188,7 @@ def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
     assert not (here / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_compiler_that_gives_nothing_to_call_is_a_record(here: Path) -> None:
     words = (*WORDS, "--accuracy", "--compilers=my_backend.py:gives_a_number")
     done = runner(*words, f"--output-dir={here / 'run'}", cwd=here)

@@ -135,7 +135,9 @@ def test_killed_at_two_hundred_times_and_resumed(
     assert len(seen) >= 3, seen
 
 
-@pytest.mark.parametrize("number", [1, 2, 4, 6])
+@pytest.mark.parametrize(
+    "number", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4, 6))]
+)
 def test_killed_in_the_middle_of_writing_a_record(server: Server, tmp_path: Path, number: int) -> None:
     run = tmp_path / "run"
     ended = server.run(*FLAGS, f"--output-dir={run}", tear=number)

@@ -73,6 +73,7 @@ def test_named_inputs_and_a_loss_of_ones_own() -> None:
     assert result["eager"].record.status is Status.PASS
 
 
+@pytest.mark.slow
 def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text(
