@@ -29,10 +29,15 @@ def pool() -> Iterator[HostPool]:
         yield hosts
 
 
+def variables() -> dict[str, str]:
+    """Without pytest's own, which has another value in each test: the tests share a host."""
+    ours = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return worker_environment(1, ours)
+
+
 def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
-    environment = worker_environment(threads=1)
     return WorkerProcess(
-        ForkedStart(pool=pool, suite=suite), environment, folder / "output.log", lambda activity: None
+        ForkedStart(pool=pool, suite=suite), variables(), folder / "output.log", lambda activity: None
     )
 
 
@@ -70,7 +75,6 @@ def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
     assert done.stdout.split() == []
 
 
-@pytest.mark.slow
 def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path, ANIMALS) as worker, pytest.raises(WorkerLost) as caught:
         worker.call(opening("segfaults_in_eager", ANIMALS), soon())
@@ -81,7 +85,7 @@ def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_host_that_was_killed_is_replaced(pool: HostPool, tmp_path: Path) -> None:
-    environment = worker_environment(threads=1)
+    environment = variables()
     start = ForkedStart(pool=pool, suite=TOYS)
     host = pool.take(start.python, environment)
     os.kill(host._process.pid, signal.SIGKILL)
