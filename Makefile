@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine:
 #   make bench   installs into .venv and runs the main job
-#   make test    installs into .venv and runs the tests
+#   make test    installs into .venv and runs the quick tests; make test-slow and make test-long run the others
 # Installs with a Python that works, and says which; make PYTHON=/path/to/python names one.
 PYTHON ?=
 VENV := .venv
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline smoke smoke-training smoke-inference smoke-inductor test test-slow coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -66,8 +66,12 @@ SIDE_BY_SIDE := -n logical --maxprocesses=4 --dist=loadfile --no-loadscope-reord
 test: $(STAMP)
 	$(RUN) -m pytest $(SIDE_BY_SIDE)
 
+# CI runs these after the quick ones; CONTRIBUTING.md says how long each of the three sets takes
 test-slow: $(STAMP)
-	$(RUN) -m pytest -m slow
+	$(RUN) -m pytest $(SIDE_BY_SIDE) -m slow
+
+test-long: $(STAMP)
+	$(RUN) -m pytest $(SIDE_BY_SIDE) -m long
 
 # The lines that mention a device and that no unit test reaches; docs/GPU.md has the last result
 coverage-devices: $(STAMP)
@@ -98,7 +102,7 @@ format: $(STAMP)
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-check: lint test
+check: lint test test-slow
 
 clean:
 	rm -rf $(VENV) build docs/_site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -54,6 +54,7 @@ def test_it_lists_every_run_quietly_at_any_width(
     assert visit.complaints == []
 
 
+@pytest.mark.slow
 def test_a_link_opens_the_runs_report_by_keyboard_alone(browser: Browser, folder: Path) -> None:
     visit = new_visit(browser, (folder / "index.html").as_uri(), DESKTOP, "light")
     visit.page.get_by_role("link", name=HOSTILE).focus()

@@ -75,7 +75,9 @@ GO_TO = """address => new Promise(done => {
 })"""
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(DESKTOP, "light"), pytest.param(PHONE, "dark", marks=pytest.mark.slow)]
+)
 def test_it_opens_quietly_at_any_width_in_light_and_dark(
     open_report: Open, size: tuple[int, int], scheme: Scheme
 ) -> None:
@@ -88,6 +90,7 @@ def test_it_opens_quietly_at_any_width_in_light_and_dark(
     assert (page_color == "rgb(255, 255, 255)") == (scheme == "light")
 
 
+@pytest.mark.slow
 def test_names_are_shown_as_they_are(open_report: Open) -> None:
     visit = open_report()
     assert set(visit.texts("model")) >= {plain(name) for name in HOSTILE_NAMES}
@@ -125,6 +128,7 @@ def test_headers_sort_and_say_so(open_report: Open) -> None:
     assert visit.texts("model") == plan
 
 
+@pytest.mark.slow
 def test_filters_meet_and_live_in_the_address(open_report: Open) -> None:
     visit = open_report()
     visit.page.select_option('[data-facet="compiler"]', "inductor")
@@ -228,6 +232,7 @@ def test_a_click_on_a_point_opens_its_case(open_report: Open) -> None:
     visit.wait_for_panel(GAINS)
 
 
+@pytest.mark.slow
 def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
     jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(600)]
     records = [make_record(job, speedup=1 + i / 1000, rounds=5) for i, job in enumerate(jobs)]
@@ -241,6 +246,7 @@ def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
     assert "first 30 and the last 30 of 600" in visit.page.locator("#forest-note").inner_text()
 
 
+@pytest.mark.slow
 def test_panels_beyond_the_first_parcel_are_those_of_their_rows(open_report: Open, tmp_path: Path) -> None:
     jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(2 * CHUNK + 1)]
     file = tmp_path / "parcels.html"
@@ -253,6 +259,7 @@ def test_panels_beyond_the_first_parcel_are_those_of_their_rows(open_report: Ope
         assert f"--only='model_{number}'" in visit.page.locator("dialog").inner_text()
 
 
+@pytest.mark.slow
 def test_the_roofline_and_the_phases_are_drawn(open_report: Open, tmp_path: Path) -> None:
     metrics: dict[str, Any] = {
         "flops_per_step": 2e9,

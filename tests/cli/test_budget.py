@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import TOYS, records, runner
 
 
+@pytest.mark.slow
 def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     done = runner(
@@ -23,6 +26,7 @@ def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
         assert record["environment"]["worker"] != "forked"  # forks of one host have one memory layout
 
 
+@pytest.mark.slow
 def test_a_budget_that_ends_leaves_the_rest_to_resume(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     done = runner(

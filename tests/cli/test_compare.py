@@ -176,7 +176,7 @@ def test_expected_files(runs: tuple[Path, Path], tmp_path: Path) -> None:
     assert runner("--compare", str(path), str(runs[1])).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_run_is_entered_listed_and_can_be_compared(tmp_path: Path) -> None:
     """Two real runs beside each other, with tags."""
     flags = ("--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6")

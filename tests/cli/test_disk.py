@@ -45,6 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     found.close()
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
     """The limit on a file's size stops the plan, then the records, then only a report."""
     whole = tmp_path / "whole"
@@ -102,6 +103,7 @@ def mounted(tmp_path: Path, kilobytes: int, then: str = "true") -> Iterator[tupl
         server.close()
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_full_disk(tmp_path: Path) -> None:
     with mounted(tmp_path, 256) as (server, place):
@@ -128,6 +130,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert len(written) >= 3  # it ended in different places
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
     finished, torn = tmp_path / "finished", tmp_path / "torn"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ def by_candidate(folder: Path, model: str) -> dict[str, dict[str, Any]]:
     return {r["candidate"]: r for r in records(folder) if r["job"]["case"]["name"] == model}
 
 
+@pytest.mark.slow
 def test_every_candidate_has_its_record(run: tuple[Path, str]) -> None:
     folder, printed = run
     found = statuses(folder)
@@ -55,6 +55,7 @@ def test_every_candidate_has_its_record(run: tuple[Path, str]) -> None:
     assert "Environments: geometric mean against eager of plain" in printed
 
 
+@pytest.mark.slow
 def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
     found = by_candidate(run[0], "norm")
     for candidate, record in found.items():
@@ -67,6 +68,7 @@ def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
     assert about["other"]["settings"]["TORCHDUET_EXAMPLE"] == "1"
 
 
+@pytest.mark.slow
 def test_rounds_are_of_all_environments_at_once(run: tuple[Path, str]) -> None:
     found = {c: r["samples"] for c, r in by_candidate(run[0], "norm").items()}
     reference = found["aot_eager@plain"]["baseline_s"]
@@ -78,6 +80,7 @@ def test_rounds_are_of_all_environments_at_once(run: tuple[Path, str]) -> None:
     assert all(len(set(row[:-1])) == 4 for row in places)  # no two at one place of a round
 
 
+@pytest.mark.slow
 def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
     found = by_candidate(run[0], "norm")
     agreement = found["eager@other"]["env_parity"]
@@ -87,6 +90,7 @@ def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
     assert found["aot_eager@plain"]["env_parity"] is None
 
 
+@pytest.mark.slow
 def test_every_environment_has_its_log_and_job(run: tuple[Path, str]) -> None:
     (folder,) = (run[0] / "cases").glob("toys-norm*")
     assert sorted(path.name for path in folder.iterdir()) == ["envs", "job.json", "output.log"]
@@ -97,6 +101,7 @@ def test_every_environment_has_its_log_and_job(run: tuple[Path, str]) -> None:
         assert job["candidates"][-1] == "aot_eager"
 
 
+@pytest.mark.slow
 def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
     folder, _ = run
     before = (folder / "environments.csv").read_bytes()
@@ -110,7 +115,7 @@ def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
     assert (folder / "environments.csv").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
@@ -132,22 +137,17 @@ def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: 
 
 
 def one_sentence(*words: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "runner.py", "--inference", "--only=MLP_addition", "-dcpu", *words],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        done = runner("--inference", "--only=MLP_addition", "-dcpu", *words)
     assert done.returncode == 2, done.stdout + done.stderr
     *before, last = done.stderr.splitlines()
     assert not any("Traceback" in line for line in before)
     return last
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_environment_under_two_names(tmp_path: Path) -> None:
     link = tmp_path / "venv"
     link.symlink_to(Path(sys.prefix))
@@ -175,7 +175,7 @@ def test_commands_name_the_environments() -> None:
     assert "--compilers=aot_eager,inductor,torchscript" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_version_that_does_not_exist_leaves_nothing(tmp_path: Path) -> None:
     variables = {"XDG_CACHE_HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
     said = one_sentence("--envs=torch==0.0.1", **variables)
@@ -184,7 +184,7 @@ def test_a_version_that_does_not_exist_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in folder.iterdir() if path.is_dir()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(OTHER not in os.environ, reason=f"{OTHER} names no Python with another torch")
 @pytest.mark.parametrize("mode", ["--inference", "--training"])
 def test_another_torch(tmp_path: Path, mode: str) -> None:

@@ -25,6 +25,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_the_shared_process_compiled_again_is_not_said_of_the_model(explained: Path) -> None:
     for record in records(explained):
         assert record["metrics"]["recompiles"] == 0
@@ -32,6 +33,7 @@ def test_what_the_shared_process_compiled_again_is_not_said_of_the_model(explain
     assert "BACKEND_MATCH" not in (explained / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
     (compiled,) = [r for r in records(explained) if r["candidate"] == "aot_eager"]
     text = compiled["metrics"]["candidate_kernel_changes"]
@@ -39,6 +41,7 @@ def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
     assert not re.search(r"CompiledFunction|Cache Lookup|autograd::engine", text)
 
 
+@pytest.mark.slow
 def test_the_end_of_measuring_is_in_the_record(explained: Path) -> None:
     assert {record["rounds_ended"] for record in records(explained)} == {"fixed count"}
 

@@ -27,8 +27,8 @@ def blocks(page: Path) -> tuple[dict[str, str], list[str]]:
 @pytest.mark.parametrize(
     ("page", "files"),
     [
-        pytest.param(YOUR_MODEL, 2, marks=pytest.mark.slow, id="own"),
-        pytest.param(GETTING_STARTED, 1, id="started"),
+        pytest.param(YOUR_MODEL, 2, marks=pytest.mark.long, id="own"),
+        pytest.param(GETTING_STARTED, 1, marks=pytest.mark.slow, id="started"),
     ],
 )
 def test_ones_own_model_works_as_the_page_says(page: Path, files: int, tmp_path: Path) -> None:

@@ -29,10 +29,15 @@ def pool() -> Iterator[HostPool]:
         yield hosts
 
 
+def variables() -> dict[str, str]:
+    """Without pytest's own, which has another value in each test: the tests share a host."""
+    ours = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return worker_environment(1, ours)
+
+
 def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
-    environment = worker_environment(threads=1)
     return WorkerProcess(
-        ForkedStart(pool=pool, suite=suite), environment, folder / "output.log", lambda activity: None
+        ForkedStart(pool=pool, suite=suite), variables(), folder / "output.log", lambda activity: None
     )
 
 
@@ -57,6 +62,7 @@ def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path
         assert second.call(opening(), soon())["ok"]["model"]["parameters"] > 0
 
 
+@pytest.mark.slow
 def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
     """Otherwise each forked worker imports it again, which doubles the start of a job."""
     code = (
@@ -77,8 +83,9 @@ def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path)
         assert "ok" in worker.call(opening(), soon())
 
 
+@pytest.mark.slow
 def test_a_host_that_was_killed_is_replaced(pool: HostPool, tmp_path: Path) -> None:
-    environment = worker_environment(threads=1)
+    environment = variables()
     start = ForkedStart(pool=pool, suite=TOYS)
     host = pool.take(start.python, environment)
     os.kill(host._process.pid, signal.SIGKILL)
@@ -88,6 +95,7 @@ def test_a_host_that_was_killed_is_replaced(pool: HostPool, tmp_path: Path) -> N
         assert "ok" in worker.call(opening(), soon())
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path) as worker:
         worker.call(opening(), soon())
@@ -103,6 +111,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_forked_and_fresh_workers_say_which_they_are_and_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,7 @@ def test_whatever_is_typed_ends_in_a_sentence(
     check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(STEADY, max_examples=10_000)
 @given(words(), st.sampled_from(ENDINGS), st.booleans())
 def test_whatever_is_typed_ends_in_a_sentence_at_length(
@@ -167,7 +167,11 @@ def test_whatever_is_typed_ends_in_a_sentence_at_length(
     check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
 
 
-@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: ascii(value)[:30])
+@pytest.mark.parametrize(
+    "value",
+    [*HOSTILE[::4], *(pytest.param(v, marks=pytest.mark.slow) for i, v in enumerate(HOSTILE) if i % 4)],
+    ids=lambda value: ascii(value)[:30],
+)
 def test_every_flag_takes_or_refuses_every_value(
     capsys: pytest.CaptureFixture[str], quiet: None, value: str
 ) -> None:
@@ -302,7 +306,7 @@ def test_whatever_records_have_become_they_are_drawn(
     check_records(capsys, tmp_path / "run", lines)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(STEADY, max_examples=3000)
 @given(FILES)
 def test_whatever_records_have_become_at_length(
@@ -312,7 +316,7 @@ def test_whatever_records_have_become_at_length(
         check_records(capsys, tmp_path / "run", lines)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(STEADY, max_examples=300)
 @given(st.lists(changed_line(), min_size=1, max_size=3))
 def test_whatever_records_have_become_they_are_drawn_at_length(
@@ -337,7 +341,7 @@ STRANGE_NUMBERS: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)) or "all")
 def test_every_value_of_a_record_may_be_strange(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, path: tuple[Any, ...]

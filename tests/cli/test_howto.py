@@ -38,6 +38,7 @@ def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     copied = tmp_path / "project"
     copied.mkdir()
@@ -76,6 +77,7 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     assert '"header":"processor s"' in page
 
 
+@pytest.mark.slow
 def test_a_compiler_of_ones_own_works_as_the_page_says(tmp_path: Path) -> None:
     copied = tmp_path / "project"
     copied.mkdir()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import TOYS, records, runner
 
 COMPILER = '''
@@ -23,6 +25,7 @@ def wrong_gelu(graph, example_inputs):
 '''
 
 
+@pytest.mark.slow
 def test_a_planted_fault_is_localized_and_its_script_shows_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(COMPILER)
     words = ("--inference", "-dcpu", "-t1", "--accuracy", "--localize", f"--suites={TOYS}", "--only=linear")

@@ -85,6 +85,7 @@ def test_everything_derived_is_rebuilt_byte_for_byte_from_the_records_alone(
     assert rebuilt == derived
 
 
+@pytest.mark.slow
 def test_resume_finishes_exactly_what_is_missing(finished: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)
@@ -109,6 +110,7 @@ def test_a_damaged_record_is_named_and_the_rest_is_used(finished: Path, tmp_path
     assert "linear" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     log = next((finished / "cases").glob("toys-linear-*/output.log"))
     words = shlex.split(log.read_text().splitlines()[0].removeprefix("# by hand: "))
@@ -121,6 +123,7 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     assert '"seconds"' in done.stdout
 
 
+@pytest.mark.slow
 def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     flags = ["--inference", "--accuracy", "--isolate", "--only=norm", "--compilers=eager,torchscript"]
@@ -134,6 +137,7 @@ def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path)
     assert statuses(again) == {("norm", "torchscript"): "pass"}
 
 
+@pytest.mark.slow
 def test_performance_only_says_that_parity_is_unchecked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     flags = ["--training", "--performance", "--only=linear", "--nothing", "-n6", "--float32", "--format=csv"]
@@ -142,6 +146,7 @@ def test_performance_only_says_that_parity_is_unchecked(tmp_path: Path) -> None:
     assert records(folder)[0]["parity"] is None
 
 
+@pytest.mark.slow
 def test_failing_models_keep_their_rows_and_the_run_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     names = ["raises_in_build", "segfaults_compiled", "wrong_when_compiled", "tame"]
@@ -171,6 +176,7 @@ def test_failing_models_keep_their_rows_and_the_run_goes_on(tmp_path: Path) -> N
     assert all(name in done.stdout for name in ("raises_in_build", "tame"))
 
 
+@pytest.mark.slow
 def test_a_hanging_candidate_costs_its_time_and_nobody_elses_number(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     flags = ["--training", "--only=hangs_compiled", "--compilers=aot_eager,eager", "-n6", "--format=csv"]
@@ -197,6 +203,7 @@ def build(case):
 """
 
 
+@pytest.mark.slow
 def test_one_ctrl_c_ends_after_the_current_rounds_with_a_report(tmp_path: Path) -> None:
     folder, suite = tmp_path / "run", tmp_path / "gated.py"
     suite.write_text(GATED)  # its second model is built only after Ctrl-C

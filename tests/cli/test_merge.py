@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from harness.codec import to_json
 from runner.plan.jobs import plan
 from tests.cli.command import TOYS, records, runner, statuses
@@ -13,6 +15,7 @@ from tests.command_line import config_of_words
 FLAGS = ("--training", f"--suites={TOYS}", "--compilers=eager", "-n4")
 
 
+@pytest.mark.slow
 def test_two_parts_joined_are_the_whole(tmp_path: Path) -> None:
     parts = [tmp_path / f"part{i}" for i in range(2)]
     for i, part in enumerate(parts):

@@ -78,6 +78,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["--no-fork-server", "--isolate"])  # --isolate: forked workers
 def test_functions_are_compilers_and_are_proved_to_be_called(here: Path, start: str) -> None:
     folder = here / "run"
@@ -105,6 +106,7 @@ def test_functions_are_compilers_and_are_proved_to_be_called(here: Path, start: 
     assert len(list(folder.glob("my_backend.as_it_is_mine.py-make_*performance.csv"))) == 1
 
 
+@pytest.mark.slow
 def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
     words = (*WORDS, "--compilers=my_backend.py:as_it_is", "--backend=named_in_the_models_file")
     done = runner(*words, f"--output-dir={here / 'one'}", cwd=here)
@@ -120,6 +122,7 @@ def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
     assert f"{here / 'my_backend.py'}:as_it_is,named_in_the_models_file" in printed.stdout
 
 
+@pytest.mark.slow
 def test_two_of_one_name_are_told_apart(here: Path) -> None:
     other = here / "other"
     other.mkdir()
@@ -133,7 +136,7 @@ def test_two_of_one_name_are_told_apart(here: Path) -> None:
     assert all(label.startswith("my_backend.as_it_is-") for label in labels)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_several_environments(here: Path) -> None:
     folder = here / "run"
     other = here / "python"
@@ -156,23 +159,25 @@ def test_in_several_environments(here: Path) -> None:
     )
 
 
+BAD = [
+    ("--compilers=nowhere.py:fn", "there is no file 'nowhere.py'"),
+    ("--compilers=nowhere.at_all:fn", "there is no module 'nowhere.at_all' here; give package.module"),
+    ("--compilers=my_backend.py:as_it_si", "has no function 'as_it_si'; did you mean as_it_is?"),
+    ("--compilers=my_backend.py:value", "has no function 'value'"),
+    ("--compilers=my_backend.py:three", "three takes (graph, example_inputs, options); a compiler takes"),
+    ("--compilers=broken.py:f", "broken.py cannot be loaded (SyntaxError: "),
+    ("--compilers=leaves.py:f", "leaves.py cannot be loaded (SystemExit: 3)"),
+    (
+        "--compilers=nobody",
+        "there is no compiler called 'nobody'; see --list-compilers, write a function",
+    ),
+    ("--backend=nobody_knows_it", "there is no compiler called 'nobody_knows_it', here or registered"),
+    ("--backend=named_in_the_models_fil", "did you mean named_in_the_models_file?"),
+]
+
+
 @pytest.mark.parametrize(
-    ("flag", "says"),
-    [
-        ("--compilers=nowhere.py:fn", "there is no file 'nowhere.py'"),
-        ("--compilers=nowhere.at_all:fn", "there is no module 'nowhere.at_all' here; give package.module"),
-        ("--compilers=my_backend.py:as_it_si", "has no function 'as_it_si'; did you mean as_it_is?"),
-        ("--compilers=my_backend.py:value", "has no function 'value'"),
-        ("--compilers=my_backend.py:three", "three takes (graph, example_inputs, options); a compiler takes"),
-        ("--compilers=broken.py:f", "broken.py cannot be loaded (SyntaxError: "),
-        ("--compilers=leaves.py:f", "leaves.py cannot be loaded (SystemExit: 3)"),
-        (
-            "--compilers=nobody",
-            "there is no compiler called 'nobody'; see --list-compilers, write a function",
-        ),
-        ("--backend=nobody_knows_it", "there is no compiler called 'nobody_knows_it', here or registered"),
-        ("--backend=named_in_the_models_fil", "did you mean named_in_the_models_file?"),
-    ],
+    ("flag", "says"), [BAD[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in BAD[1:])]
 )
 def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
     done = runner(*WORDS, flag, f"--output-dir={here / 'run'}", cwd=here)
@@ -183,6 +188,7 @@ def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
     assert not (here / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_compiler_that_gives_nothing_to_call_is_a_record(here: Path) -> None:
     words = (*WORDS, "--accuracy", "--compilers=my_backend.py:gives_a_number")
     done = runner(*words, f"--output-dir={here / 'run'}", cwd=here)
@@ -192,6 +198,7 @@ def test_a_compiler_that_gives_nothing_to_call_is_a_record(here: Path) -> None:
     assert "gives_a_number returned a int; a compiler returns what is called" in record["failure"]["message"]
 
 
+@pytest.mark.slow
 def test_the_listing_has_them_and_those_that_packages_register(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +222,7 @@ def test_the_listing_has_them_and_those_that_packages_register(
     assert statuses(here / "run") == {("make", "faster"): "pass"}
 
 
+@pytest.mark.slow
 def test_a_job_is_run_by_hand_with_its_compiler(here: Path) -> None:
     words = (*WORDS, "--accuracy", "--compilers=my_backend.py:as_it_is", f"--output-dir={here / 'run'}")
     assert runner(*words, cwd=here).returncode == 0

@@ -47,6 +47,7 @@ def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     assert "--model=my_models:make" in records(folder)[0]["reproduce"]
 
 
+@pytest.mark.slow
 def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
     words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu", "--batch-size=7", "--format=csv"]
     runner(f"--model={mine(tmp_path)}:make", *words, f"--output-dir={tmp_path / 'run'}")
@@ -76,7 +77,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "more", "says"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("spec", "more", "says"),
+    [REFUSED[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in REFUSED[1:])],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
 def test_what_cannot_be_is_refused_before_anything_is_measured(
     spec: str, more: list[str], says: str, tmp_path: Path
 ) -> None:
@@ -95,6 +100,7 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_what_its_function_raises_is_one_record_with_a_log(tmp_path: Path) -> None:
     mine(tmp_path)
     words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu"]

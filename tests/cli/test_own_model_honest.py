@@ -64,6 +64,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
     words = ["--training", "--compilers=eager,inductor", "-n6", "-dcpu", *BRIEFLY]
     words.append(f"--output-dir={here / 'run'}")
@@ -76,6 +77,7 @@ def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
     assert all(r["model"]["generators"] == ["torch's CPU generator"] for r in records(here / "run"))
 
 
+@pytest.mark.slow
 def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_average(here: Path) -> None:
     folder = here / "run"
     words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", "-n6", "-dcpu", *BRIEFLY]
@@ -106,6 +108,7 @@ def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_avera
     assert accuracy is None or "cannot_judge" in accuracy.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
     words = ["--inference", "--compilers=aot_eager", "--accuracy", "-dcpu", *BRIEFLY]
     words.append(f"--output-dir={here / 'run'}")
@@ -119,6 +122,7 @@ def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
     assert "runs code that torch.compile compiles" in by_name["calls_compiled"]["failure"]["message"]
 
 
+@pytest.mark.slow
 def test_losses_and_inputs_are_taken_or_said(here: Path) -> None:
     names = ("no_target", "target", "one_argument", "three_arguments", "wide")
     words = ["--training", "--compilers=eager", "--accuracy", "-dcpu", *BRIEFLY]

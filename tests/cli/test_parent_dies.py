@@ -115,6 +115,7 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     for number in range(20):  # again where the machine has become faster or slower since its runs were timed
@@ -124,7 +125,7 @@ def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
     pytest.fail(str(seen))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_two_hundred_times_and_resumed(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +135,9 @@ def test_killed_at_two_hundred_times_and_resumed(
     assert len(seen) >= 3, seen
 
 
-@pytest.mark.parametrize("number", [1, 2, 4, 6])
+@pytest.mark.parametrize(
+    "number", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4, 6))]
+)
 def test_killed_in_the_middle_of_writing_a_record(server: Server, tmp_path: Path, number: int) -> None:
     run = tmp_path / "run"
     ended = server.run(*FLAGS, f"--output-dir={run}", tear=number)
@@ -164,7 +167,7 @@ def test_killed_at_its_first_steps(server: Server, tmp_path: Path, number: int) 
     finish(server, run)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
     """Just before each thing that a run does in its folder, until it does nothing more."""
     seen: Counter[str] = Counter()
@@ -210,7 +213,7 @@ def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) ->
         assert left_in(tmp_path) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("--no-fork-server",)], ids=["forked", "fresh"])
 def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, more: tuple[str, ...]) -> None:
     """A child and a daemon of the model's, with real workers: the runner is gone, what is left ends them."""
@@ -261,6 +264,7 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert left_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs", "--phase-timeout=compile=10") as run:
         wait_for_call(tmp_path)
@@ -291,6 +295,7 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
         assert left_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
     command = [sys.executable, INSTANT, *FLAGS, "--only=one", "--format=csv"]
     runs = [

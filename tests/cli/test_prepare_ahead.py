@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import TOYS, records, runner, statuses
 
 JOBS = (
@@ -12,6 +14,7 @@ JOBS = (
 )
 
 
+@pytest.mark.slow
 def test_jobs_that_prepare_side_by_side_have_the_records_that_they_have_alone(tmp_path: Path) -> None:
     beside, alone = tmp_path / "beside", tmp_path / "alone"
     for folder, ahead in ((beside, 2), (alone, 1)):

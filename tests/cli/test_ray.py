@@ -17,7 +17,7 @@ from tests.cli.command import ROOT, TOYS, records, runner, statuses
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'torchduet[ray]'")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     # Ray's own code and the processes it leaves to themselves
     pytest.mark.filterwarnings("ignore"),
 ]

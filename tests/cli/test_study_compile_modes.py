@@ -25,7 +25,7 @@ def studies(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_quick_form_compiles_runs_and_reports(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     done = studies("compile-modes", "--quick", "--device=cpu", f"--output-dir={folder}")

@@ -23,7 +23,7 @@ import pytest
 from runner.cli.upstream.words import NO_MODE
 from tests.cli.command import ROOT, records
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 SMALL = ("--only=MLP_addition", "--scale=tiny", "--threads=1", "-n4")
 
 

@@ -20,6 +20,7 @@ from tests.unit.test_history import make_run
 PATIENCE_S = 300.0
 
 
+@pytest.mark.slow
 def test_one_job_its_mode_and_its_averages_as_numbers(tmp_path: Path) -> None:
     words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6", "-dcpu"]
     done = runner(*words, "--format=csv,console", f"--output-dir={tmp_path / 'run'}")
@@ -51,6 +52,7 @@ def test_a_flag_or_a_value_that_cannot_be(words: list[str], says: str, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     building, stopped = tmp_path / "building", tmp_path / "stopped"
     # the first call is the check before the run, the second the worker's: it lasts until Ctrl-C was seen
@@ -122,6 +124,7 @@ def test_in_the_clone_commands_are_the_clones(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -> None:
     """As from a wheel: the packages without the clone's runner.py beside them."""
     site = tmp_path / "site"

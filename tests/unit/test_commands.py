@@ -138,6 +138,7 @@ def plain(job: Job) -> Job:
     return dataclasses.replace(job, environments=environments, unavailable={})
 
 
+@pytest.mark.slow
 def test_every_committed_command_parses_to_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
     seen = 0

@@ -44,6 +44,7 @@ def test_a_table_row_is_one_line_however_narrow() -> None:
             assert compiler in row
 
 
+@pytest.mark.slow
 def test_columns_are_left_out_in_order_and_named() -> None:
     (section, *_) = sections(summarize(synthetic_run()))
     droppable = [column for column in filled_columns(section) if column.drop is not None]

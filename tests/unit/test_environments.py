@@ -306,6 +306,7 @@ def test_another_setting_or_library_makes_another_environment(
     assert said[1] == "a: torch 2.2.2, Python 3.11.7"
 
 
+@pytest.mark.slow
 def test_our_own_python_answers() -> None:
     pytest.importorskip("torch")
     facts = probe(Path(sys.executable), "here")

@@ -143,7 +143,7 @@ def test_panels_travel_in_parcels_in_the_order_of_the_rows() -> None:
         assert panel["reproduce"].endswith(candidate)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_10_000_records_take_as_long_for_each_as_2_500() -> None:
     """A ratio of processor times, both measured in alternation: with the square of the count it were 16."""
     sizes = (625, 2500)

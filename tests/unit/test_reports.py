@@ -106,6 +106,7 @@ def test_the_synthetic_run_has_every_kind_of_ending() -> None:
 # -- all reports -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rendering_twice_gives_the_same_bytes() -> None:
     first = render_all(summarize(synthetic_run()))
     assert render_all(summarize(synthetic_run())) == first

@@ -90,7 +90,6 @@ def test_under_the_null_p_and_interval_keep_their_promise(
     assert 0.03 <= called <= 0.07
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_with_a_hundred_rounds(kind: Callable[[Generator, int], Columns]) -> None:
     covered, called = rates(kind, 100, 1.0)

@@ -318,6 +318,7 @@ def test_the_text_is_found_by_its_checksum_or_refused(
     assert corpus.shakespeare(None, offline).text == "hello"  # kept
 
 
+@pytest.mark.slow
 def test_a_corpus_counts_its_symbols_and_holds_out_the_last_tenth() -> None:
     found = corpus.synthetic()
     assert found == corpus.synthetic()

@@ -74,7 +74,7 @@ def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None
     assert found.tensors == (8 if mode is Mode.TRAINING else 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mlp", "tokens"])
 def test_inductor_trains(name: str) -> None:
     found = trial(name).judge(load_backend("inductor"))

@@ -22,8 +22,8 @@ from tests.worker.planted import Trial, results, trial
 # torch.export, torchao and ONNX's exporter warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-slow = pytest.mark.slow
-AHEAD = ("export", "onnxrt", pytest.param("openvino", marks=slow), pytest.param("tvm", marks=slow))
+long = pytest.mark.long
+AHEAD = ("export", "onnxrt", pytest.param("openvino", marks=long), pytest.param("tvm", marks=long))
 
 REFUSED = (
     *(("onnxrt", dtype) for dtype in ("bfloat16", "amp")),
@@ -69,7 +69,7 @@ def test_it_computes_what_eager_does(name: str, model: str) -> None:
     assert found.failed == 0, found.worst
 
 
-@slow
+@long
 @pytest.mark.parametrize("model", ["mlp", "tokens"])
 def test_aot_inductor_computes_what_eager_does_and_leaves_no_files(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +159,7 @@ def test_inputs_of_another_size_are_refused() -> None:
         call(torch.ones(3, 4))
 
 
-@slow
+@long
 @pytest.mark.parametrize("name", ["torchao_int8_weight_only", "torchao_int8_dynamic"])
 @pytest.mark.parametrize("model", ["mlp", "tokens"])
 def test_int8_is_near_eager_and_says_that_it_is_approximate(name: str, model: str) -> None:
@@ -195,7 +195,7 @@ INDUCTORS: dict[str, tuple[Mode, ...]] = {
 }
 
 
-@slow
+@long
 @pytest.mark.parametrize(
     ("name", "mode"), [(name, mode) for name, modes in INDUCTORS.items() for mode in modes]
 )

@@ -114,7 +114,7 @@ def test_settings_reach_inductor_and_no_other_candidate(monkeypatch: pytest.Monk
     assert compiled.notes == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_frozen_weights_are_constants() -> None:
     """A matrix changed afterwards no longer matters: it was packed as a constant. A bias is used in place."""
     asked = program(freezing=True)

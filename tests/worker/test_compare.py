@@ -73,6 +73,7 @@ def test_named_inputs_and_a_loss_of_ones_own() -> None:
     assert result["eager"].record.status is Status.PASS
 
 
+@pytest.mark.slow
 def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text(
@@ -158,6 +159,7 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     assert strict.records[0].status is Status.FAIL_TO_RUN
 
 
+@pytest.mark.slow
 def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\ndef make(): return torch.nn.Linear(4, 4), torch.randn(2, 4)\n"

@@ -131,6 +131,7 @@ def test_a_name_registered_in_the_notebook_is_a_compiler() -> None:
     assert result["notebooks_own"].record.status is Status.PASS
 
 
+@pytest.mark.slow
 def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text(

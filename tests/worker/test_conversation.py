@@ -199,6 +199,7 @@ def job_file(folder: Path, of: Job) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
     path = job_file(tmp_path, job(candidates=("eager", "aot_eager")))
     done = subprocess.run(

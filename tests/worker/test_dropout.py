@@ -144,6 +144,7 @@ def test_faults_of_a_compilers_dropout_fail_the_candidate() -> None:
     assert (status, why) == (Status.FAIL_ACCURACY, "the masks of two steps in a row depend on each other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_right_compilers_are_not_accused(dtype: str) -> None:
     for name in ("aot_eager", "inductor"):

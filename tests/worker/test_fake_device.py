@@ -28,7 +28,7 @@ EXCEPTIONS = MappingProxyType(
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("suite", suite_names())
 def test_every_case_runs_on_another_device(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

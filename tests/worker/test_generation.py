@@ -182,7 +182,9 @@ def test_other_precisions(name: str) -> None:
 # -- compiled ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [MODELS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS[1:])]
+)
 def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
     of = workload(name)
     eager = generated(variant(of))

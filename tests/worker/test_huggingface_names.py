@@ -21,7 +21,9 @@ NEW = {
 }
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["names modules", "names packages"])
+@pytest.mark.parametrize(
+    "old", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["names modules", "names packages"]
+)
 def test_the_models_are_found(tmp_path: Path, *, old: bool) -> None:
     package = tmp_path / "transformers" / "models" / "foo"
     package.mkdir(parents=True)

@@ -12,7 +12,7 @@ from harness.loading.suite_files import suite_names
 from tests.accelerator import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("suite", suite_names())
 def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
     done = subprocess.run(

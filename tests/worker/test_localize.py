@@ -179,6 +179,7 @@ def run(script: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_script_shows_the_fault_in_a_fresh_interpreter_and_its_absence(written: Path) -> None:
     shown = run(written / "repro-mine.py")
     assert shown.returncode == SHOWN, shown.stderr

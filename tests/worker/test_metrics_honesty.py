@@ -21,7 +21,7 @@ from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import paired_speedup
 from tests.worker.planted import backends, silent
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 BATCHES, ROUNDS = 8, 5
 EVERYTHING = Extras(explain=True, profiler_trace=True)
 

@@ -30,7 +30,7 @@ def executed(source: str, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)  # noqa: S307
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_notebooks_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

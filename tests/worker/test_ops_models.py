@@ -242,7 +242,7 @@ def test_every_operation_is_scripted_and_passes(name: str) -> None:
     assert notes == ("torchscript: scripted",)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operation_passes_with_inductor(name: str) -> None:
     torch._dynamo.reset()

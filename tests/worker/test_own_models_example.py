@@ -14,7 +14,12 @@ from torchduet import compare
 PAGE = Path(__file__).parents[2] / "docs" / "OWN_MODELS.md"
 
 
-@pytest.mark.parametrize("name", own_models.MODELS)
+SAMPLE = own_models.MODELS[::4]  # of the quick tests
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.slow) for n in own_models.MODELS]
+)
 def test_every_kind_is_measured(name: str) -> None:
     torch.manual_seed(1)
     model, inputs, *_ = getattr(own_models, name)()

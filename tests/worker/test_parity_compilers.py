@@ -19,17 +19,20 @@ TRAINING, INFERENCE = Mode.TRAINING, Mode.INFERENCE
 
 SETTINGS = list(product(MODELS, ("float32", "bfloat16", "amp"), (TRAINING, INFERENCE)))
 # capture alone changes no kernel: reduced precision adds least in inference, where there is least to sum
-QUICK = [s for s in SETTINGS if s[1] == "float32" or s[2] is TRAINING]
+CAPTURED = [s for s in SETTINGS if s[1] == "float32" or s[2] is TRAINING]
 
 
-@pytest.mark.parametrize(("name", "dtype", "mode"), QUICK)
+@pytest.mark.parametrize(
+    ("name", "dtype", "mode"),
+    [s if s[1] == "float32" else pytest.param(*s, marks=pytest.mark.slow) for s in CAPTURED],
+)
 def test_no_false_alarm_of_captured_graphs(name: str, dtype: str, mode: Mode) -> None:
     found = trial(name, dtype, mode).judge(load_backend("aot_eager"))
     assert found.failed == 0, found.worst
     assert found.reference == "fp64"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "dtype", "mode"), SETTINGS)
 def test_no_false_alarm_of_inductor(name: str, dtype: str, mode: Mode) -> None:
     """One compilation, ten draws of weights and inputs."""

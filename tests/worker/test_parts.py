@@ -218,7 +218,9 @@ def test_a_scale_of_two_percent_is_found_in_a_small_branch(part: str, factor: fl
     assert "on other" in found.found_by  # the slope of the whole output, or of the part
 
 
-@pytest.mark.parametrize("dtype", [*REDUCED, "float16", "float32"])
+@pytest.mark.parametrize(
+    "dtype", [*REDUCED, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in ("float16", "float32"))]
+)
 def test_what_is_right_passes(dtype: str) -> None:
     assert judged(right_graph, branches, Mode.INFERENCE, dtype)[0] is Status.PASS
     for name in ("mlp", "conv"):

@@ -83,7 +83,9 @@ def test_another_order_of_a_sum_at_a_kink_is_no_fault() -> None:
     assert passes >= 0.9 * fails
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.99, 1.01])
+@pytest.mark.parametrize(
+    "factor", [0.0, *(pytest.param(off, marks=pytest.mark.slow) for off in (0.99, 1.01))]
+)
 def test_a_fault_beside_a_kink_is_one(factor: float) -> None:
     for seed in range(5):
         backend = wrong_by(factor, "addmm") if factor else wrong_by(factor, "mm", backward=True)
@@ -92,7 +94,9 @@ def test_a_fault_beside_a_kink_is_one(factor: float) -> None:
         assert with_perturbed.failed > 0
 
 
-@pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
+@pytest.mark.parametrize(
+    "name", ["mlp", *(pytest.param(n, marks=pytest.mark.slow) for n in ("conv", "tokens"))]
+)
 @pytest.mark.parametrize("backward", [False, True])
 def test_one_operation_off_by_a_hundredth_fails_beside_perturbed_weights_too(
     name: str, backward: bool

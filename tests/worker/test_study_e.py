@@ -77,7 +77,7 @@ def test_the_command_runs_today(command: Command) -> None:
     assert any("scripted" in note or "traced" in note for note in notes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_inductor_with_cuda_graphs_runs_and_says_what_it_is_on_a_cpu() -> None:
     _, notes = measured(INDUCTOR_WITH_CUDA_GRAPHS, job_of(INDUCTOR_WITH_CUDA_GRAPHS))
     assert any("CUDA graphs need CUDA" in note for note in notes)

@@ -301,6 +301,7 @@ def test_bad_input_ends_in_one_sentence(
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_full_task_is_that_of_the_study(tmp_path: Path) -> None:
     flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--budget=0.1s"]
     assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 0
@@ -310,9 +311,9 @@ def test_the_full_task_is_that_of_the_study(tmp_path: Path) -> None:
     assert 90_000 * 5 < len(data.train_targets) < 95_904 * 5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_mlp_learns_to_add(tmp_path: Path) -> None:
-    flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--learning-rates=1e-2", "--budget=120s"]
+    flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--learning-rates=1e-2", "--budget=1h"]
     assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 0
     found = fitted(read_lines(tmp_path / "run"))
     assert found[0].reached(SOLVED) is not None

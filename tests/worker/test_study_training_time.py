@@ -66,7 +66,7 @@ def test_a_report_is_derived_again_from_what_a_killed_run_left(
     assert "CUT_SHORT" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, where Dynamo looks
 def test_every_variant_trains(tmp_path: Path) -> None:
     assert run(tmp_path / "run", "--native") == 0
@@ -75,6 +75,7 @@ def test_every_variant_trains(tmp_path: Path) -> None:
     assert {line["status"] for line in outcomes} == {"PASS"}
 
 
+@pytest.mark.slow
 def test_environments_have_a_folder_each_and_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

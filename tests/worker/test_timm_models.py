@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from harness.workload import Workload
 
 NAMES = list(timm_models.entries())
+SAMPLE = NAMES[::8]  # of the quick tests; the others are built in the slow ones
+EACH = [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 RUN = ["lcnet_050", "levit_128", "beit_base_patch16_224", "mobilenetv4_conv_small"]
 
 
@@ -49,7 +51,7 @@ def loss_of(given: Workload, module: nn.Module) -> Tensor:
     return given.loss(module(*given.args), given.target)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_every_case_builds_whole_and_small(name: str) -> None:
     entry = timm_models.entries()[name]
     full, small = on_meta(name), on_meta(name, "small")

@@ -198,7 +198,7 @@ def test_huggingface_gpt_can_be_traced() -> None:
     torch.testing.assert_close(traced(other), module(other), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ADDITION)
 def test_dynamo_captures_forward_and_loss_in_one_graph(name: str) -> None:
     given = workload(name)
@@ -215,7 +215,7 @@ def test_dynamo_captures_forward_and_loss_in_one_graph(name: str) -> None:
     torch.testing.assert_close(compiled(tokens, given.target), forward(tokens, given.target))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["TLTransformer_addition", "GPT_150k"])
 def test_inductor_trains_them(name: str) -> None:
     given = workload(name)

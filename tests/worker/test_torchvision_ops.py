@@ -100,6 +100,7 @@ def run(program: str, *paths: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["_C.so", "_C_stable.so", "of_a_later_year.so"])
 def test_operators_of_an_extension_that_loads_are_left_alone(tmp_path: Path, library: str) -> None:
     done = run(PROGRAM, package(tmp_path, library, LIBRARY.format(schema=SCHEMA)))
@@ -107,6 +108,7 @@ def test_operators_of_an_extension_that_loads_are_left_alone(tmp_path: Path, lib
     assert done.stdout.splitlines()[:2] == ["nms", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["_C.so", "_C_stable.so"])
 @pytest.mark.parametrize("content", [None, "raise OSError('undefined symbol')"])
 def test_operators_are_defined_where_the_extension_does_not_load(
@@ -124,6 +126,7 @@ def test_the_installed_torchvision_can_be_imported() -> None:
     assert SCHEMA in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_defined_without_torchvision() -> None:
     done = run(
         "import importlib.util as u, torch; found = u.find_spec;"
@@ -134,6 +137,7 @@ def test_nothing_is_defined_without_torchvision() -> None:
     assert done.stdout.strip() == "False", done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "operators", "reason"),
     [

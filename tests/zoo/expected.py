@@ -50,10 +50,10 @@ class Group:
 # the longest first, for they run side by side; a limit of time must do for honest steps on a busy machine
 GROUPS = {
     "quick": Group(flags=("--fixed-batch",), slow=False),
-    "quick, wrong": Group(flags=("--fixed-batch",), slow=False),
     "hanging": Group(flags=("--phase-timeout=compile=15", "--phase-timeout=measure=15")),
     "ordinary": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
     "compiled": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
+    "wrong": Group(flags=("--fixed-batch",)),
     "early": Group(flags=("--phase-timeout=build=30",)),
     "memory": Group(flags=("--fixed-batch", "--max-memory=2", "--prepare-ahead=2")),
     "halving": Group(flags=("--prepare-ahead=2",)),
@@ -139,33 +139,25 @@ EXPECTED: dict[str, Fault] = {
         fails("NotCompiled", status=Status.NOT_COMPILED),
     ),
     "raises_in_fake_kernel": only("raises when its shapes are traced", fails("TorchRuntimeError")),
-    "no_fake_kernel": only(
-        "has an op that compilers cannot trace", fails("TorchRuntimeError"), "quick, wrong"
-    ),
+    "no_fake_kernel": only("has an op that compilers cannot trace", fails("TorchRuntimeError"), "wrong"),
     "segfaults_in_compiler": only("segfaults while it is compiled", crash("SIGSEGV")),
     "hangs_in_compiler": only("hangs while it is compiled", hang(), "hanging"),
-    "never_compiled": only(
-        "is nowhere compiled", fails("NotCompiled", status=Status.NOT_COMPILED), "quick, wrong"
-    ),
+    "never_compiled": only("is nowhere compiled", fails("NotCompiled", status=Status.NOT_COMPILED), "wrong"),
     "recompiles": only(
         "changes a constant in every step",
         replace(fails("Recompiles", "measure", Status.RECOMPILES), says="module.steps == "),
-        "quick, wrong",
+        "wrong",
     ),
     # in the compiled step
     "raises_in_compiled_step": only("raises in the compiled step", fails("RuntimeError")),
     "raises_in_compiled_backward": only("raises in the compiled backward", fails("RuntimeError")),
-    "raises_in_timed_rounds": only(
-        "raises in the timed rounds", fails("RuntimeError", "measure"), "quick, wrong"
-    ),
+    "raises_in_timed_rounds": only("raises in the timed rounds", fails("RuntimeError", "measure"), "wrong"),
     "interrupts_compiled": only(
         "raises KeyboardInterrupt when compiled", fails("KeyboardInterrupt", "prepare")
     ),
-    "segfaults_compiled": only("segfaults in the compiled step", crash("SIGSEGV"), "quick, wrong"),
+    "segfaults_compiled": only("segfaults in the compiled step", crash("SIGSEGV"), "wrong"),
     "segfaults_in_compiled_backward": only("segfaults in the compiled backward", crash("SIGSEGV")),
-    "segfaults_in_timed_rounds": only(
-        "segfaults in the timed rounds", crash("SIGSEGV", "measure"), "quick, wrong"
-    ),
+    "segfaults_in_timed_rounds": only("segfaults in the timed rounds", crash("SIGSEGV", "measure"), "wrong"),
     "killed_compiled": only("is killed, as for want of memory", crash("SIGKILL")),
     "os_exit_compiled": only("ends the process when compiled", crash("exit 7")),
     "os_exit_0_compiled": only("ends the process when compiled, as if all were well", crash("exit 0")),
@@ -224,13 +216,13 @@ EXPECTED: dict[str, Fault] = {
     # values
     "nan": both("gives nothing but NaN, in eager too", Ending(status=Status.CANNOT_JUDGE)),
     "nan_when_compiled": only("gives NaN when compiled", WRONG),
-    "wrong_when_compiled": only("is wrong by 1 % when compiled", WRONG, "quick, wrong"),
-    "wrong_gradient_when_compiled": only("has gradients wrong by 5 % when compiled", WRONG, "quick, wrong"),
+    "wrong_when_compiled": only("is wrong by 1 % when compiled", WRONG, "wrong"),
+    "wrong_gradient_when_compiled": only("has gradients wrong by 5 % when compiled", WRONG, "wrong"),
     "wrong_shape_when_compiled": only("gives another shape when compiled", WRONG),
     "wrong_dtype_when_compiled": only("gives another dtype when compiled", WRONG),
     "wrong_from_20th_compiled_step": only("is wrong from its 20th compiled step on", WRONG),
     "different_each_run": both("gives other values in each run", DIFFERS),
-    "different_each_step": both("gives other values in each step of a copy", DIFFERS, "quick, wrong"),
+    "different_each_step": both("gives other values in each step of a copy", DIFFERS, "wrong"),
     "drops_at_random": both("draws random numbers", PASS),
     "nested_output": both("gives a dataclass of a named tuple of a dict of a list", PASS),
     "opaque_output": both("gives an object of its own: loss and gradients are compared", PASS),

@@ -1,0 +1,20 @@
+"""Settings for tests of what runs inside a worker, in this process."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _short_collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A session collects garbage many times, which takes some tenths of a second with torch imported.
+
+    What is there before a test is frozen, so that collections visit only what the test has made.
+    """
+    gc.freeze()
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)  # a session's own: it would thaw torch as well
+    yield
+    gc.collect()
