@@ -309,16 +309,15 @@ def cell(
     job = Job(case=case, device="cpu", dtype=dtype, candidates=tuple(compilers), protocol=protocol)
     session = Session(job, lambda _: None)
     session.open()
-    start = time.process_time()
     for outcome in (
-        *_planted(session, sizes, kinds, lambda: time.process_time() - start > seconds),
+        *_planted(session, sizes, kinds, random.Random(job.key), seconds),
         *(_untouched(session, name) for name in compilers),
     ):
         yield replace(outcome, model=case.name, mode=case.mode.value, dtype=dtype)
 
 
 def _planted(
-    session: Session, sizes: Sequence[float], kinds: Sequence[str], late: Callable[[], bool]
+    session: Session, sizes: Sequence[float], kinds: Sequence[str], order: random.Random, seconds: float
 ) -> Iterator[Outcome]:
     if not kinds:
         return
@@ -329,9 +328,10 @@ def _planted(
     variant.use(compiled.forward)
     bench.step(variant)
     planned = [(kind, size) for kind in kinds for size in (sizes if kind in SIZED else (1.0,))]
-    random.Random(len(list(variant.state()))).shuffle(planned)
+    order.shuffle(planned)
+    start = time.process_time()
     for kind, size in [("", 0.0), *planned]:
-        if kind and late():
+        if kind and time.process_time() - start > seconds:
             return
         fault.plant(kind, size, variant)
         try:

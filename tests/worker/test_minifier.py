@@ -104,6 +104,11 @@ def test_a_result_before_the_end_of_its_time_is_used(tmp_path: Path) -> None:
     [
         (Ended(code=0, output="torch has no objection"), None, "found nothing"),
         (Ended(code=1, output="no room\nRuntimeError: no"), None, "failed: RuntimeError: no"),
+        (
+            Ended(code=0, output="ran into a runtime exception\nTypeError: no\nlast"),
+            None,
+            "failed: TypeError: no",
+        ),
         (Ended(code=None), None, OUT_OF_TIME),
         (WRONG, Ended(code=None), OUT_OF_TIME),
         (WRONG, Ended(code=0), "found nothing"),

@@ -93,6 +93,51 @@ def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> No
     assert all(torch.equal(before[name], parameter) for name, parameter in module.named_parameters())
 
 
+class Conv1D(nn.Module):
+    """The product of transformers' GPT-2: its name is that of a convolution, its channels are last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 24) * 0.001)
+        self.bias = nn.Parameter(torch.zeros(24))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight + self.bias
+
+
+class Raw(nn.Module):
+    """Products and a bias in one module, as models that are written for reading have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(16, 64) * 0.001)
+        self.down = nn.Parameter(torch.randn(64, 16) * 0.001)
+        self.shift = nn.Parameter(torch.full((16,), 0.001))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.up) @ self.down + self.shift
+
+
+@pytest.mark.parametrize("part", [Conv1D, Raw])
+def test_products_that_are_no_module_of_torch_have_factors_too(part: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    module, x = part(), torch.randn(4, 12, 16)
+    factors = balance_of(module, lambda: module(x))
+    scale_weights(module, factors)
+    assert {"Conv1D": {"weight"}, "Raw": {"up", "down"}}[part.__name__] == factors.keys()
+    assert 0.3 <= float(module(x).detach().square().mean().sqrt()) <= 3.0
+
+
+def test_the_bias_of_a_convolution_is_for_its_channels_also_where_the_width_is_the_same() -> None:
+    torch.manual_seed(0)
+    module, x = nn.Conv2d(4, 8, 1), torch.randn(2, 4, 8, 8)
+    with torch.no_grad():
+        module.bias.copy_(torch.arange(8.0) * 100)  # type: ignore[union-attr] # it has one
+        module.weight.mul_(0.001)
+    factors = balance_of(module, lambda: module(x))
+    assert factors["weight"] >= 256.0  # not hidden by the bias
+
+
 def test_a_weight_that_two_modules_share_has_one_factor_and_a_lossy_one_has_none() -> None:
     module = nn.Sequential(nn.Linear(16, 16, bias=False), nn.Linear(16, 16, bias=False))
     weight = cast("nn.Linear", module[0]).weight
