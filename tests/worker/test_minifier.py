@@ -13,7 +13,7 @@ from harness.worker.localize.minifier import LAUNCHER, OUT_OF_TIME, RESULT, Ende
 GRAPH = "print('a graph')\n"
 
 
-def job(suite: str = "none", sources: Mapping[str, str] | None = None) -> Job:
+def job(suite: str = "none", sources: dict[str, str] | None = None) -> Job:
     case = Case(suite=suite, name="net", mode=Mode.INFERENCE, batch_size=None, published_batch_size=None)
     return Job(
         case=case,

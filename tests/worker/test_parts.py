@@ -14,6 +14,7 @@ from torch import nn
 from harness.parity.parts.balance import balance_of, scale_weights
 from harness.parity.parts.slopes import PartSlopes
 from harness.parity.rule import compare
+from harness.parity.steps import STEPS
 from harness.program import Program
 from harness.schema import Mode, Status
 from harness.tensors import named_tensors
@@ -261,6 +262,25 @@ def test_a_scale_of_two_percent_is_found_in_a_small_branch(part: str, factor: fl
     status, found, _ = judged(wrong_by(factor, part), branches, Mode.INFERENCE, dtype)
     assert status is Status.FAIL_ACCURACY
     assert "on other" in found.found_by  # the slope of the whole output, or of the part
+
+
+@pytest.mark.parametrize("dtype", REDUCED)
+def test_the_slope_of_a_part_that_is_wrong_in_the_last_step_alone_is_found(dtype: str) -> None:
+    def planted(program: Program, forward: Forward) -> Forward:
+        inner = cast("Branches", program.module).inner[3]
+        calls = 0
+
+        def last_is_wrong(x: torch.Tensor) -> torch.Tensor:
+            nonlocal calls
+            calls += 1
+            return Mlp.forward(cast("Mlp", inner), x) * (1.012 if calls % STEPS == 0 else 1.0)
+
+        inner.forward = last_is_wrong
+        return forward
+
+    status, found, _ = judged(with_fault(planted), branches, Mode.INFERENCE, dtype)
+    assert status is Status.FAIL_ACCURACY
+    assert found.found_by == "the slope of each part, on other data"
 
 
 @pytest.mark.parametrize("dtype", [*REDUCED, "float16", "float32"])
