@@ -17,15 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import operator
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 from tabulate import tabulate
@@ -33,12 +31,12 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.backends.shared.dynamo import compile_with_dynamo  # noqa: E402 - nothing is installed
+from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.rule import compare_one, equal  # noqa: E402
 from harness.parity.steps import FirstCalls  # noqa: E402
-from harness.program import Compiled, Program  # noqa: E402
+from harness.program import Compiled  # noqa: E402
 from harness.schema import Case, Job, Mode, Parity, Protocol, Setting, Status  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.attempts import JobFailed  # noqa: E402
@@ -56,217 +54,6 @@ MODELS = {
 DTYPES = ("float32", "bfloat16", "amp")
 MODES = ("training", "inference")
 SIZES = (0.0001, 0.001, 0.005, 0.02, 0.1)
-EVERY = 3  # steps
-Tensor = torch.Tensor
-Change = Callable[[Tensor, float], Tensor]
-
-
-# -- faults ---------------------------------------------------------------------------------
-
-
-def _places(value: Tensor, share: float) -> Tensor:
-    """Random places: ``share`` of the elements, at least one."""
-    generator = torch.Generator().manual_seed(value.numel())
-    count = max(1, int(share * value.numel()))
-    return torch.randint(value.numel(), (count,), generator=generator).to(value.device)
-
-
-def _scattered(value: Tensor, share: float, factor: float) -> Tensor:
-    flat = value.flatten().clone()
-    places = _places(value, share)
-    flat[places] = flat[places] * factor
-    return flat.view(value.shape)
-
-
-def _one_element(value: Tensor, size: float) -> Tensor:
-    flat = value.flatten().clone()
-    flat[flat.numel() // 2] += size * value.abs().max()
-    return flat.view(value.shape)
-
-
-def _lost_block(value: Tensor, share: float) -> Tensor:
-    flat = value.flatten().clone()
-    flat[-max(1, int(share * flat.numel())) :] = 0
-    return flat.view(value.shape)
-
-
-def _lower_precision(value: Tensor, _: float) -> Tensor:
-    """Ten bits of the fraction (TF32) of float32, three bits of a narrower type."""
-    if value.dtype is torch.float32:
-        rounded = (value.view(torch.int32) + 0x1000) & ~0x1FFF
-        return rounded.view(torch.float32)
-    return value.to(torch.float8_e4m3fn).to(value.dtype)
-
-
-def _swapped(value: Tensor, _: float) -> Tensor:
-    return value.roll(max(1, value.shape[-1] // 4), -1)
-
-
-def _shifted_mask(value: Tensor, _: float) -> Tensor:
-    found = value.clone()
-    found[..., -1] = 0
-    return found
-
-
-SIZED: Mapping[str, tuple[str, Change]] = {
-    "scale": ("value", lambda value, size: value * (1 + size)),
-    "zeros": ("value", lambda value, size: _scattered(value, size, 0.0)),
-    "sign flips": ("value", lambda value, size: _scattered(value, size, -1.0)),
-    "one element": ("value", _one_element),
-    "lost block": ("value", _lost_block),
-    "reduction size": ("reduction", lambda value, size: value * (1 + size)),
-    "gradient of a weight": ("gradient", lambda value, size: value * (1 + size)),
-}
-STRUCTURAL: Mapping[str, tuple[str, Change]] = {
-    "swapped heads": ("value", _swapped),
-    "mask off by one": ("mask", _shifted_mask),
-    "lower precision": ("operand", _lower_precision),
-    "every third step": ("value", lambda value, _: value * 1.5),
-    "stale input": ("given", lambda value, _: value),
-    "baked weight": ("given", lambda value, _: value),
-    "skipped buffer": ("", lambda value, _: value),
-}
-KINDS = (*SIZED, *STRUCTURAL)
-
-
-@dataclass(slots=True)
-class Fault:
-    """The planted fault: what the hooks in the graphs do. ``kind`` is empty: nothing."""
-
-    kind: str = ""
-    size: float = 0.0
-    calls: int = 0
-    changed: bool = False
-    kept: dict[int, Tensor] = field(default_factory=dict)  # address -> first value
-    watched: frozenset[int] = frozenset()  # addresses of inputs or of a weight
-
-    def plant(self, kind: str, size: float, variant: Variant) -> None:
-        self.kind, self.size, self.calls, self.changed, self.kept = kind, size, 0, False, {}
-        self.watched = frozenset()
-        if kind == "stale input":
-            self.watched = frozenset(t.data_ptr() for n, t in variant.state() if n.startswith("input"))
-        if kind == "baked weight":
-            weights = [t for n, t in variant.state() if n.startswith("parameter") and t.dim() > 1]
-            self.watched = frozenset(t.data_ptr() for t in weights[len(weights) // 2 :][:1])
-
-    def visit(self, value: Tensor, site: str) -> Tensor:
-        """What a graph's value becomes at this site."""
-        place, change = {**SIZED, **STRUCTURAL}.get(self.kind, ("", None))
-        if place != site or change is None:
-            return value
-        if site == "given":
-            return self._first(value)
-        if self.kind == "every third step":
-            self.calls += 1
-            if self.calls % EVERY:
-                return value
-        made = change(value, self.size).to(value.dtype)
-        self.changed |= not torch.equal(made, value)
-        return made
-
-    def _first(self, value: Tensor) -> Tensor:
-        address = value.data_ptr()
-        if address not in self.watched:
-            return value
-        first = self.kept.setdefault(address, value.detach().clone())
-        self.changed |= not torch.equal(first, value)
-        return first.detach().requires_grad_(value.requires_grad) if first.is_floating_point() else first
-
-
-# -- the backend ---------------------------------------------------------------------------
-
-PRODUCTS = ("mm", "addmm", "bmm", "convolution")
-MASKED = ("_softmax", "scaled_dot_product", "tril", "where", "masked_fill")
-REDUCTIONS = ("mean", "sum", "layer_norm", "batch_norm", "_log_softmax")
-
-
-def _named(node: torch.fx.Node, words: Sequence[str]) -> bool:
-    name = str(getattr(node.target, "_opname", "") or node.target)
-    return node.op == "call_function" and any(word in name for word in words)
-
-
-def _is_float(node: Any) -> bool:
-    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    return isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
-
-
-def _result(node: torch.fx.Node) -> torch.fx.Node | None:
-    """The node itself, or its first tensor if it returns several."""
-    if _is_float(node):
-        return node
-    firsts = [u for u in node.users if u.target is operator.getitem and u.args[1] == 0 and _is_float(u)]
-    return firsts[0] if firsts else None
-
-
-def _middle(nodes: Sequence[torch.fx.Node], words: Sequence[str]) -> torch.fx.Node | None:
-    found = [r for n in nodes if _named(n, words) for r in (_result(n),) if r is not None]
-    return found[len(found) // 2] if found else None
-
-
-def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.fx.GraphModule:
-    """Lets the graph's values at each site pass through ``fault.visit``."""
-    nodes = list(graph.graph.nodes)
-
-    def through(node: torch.fx.Node, site: str, only: torch.fx.Node | None = None) -> None:
-        with graph.graph.inserting_after(node):
-            visited = graph.graph.call_function(fault.visit, (node, site))
-        visited.meta = dict(node.meta)
-        node.replace_all_uses_with(
-            visited, delete_user_cb=lambda user: user is not visited and (only is None or user is only)
-        )
-
-    if backward:
-        output = next(node for node in nodes if node.op == "output")
-        made = [n for n in cast("tuple[Any, ...]", output.args[0]) if _is_float(n)]
-        weights = sorted({n for n in made if n.meta["val"].dim() > 1}, key=lambda n: n.meta["val"].numel())
-        if weights:
-            through(weights[len(weights) // 2], "gradient", output)
-    else:
-        for node in [n for n in nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), Tensor)]:
-            through(node, "given")
-        product = _middle(nodes, PRODUCTS)
-        operands = [a for a in product.args if _is_float(a)] if product is not None else []
-        for node in dict.fromkeys(cast("list[torch.fx.Node]", operands)):
-            through(node, "operand", product)
-        for site, words in (("value", PRODUCTS), ("mask", MASKED), ("reduction", REDUCTIONS)):
-            found = _middle(nodes, words)
-            if found is not None:
-                through(found, site)
-    graph.recompile()
-    return graph
-
-
-def compile_with(fault: Fault) -> Callable[[Program], Compiled]:
-    """AOTAutograd's graphs with hooks, run by eager's kernels."""
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch._aot_autograd.utils import make_boxed_func
-
-    def compiler(*, backward: bool) -> Callable[..., Any]:
-        return lambda graph, _: make_boxed_func(hook(graph, fault, backward=backward).forward)
-
-    backend = aot_autograd(
-        fw_compiler=compiler(backward=False),
-        bw_compiler=compiler(backward=True),
-        inference_compiler=compiler(backward=False),
-    )
-
-    def compile(program: Program) -> Compiled:  # noqa: A001 - as backends call it
-        compiled = compile_with_dynamo(program, cast("str", backend))
-        buffers = list(program.module.buffers())
-
-        def forward(*given: Any) -> tuple[Any, Any]:
-            if fault.kind != "skipped buffer":
-                return compiled.forward(*given)
-            before = [buffer.clone() for buffer in buffers]
-            made = compiled.forward(*given)
-            for buffer, was in zip(buffers, before, strict=True):
-                fault.changed |= not torch.equal(buffer, was)
-                buffer.data.copy_(was)
-            return made
-
-        return replace(compiled, forward=forward)
-
-    return compile
 
 
 # -- cells ---------------------------------------------------------------------------------
@@ -288,7 +75,12 @@ class Outcome:
 
     @property
     def ours(self) -> bool:
-        return self.status != Status.PASS.value
+        """Whether our rule found it. A result that cannot be judged is not found."""
+        return self.status not in (Status.PASS.value, Status.CANNOT_JUDGE.value)
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        return self.model, self.mode, self.dtype
 
 
 def cell(
@@ -309,16 +101,15 @@ def cell(
     job = Job(case=case, device="cpu", dtype=dtype, candidates=tuple(compilers), protocol=protocol)
     session = Session(job, lambda _: None)
     session.open()
-    start = time.process_time()
     for outcome in (
-        *_planted(session, sizes, kinds, lambda: time.process_time() - start > seconds),
+        *_planted(session, sizes, kinds, random.Random(job.key), seconds),
         *(_untouched(session, name) for name in compilers),
     ):
         yield replace(outcome, model=case.name, mode=case.mode.value, dtype=dtype)
 
 
 def _planted(
-    session: Session, sizes: Sequence[float], kinds: Sequence[str], late: Callable[[], bool]
+    session: Session, sizes: Sequence[float], kinds: Sequence[str], order: random.Random, seconds: float
 ) -> Iterator[Outcome]:
     if not kinds:
         return
@@ -329,9 +120,10 @@ def _planted(
     variant.use(compiled.forward)
     bench.step(variant)
     planned = [(kind, size) for kind in kinds for size in (sizes if kind in SIZED else (1.0,))]
-    random.Random(len(list(variant.state()))).shuffle(planned)
+    order.shuffle(planned)
+    start = time.process_time()
     for kind, size in [("", 0.0), *planned]:
-        if kind and late():
+        if kind and time.process_time() - start > seconds:
             return
         fault.plant(kind, size, variant)
         try:
@@ -383,28 +175,40 @@ def _untouched(session: Session, name: str) -> Outcome:
 
 
 def tables(found: Sequence[Outcome]) -> str:
-    """Markdown: found / planted by kind, size and precision; our rule, then the published one."""
-    planted = [one for one in found if one.kind in KINDS]
+    """Markdown: found / planted by kind, size and precision; our rule, then the published one.
+
+    Cells whose graph without a fault does not pass are left out: nothing is learned from them.
+    """
+    plain = [one for one in found if not one.kind]
+    unusable = {one.cell for one in plain if one.status != Status.PASS.value}
+    planted = [one for one in found if one.kind in KINDS and one.cell not in unusable]
     dtypes = [dtype for dtype in DTYPES if any(one.dtype == dtype for one in planted)]
     rows = []
     for kind in KINDS:
         for size in sorted({one.size for one in planted if one.kind == kind}):
-            row = [kind, f"{size:.2%}".replace("%", " %") if kind in SIZED else ""]
+            row = [kind, f"{100 * size:g} %" if kind in SIZED else ""]
             for dtype in dtypes:
                 here = [o for o in planted if (o.kind, o.size, o.dtype) == (kind, size, dtype)]
                 row += [_share([o.ours for o in here]), _share([o.field for o in here])]
             rows.append(row)
+    row = ["all", ""]
+    for dtype in dtypes:
+        here = [one for one in planted if one.dtype == dtype]
+        row += [_share([one.ours for one in here]), _share([one.field for one in here])]
+    rows.append(row)
     headers = ["fault", "size", *(f"{dtype}{who}" for dtype in dtypes for who in ("", ", field"))]
-    cells = len({(o.model, o.mode, o.dtype) for o in planted})
-    alarms = Counter[tuple[str, str]]()
-    for one in found:
-        if one.kind not in KINDS:
-            alarms[one.kind or "the graph without a fault", one.status] += 1
-    rest = [(kind, status, number) for (kind, status), number in sorted(alarms.items())]
+    alarms = Counter(
+        (one.kind or "the graph without a fault", one.status) for one in found if one.kind not in KINDS
+    )
+    alarms["the graph without a fault", "fails by the field's rule"] = sum(one.field for one in plain)
+    rest = [(kind, status, number) for (kind, status), number in sorted(alarms.items()) if number]
+    cells = {one.cell for one in planted}
+    last = f"{len(planted)} faults in {len(cells)} cells of {len({one.model for one in planted})} models."
+    left_out = ", ".join(sorted(" ".join(cell) for cell in unusable))
     return "\n\n".join((
         tabulate(rows, headers=headers, tablefmt="github"),
         tabulate(rest, headers=("untouched", "status", "cells"), tablefmt="github"),
-        f"{len(planted)} faults in {cells} cells of {len({o.model for o in planted})} models.",
+        last + (f" Left out: {left_out}." if left_out else ""),
     ))  # fmt: skip
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.faults import KINDS, Outcome, cell, tables
+from benchmarks.faults import Outcome, cell, tables
+from benchmarks.planted_faults import KINDS
 from harness.loading.suite_files import load_suite
 from harness.schema import Case, Mode, Setting
 
@@ -58,9 +61,19 @@ def test_the_table_counts_what_each_rule_found_and_what_was_a_false_alarm() -> N
         ]
     )
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-    assert ["scale", "1.00 %", "1 / 2", "1 / 2"] in rows
+    assert ["scale", "1 %", "1 / 2", "1 / 2"] in rows
     assert ["baked weight", "", "1 / 1", "0 / 1"] in rows
     assert ["untouched inductor", "fail_accuracy", "1"] in rows
     assert ["the graph without a fault", "pass", "1"] in rows
+    assert ["all", "", "2 / 3", "1 / 3"] in rows
     assert text.endswith("3 faults in 1 cells of 1 models.")
     assert len(set(KINDS)) == len(KINDS)
+
+
+def test_what_cannot_be_judged_is_not_found_and_its_cell_is_left_out() -> None:
+    unjudged = [replace(outcome(kind, "cannot_judge", field=True), model="other") for kind in ("", "scale")]
+    text = tables([outcome("", "pass"), outcome("scale", "cannot_judge"), *unjudged])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    assert ["scale", "1 %", "0 / 1", "0 / 1"] in rows
+    assert ["the graph without a fault", "fails by the field's rule", "1"] in rows
+    assert text.endswith("1 faults in 1 cells of 1 models. Left out: other training float32.")

@@ -13,7 +13,7 @@ from harness.worker.localize.minifier import LAUNCHER, OUT_OF_TIME, RESULT, Ende
 GRAPH = "print('a graph')\n"
 
 
-def job(suite: str = "none", sources: Mapping[str, str] | None = None) -> Job:
+def job(suite: str = "none", sources: dict[str, str] | None = None) -> Job:
     case = Case(suite=suite, name="net", mode=Mode.INFERENCE, batch_size=None, published_batch_size=None)
     return Job(
         case=case,
@@ -104,6 +104,11 @@ def test_a_result_before_the_end_of_its_time_is_used(tmp_path: Path) -> None:
     [
         (Ended(code=0, output="torch has no objection"), None, "found nothing"),
         (Ended(code=1, output="no room\nRuntimeError: no"), None, "failed: RuntimeError: no"),
+        (
+            Ended(code=0, output="ran into a runtime exception\nTypeError: no\nlast"),
+            None,
+            "failed: TypeError: no",
+        ),
         (Ended(code=None), None, OUT_OF_TIME),
         (WRONG, Ended(code=None), OUT_OF_TIME),
         (WRONG, Ended(code=0), "found nothing"),

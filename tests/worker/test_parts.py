@@ -14,6 +14,7 @@ from torch import nn
 from harness.parity.parts.balance import balance_of, scale_weights
 from harness.parity.parts.slopes import PartSlopes
 from harness.parity.rule import compare
+from harness.parity.steps import STEPS
 from harness.program import Program
 from harness.schema import Mode, Status
 from harness.tensors import named_tensors
@@ -91,6 +92,51 @@ def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> No
     for one in undo:
         one()
     assert all(torch.equal(before[name], parameter) for name, parameter in module.named_parameters())
+
+
+class Conv1D(nn.Module):
+    """The product of transformers' GPT-2: its name is that of a convolution, its channels are last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 24) * 0.001)
+        self.bias = nn.Parameter(torch.zeros(24))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight + self.bias
+
+
+class Raw(nn.Module):
+    """Products and a bias in one module, as models that are written for reading have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(16, 64) * 0.001)
+        self.down = nn.Parameter(torch.randn(64, 16) * 0.001)
+        self.shift = nn.Parameter(torch.full((16,), 0.001))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.up) @ self.down + self.shift
+
+
+@pytest.mark.parametrize("part", [Conv1D, Raw])
+def test_products_that_are_no_module_of_torch_have_factors_too(part: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    module, x = part(), torch.randn(4, 12, 16)
+    factors = balance_of(module, lambda: module(x))
+    scale_weights(module, factors)
+    assert {"Conv1D": {"weight"}, "Raw": {"up", "down"}}[part.__name__] == factors.keys()
+    assert 0.3 <= float(module(x).detach().square().mean().sqrt()) <= 3.0
+
+
+def test_the_bias_of_a_convolution_is_for_its_channels_also_where_the_width_is_the_same() -> None:
+    torch.manual_seed(0)
+    module, x = nn.Conv2d(4, 8, 1), torch.randn(2, 4, 8, 8)
+    with torch.no_grad():
+        module.bias.copy_(torch.arange(8.0) * 100)  # type: ignore[union-attr] # it has one
+        module.weight.mul_(0.001)
+    factors = balance_of(module, lambda: module(x))
+    assert factors["weight"] >= 256.0  # not hidden by the bias
 
 
 def test_a_weight_that_two_modules_share_has_one_factor_and_a_lossy_one_has_none() -> None:
@@ -216,6 +262,25 @@ def test_a_scale_of_two_percent_is_found_in_a_small_branch(part: str, factor: fl
     status, found, _ = judged(wrong_by(factor, part), branches, Mode.INFERENCE, dtype)
     assert status is Status.FAIL_ACCURACY
     assert "on other" in found.found_by  # the slope of the whole output, or of the part
+
+
+@pytest.mark.parametrize("dtype", REDUCED)
+def test_the_slope_of_a_part_that_is_wrong_in_the_last_step_alone_is_found(dtype: str) -> None:
+    def planted(program: Program, forward: Forward) -> Forward:
+        inner = cast("Branches", program.module).inner[3]
+        calls = 0
+
+        def last_is_wrong(x: torch.Tensor) -> torch.Tensor:
+            nonlocal calls
+            calls += 1
+            return Mlp.forward(cast("Mlp", inner), x) * (1.012 if calls % STEPS == 0 else 1.0)
+
+        inner.forward = last_is_wrong
+        return forward
+
+    status, found, _ = judged(with_fault(planted), branches, Mode.INFERENCE, dtype)
+    assert status is Status.FAIL_ACCURACY
+    assert found.found_by == "the slope of each part, on other data"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ Factors = Mapping[str, float]
 NONE: Factors = MappingProxyType({})
 LARGEST = 24  # exponent
 CHANNELS_SECOND = ("Conv", "BatchNorm", "GroupNorm", "InstanceNorm")  # classes whose bias is for dimension 1
+OF_TORCH = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)  # noqa: SLF001 - bases
 
 
 def balance_of(module: nn.Module, run: Callable[[], object]) -> Factors:
@@ -69,9 +70,11 @@ class _Balance:
         for part in module.modules():
             own = list(part.parameters(recurse=False))
             inside = isinstance(part, nn.MultiheadAttention)  # which calls no module for its last product
-            for parameter in part.parameters() if inside else own if list(part.children()) else []:
-                self._raise(parameter)
-            if own and not list(part.children()):
+            is_leaf = not list(part.children())
+            for parameter in part.parameters() if inside else own:
+                if inside or not is_leaf or (parameter.dim() > 1 and _has_several_weights(part)):
+                    self._raise(parameter)
+            if own and is_leaf:
                 self._hooks.append(part.register_forward_hook(self._after))
 
     def end(self) -> None:
@@ -95,7 +98,7 @@ class _Balance:
             return None
         added: torch.Tensor | float = 0.0
         if isinstance(bias, nn.Parameter) and bias.dim() == 1 and len(weights) > 1:
-            place = 1 if any(word in type(part).__name__ for word in CHANNELS_SECOND) else output.dim() - 1
+            place = _place_of_channels(part, output, bias)
             if output.dim() <= place or output.shape[place] != bias.numel():
                 return None
             added = bias.to(output.dtype).view(-1, *(1,) * (output.dim() - 1 - place))
@@ -122,6 +125,21 @@ class _Balance:
         self._undo.append(_dividing(values, factor))
         self.factors[name] = factor
         return factor
+
+
+def _has_several_weights(part: nn.Module) -> bool:
+    """Whether it is not known how its output depends on each, as of an attention that calls no module."""
+    bias = getattr(part, "bias", None)
+    return sum(parameter is not bias for parameter in part.parameters(recurse=False)) > 1
+
+
+def _place_of_channels(part: nn.Module, output: torch.Tensor, bias: torch.Tensor) -> int:
+    """The dimension of the output that the bias is for. (transformers has a Conv1D that is a product.)"""
+    last = output.dim() - 1
+    if isinstance(part, OF_TORCH):
+        return 1
+    named = any(word in type(part).__name__ for word in CHANNELS_SECOND)
+    return 1 if named and output.shape[last] != bias.numel() else last
 
 
 def _most_of_embeddings(module: nn.Module) -> float:

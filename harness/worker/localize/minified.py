@@ -102,7 +102,7 @@ def workload_of_script(script: Path) -> Workload:
     spec = importlib.util.spec_from_file_location("minified_graph", script)
     assert spec is not None
     assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
+    found = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # Dynamo looks it up there
     spec.loader.exec_module(found)
     saved = re.search(r"save_dir=('[^'\n]*'|None)", script.read_text("utf-8"))
     reader = InputReader(save_dir=ast.literal_eval(saved[1]) if saved else None)

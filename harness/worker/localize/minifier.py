@@ -5,7 +5,8 @@ processes do it, each with what is left of the time, in a folder of their own:
 
 1. ``provoke`` compiles the submodule and runs the check with ``TORCHDYNAMO_REPRO_AFTER`` and
    ``TORCHDYNAMO_REPRO_LEVEL=4``: torch compares each graph and writes a script for the first that is wrong.
-   Graphs of inductor are compared after AOTAutograd; if none is wrong, and for other compilers, after Dynamo.
+   Graphs of inductor are compared after AOTAutograd; if none is wrong, and for other compilers, after Dynamo:
+   there the forward alone.
 2. That script minifies the graph. Its result, a script again, is kept as ``torch-minifier-<candidate>.py``.
 3. A fresh interpreter runs this script: does it show the fault by torch's rule?
 4. ``judge`` compiles its graph with the candidate and judges it by our rule.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +39,7 @@ LEAST_S = 10.0  # less is not enough to import torch
 FOR_MINIFYING = 0.7  # share of the time that is left: the rest is for steps 3 and 4
 OUT_OF_TIME = "out of time"
 NOTHING = "found nothing"
+NOT_COMPARED = "ran into a runtime exception"  # of torch's log: it then takes the graph for right
 LAUNCHER, RESULT = "minifier_launcher.py", "repro.py"  # torch's names
 
 
@@ -46,6 +49,12 @@ class Ended:
 
     code: int | None
     output: str = ""
+
+    @property
+    def error(self) -> str:
+        """The last line that names an exception."""
+        found = re.findall(r"\b\w*(?:Error|Exception): .*", self.output)
+        return found[-1][:300] if found else self.last_line
 
     @property
     def last_line(self) -> str:
@@ -88,7 +97,9 @@ class Attempt:
         if launcher is None:
             if provoked.code is None:
                 return Tried(said=OUT_OF_TIME)
-            return Tried(said=NOTHING if provoked.code == 0 else f"failed: {provoked.last_line}")
+            if provoked.code != 0:
+                return Tried(said=f"failed: {provoked.last_line}")
+            return Tried(said=f"failed: {provoked.error}" if NOT_COMPARED in provoked.output else NOTHING)
         result = self.folder / RESULT
         result.unlink(missing_ok=True)  # torch puts the whole graph there, too
         launcher.write_text(self._with_compiler(launcher.read_text("utf-8")), encoding="utf-8")
@@ -155,6 +166,8 @@ class Attempt:
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "TORCH_COMPILE_DEBUG_DIR": str(self.folder),
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",  # a cached graph would not be compared
+            # with the backward, after Dynamo, torch compares only what compiles to a module
+            "TORCHDYNAMO_REPRO_FORWARD_ONLY": "1",
         }
 
     def _with_compiler(self, text: str) -> str:

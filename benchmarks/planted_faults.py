@@ -1,0 +1,229 @@
+"""Faults, and a backend of torch.compile whose graphs can be damaged: for ``benchmarks/faults.py``.
+
+Every graph of AOTAutograd (forward and backward) passes some of its values through a function.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.program import Compiled, Program
+from harness.timing.step import Variant
+
+EVERY = 3  # steps
+Tensor = torch.Tensor
+Change = Callable[[Tensor, float], Tensor]
+
+
+# -- faults ---------------------------------------------------------------------------------
+
+
+def _places(value: Tensor, share: float) -> Tensor:
+    """Random places: ``share`` of the elements, at least one."""
+    generator = torch.Generator().manual_seed(value.numel())
+    count = max(1, int(share * value.numel()))
+    return torch.randint(value.numel(), (count,), generator=generator).to(value.device)
+
+
+def _scattered(value: Tensor, share: float, factor: float) -> Tensor:
+    flat = value.flatten().clone()
+    places = _places(value, share)
+    flat[places] = flat[places] * factor
+    return flat.view(value.shape)
+
+
+def _one_element(value: Tensor, size: float) -> Tensor:
+    flat = value.flatten().clone()
+    flat[flat.numel() // 2] += size * value.abs().max()
+    return flat.view(value.shape)
+
+
+def _lost_block(value: Tensor, share: float) -> Tensor:
+    flat = value.flatten().clone()
+    flat[-max(1, int(share * flat.numel())) :] = 0
+    return flat.view(value.shape)
+
+
+def _lower_precision(value: Tensor, _: float) -> Tensor:
+    """Ten bits of the fraction (TF32) of float32, three bits of a narrower type."""
+    if value.dtype is torch.float32:
+        rounded = (value.view(torch.int32) + 0x1000) & ~0x1FFF
+        return rounded.view(torch.float32)
+    return value.to(torch.float8_e4m3fn).to(value.dtype)
+
+
+def _swapped(value: Tensor, _: float) -> Tensor:
+    return value.roll(max(1, value.shape[-1] // 4), -1)
+
+
+def _shifted_mask(value: Tensor, _: float) -> Tensor:
+    found = value.clone()
+    found[..., -1] = 0
+    return found
+
+
+SIZED: Mapping[str, tuple[str, Change]] = {
+    "scale": ("value", lambda value, size: value * (1 + size)),
+    "zeros": ("value", lambda value, size: _scattered(value, size, 0.0)),
+    "sign flips": ("value", lambda value, size: _scattered(value, size, -1.0)),
+    "one element": ("value", _one_element),
+    "lost block": ("value", _lost_block),
+    "reduction size": ("reduction", lambda value, size: value * (1 + size)),
+    "gradient of a weight": ("gradient", lambda value, size: value * (1 + size)),
+}
+STRUCTURAL: Mapping[str, tuple[str, Change]] = {
+    "swapped heads": ("value", _swapped),
+    "mask off by one": ("mask", _shifted_mask),
+    "lower precision": ("operand", _lower_precision),
+    "every third step": ("value", lambda value, _: value * 1.5),
+    "stale input": ("given", lambda value, _: value),
+    "baked weight": ("given", lambda value, _: value),
+    "skipped buffer": ("", lambda value, _: value),
+}
+KINDS = (*SIZED, *STRUCTURAL)
+
+
+@dataclass(slots=True)
+class Fault:
+    """The planted fault: what the hooks in the graphs do. ``kind`` is empty: nothing."""
+
+    kind: str = ""
+    size: float = 0.0
+    calls: int = 0
+    changed: bool = False
+    kept: dict[int, Tensor] = field(default_factory=dict)  # address -> first value
+    watched: frozenset[int] = frozenset()  # addresses of inputs or of a weight
+
+    def plant(self, kind: str, size: float, variant: Variant) -> None:
+        self.kind, self.size, self.calls, self.changed, self.kept = kind, size, 0, False, {}
+        self.watched = frozenset()
+        if kind == "stale input":
+            self.watched = frozenset(t.data_ptr() for n, t in variant.state() if n.startswith("input"))
+        if kind == "baked weight":
+            weights = [t for n, t in variant.state() if n.startswith("parameter") and t.dim() > 1]
+            self.watched = frozenset(t.data_ptr() for t in weights[len(weights) // 2 :][:1])
+
+    def visit(self, value: Tensor, site: str) -> Tensor:
+        """What a graph's value becomes at this site."""
+        place, change = {**SIZED, **STRUCTURAL}.get(self.kind, ("", None))
+        if place != site or change is None:
+            return value
+        if site == "given":
+            return self._first(value)
+        if self.kind == "every third step":
+            self.calls += 1
+            if self.calls % EVERY:
+                return value
+        made = change(value, self.size).to(value.dtype)
+        self.changed |= not torch.equal(made, value)
+        return made
+
+    def _first(self, value: Tensor) -> Tensor:
+        address = value.data_ptr()
+        if address not in self.watched:
+            return value
+        first = self.kept.setdefault(address, value.detach().clone())
+        self.changed |= not torch.equal(first, value)
+        return first.detach().requires_grad_(value.requires_grad) if first.is_floating_point() else first
+
+
+# -- the backend ---------------------------------------------------------------------------
+
+PRODUCTS = ("mm", "addmm", "bmm", "convolution")
+MASKED = ("_softmax", "scaled_dot_product", "tril", "where", "masked_fill")
+REDUCTIONS = ("mean", "sum", "layer_norm", "batch_norm", "_log_softmax")
+
+
+def _named(node: torch.fx.Node, words: Sequence[str]) -> bool:
+    name = str(getattr(node.target, "_opname", "") or node.target)
+    return node.op == "call_function" and any(word in name for word in words)
+
+
+def _is_float(node: Any) -> bool:
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
+
+
+def _result(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The node itself, or its first tensor if it returns several."""
+    if _is_float(node):
+        return node
+    firsts = [u for u in node.users if u.target is operator.getitem and u.args[1] == 0 and _is_float(u)]
+    return firsts[0] if firsts else None
+
+
+def _middle(nodes: Sequence[torch.fx.Node], words: Sequence[str]) -> torch.fx.Node | None:
+    found = [r for n in nodes if _named(n, words) for r in (_result(n),) if r is not None]
+    return found[len(found) // 2] if found else None
+
+
+def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.fx.GraphModule:
+    """Lets the graph's values at each site pass through ``fault.visit``."""
+    nodes = list(graph.graph.nodes)
+
+    def through(node: torch.fx.Node, site: str, only: torch.fx.Node | None = None) -> None:
+        with graph.graph.inserting_after(node):
+            visited = graph.graph.call_function(fault.visit, (node, site))
+        visited.meta = dict(node.meta)
+        node.replace_all_uses_with(
+            visited, delete_user_cb=lambda user: user is not visited and (only is None or user is only)
+        )
+
+    if backward:
+        output = next(node for node in nodes if node.op == "output")
+        made = [n for n in cast("tuple[Any, ...]", output.args[0]) if _is_float(n)]
+        weights = sorted({n for n in made if n.meta["val"].dim() > 1}, key=lambda n: n.meta["val"].numel())
+        if weights:
+            through(weights[len(weights) // 2], "gradient", output)
+    else:
+        for node in [n for n in nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), Tensor)]:
+            through(node, "given")
+        product = _middle(nodes, PRODUCTS)
+        operands = [a for a in product.args if _is_float(a)] if product is not None else []
+        for node in dict.fromkeys(cast("list[torch.fx.Node]", operands)):
+            through(node, "operand", product)
+        for site, words in (("value", PRODUCTS), ("mask", MASKED), ("reduction", REDUCTIONS)):
+            found = _middle(nodes, words)
+            if found is not None:
+                through(found, site)
+    graph.recompile()
+    return graph
+
+
+def compile_with(fault: Fault) -> Callable[[Program], Compiled]:
+    """AOTAutograd's graphs with hooks, run by eager's kernels."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+
+    def compiler(*, backward: bool) -> Callable[..., Any]:
+        return lambda graph, _: make_boxed_func(hook(graph, fault, backward=backward).forward)
+
+    backend = aot_autograd(
+        fw_compiler=compiler(backward=False),
+        bw_compiler=compiler(backward=True),
+        inference_compiler=compiler(backward=False),
+    )
+
+    def compile(program: Program) -> Compiled:  # noqa: A001 - as backends call it
+        compiled = compile_with_dynamo(program, cast("str", backend))
+        buffers = list(program.module.buffers())
+
+        def forward(*given: Any) -> tuple[Any, Any]:
+            if fault.kind != "skipped buffer":
+                return compiled.forward(*given)
+            before = [buffer.clone() for buffer in buffers]
+            made = compiled.forward(*given)
+            for buffer, was in zip(buffers, before, strict=True):
+                fault.changed |= not torch.equal(buffer, was)
+                buffer.data.copy_(was)
+            return made
+
+        return replace(compiled, forward=forward)
+
+    return compile
