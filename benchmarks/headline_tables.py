@@ -119,7 +119,8 @@ def mean_text(group: GroupSummary) -> str:
     if group.geomean_speedup is None:
         return "-"
     text = f"{group.geomean_speedup:.2f}x"
-    if group.geomean_low is not None and group.geomean_high is not None:
+    known = group.geomean_low is not None and group.geomean_high is not None
+    if known and group.averaged > 2:  # the interval over two models is from 0 to thousands
         text += f" [{group.geomean_low:.2f}, {group.geomean_high:.2f}]"
     if group.these_low is not None and group.these_high is not None:
         text += f" ({group.these_low:.3f}, {group.these_high:.3f})"

@@ -57,6 +57,7 @@ docs/DATAFRAMES
 docs/CI
 docs/GPU
 docs/VERSIONS
+docs/FOUND
 ```
 
 ```{toctree}
