@@ -402,6 +402,15 @@ def versions() -> dict[str, Scalar]:
     return {"cuda": torch.version.cuda, **({"hip": rocm} if rocm else {})}
 
 
+def attention_kernels() -> list[str]:
+    """The fused kernels of scaled_dot_product_attention that torch may choose, such as flash."""
+    import torch
+
+    cuda: Any = torch.backends.cuda  # its functions have no types
+    allowed = {"flash": cuda.flash_sdp_enabled(), "memory-efficient": cuda.mem_efficient_sdp_enabled()}
+    return [name for name, enabled in allowed.items() if enabled]
+
+
 def memory_errors() -> tuple[type[BaseException], ...]:
     """The exceptions that mean: no memory left, on a device or on the host."""
     import torch

@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from harness.devices import of
+from harness.devices import attention_kernels, of
 from runner.errors import UsageError
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.journal import Journal, begin
@@ -92,7 +92,7 @@ def _train(
         text={"name": corpus.name, "characters": len(corpus.text), "training": corpus.training_length},
         parameters=sum(p.numel() for p in _module(0).parameters()),
         variants=names,
-        attention_kernels=_attention_kernels(),
+        attention_kernels=attention_kernels(),
     )
     if options.native:
         _build_native(options, journal)
@@ -115,15 +115,6 @@ def _train(
                 learner.close()
                 if learner.name not in ended:
                     journal.write("outcome", seed=seed, variant=learner.name, status="PASS", message=None)
-
-
-def _attention_kernels() -> list[str]:
-    """The fused kernels of scaled_dot_product_attention that torch may choose, such as flash."""
-    import torch
-
-    cuda: Any = torch.backends.cuda  # its functions have no types
-    allowed = {"flash": cuda.flash_sdp_enabled(), "memory-efficient": cuda.mem_efficient_sdp_enabled()}
-    return [name for name, enabled in allowed.items() if enabled]
 
 
 def _build_native(options: TrainingTimeOptions, journal: Journal) -> None:
