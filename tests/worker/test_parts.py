@@ -119,14 +119,18 @@ class Raw(nn.Module):
         return (x @ self.up) @ self.down + self.shift
 
 
-@pytest.mark.parametrize("part", [Conv1D, Raw])
-def test_products_that_are_no_module_of_torch_have_factors_too(part: type[nn.Module]) -> None:
+def test_a_product_that_is_no_module_of_torch_has_a_factor_too() -> None:
     torch.manual_seed(0)
-    module, x = part(), torch.randn(4, 12, 16)
+    module, x = Conv1D(), torch.randn(4, 12, 16)
     factors = balance_of(module, lambda: module(x))
     scale_weights(module, factors)
-    assert {"Conv1D": {"weight"}, "Raw": {"up", "down"}}[part.__name__] == factors.keys()
+    assert factors.keys() == {"weight"}
     assert 0.3 <= float(module(x).detach().square().mean().sqrt()) <= 3.0
+
+
+def test_several_weights_of_one_module_have_no_factors() -> None:
+    module, x = Raw(), torch.randn(4, 12, 16)
+    assert balance_of(module, lambda: module(x)) == {}  # Inductor's slopes were too large with them
 
 
 def test_the_bias_of_a_convolution_is_for_its_channels_also_where_the_width_is_the_same() -> None:

@@ -72,7 +72,7 @@ class _Balance:
             inside = isinstance(part, nn.MultiheadAttention)  # which calls no module for its last product
             is_leaf = not list(part.children())
             for parameter in part.parameters() if inside else own:
-                if inside or not is_leaf or (parameter.dim() > 1 and _has_several_weights(part)):
+                if inside or not is_leaf:
                     self._raise(parameter)
             if own and is_leaf:
                 self._hooks.append(part.register_forward_hook(self._after))
@@ -125,12 +125,6 @@ class _Balance:
         self._undo.append(_dividing(values, factor))
         self.factors[name] = factor
         return factor
-
-
-def _has_several_weights(part: nn.Module) -> bool:
-    """Whether it is not known how its output depends on each, as of an attention that calls no module."""
-    bias = getattr(part, "bias", None)
-    return sum(parameter is not bias for parameter in part.parameters(recurse=False)) > 1
 
 
 def _place_of_channels(part: nn.Module, output: torch.Tensor, bias: torch.Tensor) -> int:
