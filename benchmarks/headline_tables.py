@@ -24,7 +24,7 @@ from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is 
 from harness.schema import Record  # noqa: E402
 from runner.analysis.comparison import Comparison, GroupSummary  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
-from runner.analysis.digits import speedup_text  # noqa: E402
+from runner.analysis.digits import speedup_text, steps_text  # noqa: E402
 from runner.analysis.estimate import Verdict  # noqa: E402
 
 ENDS = 10  # models at each end of the list of speedups
@@ -140,7 +140,7 @@ def costs(groups: Sequence[GroupSummary], comparisons: Sequence[Comparison]) -> 
             f"{group.suite}, {group.mode}",
             group.compiler,
             f"{statistics.median(compiling):.0f} ({max(compiling):.0f})" if compiling else "-",
-            count_text(statistics.median(pays)) if pays else "-",
+            steps_text(statistics.median(pays)) if pays else "-",
             f"{math.exp(statistics.fmean(map(math.log, memory))):.2f}x" if memory else "-",
             f"{sum((c.number('graph_breaks') or 0) > 0 for c in members)} of {len(members)}",
             f"{percent(statistics.median(p.resolution_median or 0 for p in checks), 2)} "
@@ -169,7 +169,7 @@ def extremes(comparisons: Iterable[Comparison], attribution: Mapping[str, Compar
             interval(attribution.get(name_of(c))),
             f"{c.baseline_ms:.3g}",
             f"{c.compilation_latency_s:.0f}" if c.compilation_latency_s is not None else "-",
-            count_text(c.break_even_steps) if c.break_even_steps is not None else "-",
+            steps_text(c.break_even_steps) if c.break_even_steps is not None else "-",
         )
         for c in comparisons
     ]
@@ -212,10 +212,6 @@ def interval(comparison: Comparison | None) -> str:
 
 def percent(share: float | None, digits: int = 0) -> str:
     return "-" if share is None else f"{100 * share:.{digits}f} %"
-
-
-def count_text(steps: float) -> str:
-    return "never" if math.isinf(steps) else f"{float(f'{steps:.2g}'):,.0f}"
 
 
 if __name__ == "__main__":

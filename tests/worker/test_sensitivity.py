@@ -23,22 +23,32 @@ from tests.worker.test_other_data import Fault, Forward, judged, with_fault
 ROWS = 256
 
 
-class AtTheKink(nn.Module):
+class Sums(nn.Module):
+    """A product whose sums can be taken in another order."""
+
+    def __init__(self, units: int, outputs: int) -> None:
+        super().__init__()
+        self.lower = nn.Linear(32, units)
+        self.upper = nn.Linear(units, outputs)
+        self.backwards = False
+
+    def summed(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.lower.weight
+        if self.backwards:
+            x, weight = x.flip(-1), weight.flip(-1)
+        return nn.functional.linear(x, weight, self.lower.bias)
+
+
+class AtTheKink(Sums):
     """Its first unit is zero for the first row, up to a rounding: whether ReLU lets it pass is chance."""
 
     def __init__(self, x: torch.Tensor) -> None:
-        super().__init__()
-        self.lower = nn.Linear(32, 16)
-        self.upper = nn.Linear(16, 4)
-        self.backwards = False
+        super().__init__(16, 4)
         with torch.no_grad():
             self.lower.bias[0] -= self.lower(x)[0, 0]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight = self.lower.weight
-        if self.backwards:  # the same sum in another order
-            x, weight = x.flip(-1), weight.flip(-1)
-        hidden = nn.functional.relu(nn.functional.linear(x, weight, self.lower.bias))
+        hidden = nn.functional.relu(self.summed(x))
         return nn.functional.linear(hidden, self.upper.weight, self.upper.bias)
 
 
@@ -131,7 +141,7 @@ def in_session(seed: int, fault: Fault) -> Parity:
 
 
 def backwards(program: Program, forward: Forward) -> Forward:
-    assert isinstance(program.module, AtTheKink)
+    assert isinstance(program.module, Sums)
     program.module.backwards = True
     return forward
 
@@ -162,21 +172,15 @@ def test_a_fault_next_to_a_kink_fails_in_all_runs() -> None:
         assert "gradient.lower.weight" not in found.sensitive_tensors
 
 
-class Amplifier(nn.Module):
+class Amplifier(Sums):
     """A chaotic map makes a rounding thousands of times as large, in one direction of the output."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.lower = nn.Linear(32, 1)
-        self.upper = nn.Linear(1, 16)
-        self.backwards = False
+        super().__init__(1, 16)
         self.factor = 1.0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight = self.lower.weight
-        if self.backwards:
-            x, weight = x.flip(-1), weight.flip(-1)
-        hidden = torch.sigmoid(nn.functional.linear(x, weight, self.lower.bias))
+        hidden = torch.sigmoid(self.summed(x))
         for _ in range(20):
             hidden = 3.8 * hidden * (1 - hidden)
         made: torch.Tensor = self.factor * self.upper(hidden)
@@ -190,20 +194,14 @@ def amplified(seed: int, fault: Fault) -> Parity:
     return judged(with_fault(fault), lambda: work, Mode.INFERENCE)[1]
 
 
-def other_order(program: Program, forward: Forward) -> Forward:
-    assert isinstance(program.module, Amplifier)
-    program.module.backwards = True
-    return forward
-
-
 def two_percent(program: Program, forward: Forward) -> Forward:
     assert isinstance(program.module, Amplifier)
     program.module.factor = 1.02
-    return other_order(program, forward)
+    return backwards(program, forward)
 
 
 def test_an_amplified_rounding_is_no_fault_in_inference() -> None:
-    found = [amplified(seed, other_order) for seed in range(60)]
+    found = [amplified(seed, backwards) for seed in range(60)]
     excused = [one for one in found if one.sensitive_tensors]
     assert len(excused) >= 3  # else there is nothing to excuse
     assert all(one.sensitive_tensors == ("output",) for one in excused)

@@ -29,7 +29,7 @@ from typing import Any
 
 from harness.backends.shared.presets import PRESETS
 from harness.codec import to_json
-from harness.schema import Job, Status
+from harness.schema import Job
 from harness.worker.localize.script import file_name
 
 PACKAGE = __name__.rpartition(".")[0]  # inside another package in the wheel
@@ -103,12 +103,8 @@ class Attempt:
         result = self.folder / RESULT
         result.unlink(missing_ok=True)  # torch puts the whole graph there, too
         launcher.write_text(self._with_compiler(launcher.read_text("utf-8")), encoding="utf-8")
-        words = [
-            sys.executable,
-            str(launcher),
-            "minify",
-            "--no-isolate",
-        ]  # isolated, each query imports torch
+        # isolated, each query would import torch
+        words = [sys.executable, str(launcher), "minify", "--no-isolate"]
         minified = self.run(
             f"minify-{after}", words, self.folder, self._environment(), FOR_MINIFYING * self.left()
         )
@@ -240,7 +236,3 @@ def try_torch(
         if tried.said != NOTHING or attempt.left() < LEAST_S:
             break
     return tried
-
-
-SAID = {Status.FAIL_ACCURACY: "fails", Status.PASS: "passes"}
-"""Our verdict on a graph, in words; other statuses by their name."""

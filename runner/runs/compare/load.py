@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.codec import from_json
-from harness.devices import PLATFORMS, type_of
+from harness.devices import PLATFORMS
 from harness.schema import Job, Record, Scalar, Status, of_environment
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.derive import compare
@@ -18,7 +18,7 @@ from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
 from runner.runs.compare.csv_file import is_result_file, read_csv_files
 from runner.runs.compare.paired import uncertain
-from runner.runs.compare.run import NO_RECORD, Result, Run, Times
+from runner.runs.compare.run import NO_RECORD, Result, Run, Times, conditions
 from runner.runs.compare.statistics import Uncertain, se_of_mean, se_of_median
 from runner.store.run_folder import RECORDS, RUN, read_run
 
@@ -145,7 +145,9 @@ def _plan(path: Path) -> tuple[Job, ...]:
 def _bare(record: Record, labels: dict[str, str]) -> Result:
     return Result(
         name=plain(record.job.case.name),
-        conditions=dict(_conditions(record, labels)),
+        conditions=dict(
+            conditions(record.job, labels[record.job.case.suite], compiler_label(record), ran_batch(record))
+        ),
         machine=dict(_machine(record)),
         is_control=_is_control(record),
         status=record.status.value,
@@ -158,23 +160,6 @@ def _is_control(record: Record) -> bool:
     if record.job.environments:
         return record.candidate == of_environment(CONTROL, record.job.environments[0].name)
     return compiler_label(record) == CONTROL
-
-
-def _conditions(record: Record, labels: dict[str, str]) -> Iterator[tuple[str, str]]:
-    job, case = record.job, record.job.case
-    batch = ran_batch(record)
-    yield "suite", labels[case.suite]
-    yield "mode", case.mode.value
-    yield "device", type_of(job.device)
-    yield "precision", job.dtype
-    yield "compiler", compiler_label(record)
-    yield "scale", case.scale
-    yield "batch size", "own" if case.batch_size is None else str(batch)
-    yield "changes", " ".join(case.changes)
-    yield "options", " ".join(job.option_words)
-    yield "dropout", "kept" if job.protocol.keep_dropout else ""
-    yield "eval mode", "yes" if job.protocol.use_eval_mode else ""
-    yield "caches", "cold" if job.protocol.cold_cache else ""
 
 
 def _machine(record: Record) -> Iterator[tuple[str, str]]:

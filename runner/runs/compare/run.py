@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.schema import Status
+from harness.devices import type_of
+from harness.schema import Job, Status
 from runner.labels import plain
 from runner.runs.compare.statistics import Uncertain
 
@@ -102,3 +103,20 @@ class Run:
     notes: tuple[str, ...] = ()
     damaged_lines: int = 0
     expected: bool = False
+
+
+def conditions(job: Job, suite: str, compiler: str, batch: int | None) -> Iterator[tuple[str, str]]:
+    """The conditions of a result. ``suite`` and ``compiler``: their labels. ``batch``: the batch that ran."""
+    case = job.case
+    yield "suite", suite
+    yield "mode", case.mode.value
+    yield "device", type_of(job.device)
+    yield "precision", job.dtype
+    yield "compiler", compiler
+    yield "scale", case.scale
+    yield "batch size", "own" if case.batch_size is None else str(batch)
+    yield "changes", " ".join(case.changes)
+    yield "options", " ".join(job.option_words)
+    yield "dropout", "kept" if job.protocol.keep_dropout else ""
+    yield "eval mode", "yes" if job.protocol.use_eval_mode else ""
+    yield "caches", "cold" if job.protocol.cold_cache else ""

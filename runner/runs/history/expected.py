@@ -6,15 +6,14 @@ else: see ``runner.engine.executors.order``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from harness.devices import type_of
 from harness.schema import Job
 from runner.labels import plain, suite_labels
 from runner.plan.partition import COMPILE_S, OTHER_COMPILER_S, Expected, Timings, model_of, name_without_path
-from runner.runs.compare.run import Result
+from runner.runs.compare.run import conditions
 from runner.runs.history.index import INDEX, UNREADABLE, latest_results
 
 MOST_RESULTS = 5_000  # of the latest runs: reading them takes a fraction of a second
@@ -37,13 +36,16 @@ def expected_beside(folder: Path, jobs: Sequence[Job]) -> Expected | None:
     by_conditions: dict[tuple[str, ...], Seconds] = {}
     for result in results:
         if result.compile_s is not None:
-            by_conditions.setdefault(_conditions(result), {}).setdefault(result.compiler, result.compile_s)
+            by_conditions.setdefault(_key(result.name, result.conditions), {}).setdefault(
+                result.compiler, result.compile_s
+            )
     ratios = {key: ratio for key, found in by_conditions.items() if (ratio := _ratio(found))}
     if not ratios:
         return None
     by_job, by_model = {}, {}
     for job in jobs:
-        known = _conditions_of(job, labels[job.case.suite])
+        planned = conditions(job, labels[job.case.suite], "", job.case.batch_size)
+        known = _key(plain(job.case.name), dict(planned))
         if known in ratios:
             by_job[name_without_path(job)] = ratios[known]
         if alike := [ratio for key, ratio in ratios.items() if key[:3] == known[:3]]:
@@ -57,17 +59,7 @@ def _ratio(found: Seconds) -> float:
     return sum(found.values()) / estimated_s if estimated_s else 0.0
 
 
-def _conditions(result: Result) -> tuple[str, ...]:
+def _key(model: str, known: Mapping[str, str]) -> tuple[str, ...]:
     """Suite, name and mode, then the other conditions of a job."""
-    known = result.conditions
     others = ("device", "precision", "scale", "batch size", "changes", "options")
-    return (known.get("suite", ""), result.name, *(known.get(name, "") for name in ("mode", *others)))
-
-
-def _conditions_of(job: Job, suite: str) -> tuple[str, ...]:
-    case = job.case
-    return (
-        *(suite, plain(case.name), case.mode.value, type_of(job.device), job.dtype, case.scale),
-        "own" if case.batch_size is None else str(case.batch_size),
-        *(" ".join(case.changes), " ".join(job.option_words)),
-    )
+    return (known.get("suite", ""), model, *(known.get(name, "") for name in ("mode", *others)))
