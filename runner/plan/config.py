@@ -320,8 +320,8 @@ class Where:
         "--executor=WHERE",
         kind=choice("executor", ("local", "ray")),
         help="local: this machine (default); ray: the nodes of a Ray cluster, one job at a time for each GPU "
-        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node, unless "
-        "--prepare-ahead keeps jobs apart there",
+        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node; with "
+        "--prepare-ahead above 1, jobs share a node only while they prepare",
     )
     # None: RAY_ADDRESS, or a cluster started on this machine
     ray_address: str | None = _condition(

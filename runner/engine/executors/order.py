@@ -1,10 +1,10 @@
 """The order in which the jobs of a run begin, by their expected times.
 
 Short jobs begin first, so that results come early. With ``--prepare-ahead``, the jobs that are open at once
-wait for each other: they are a wave (``executors.gate``). The waves are those of longest processing time
-first (Graham 1969), the last of them first: the jobs of a wave take about equally long, so few lanes wait for
-the last job. Within a wave, the longest job begins first. The first wave is the remainder, so that the last
-wave, which has the longest jobs, is full.
+wait for each other: they are a wave (``executors.gate``). The jobs, sorted by expected time, are cut into
+waves. So the jobs of a wave take about equally long, and few lanes wait for its last job. Within a wave, the
+longest job begins first. The first wave may be smaller than the others; the last, with the longest jobs, is
+full. (This is longest processing time first, Graham 1969, with the waves in reverse.)
 
 The plan, its partitions and the tables keep their order.
 """
