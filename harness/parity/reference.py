@@ -36,7 +36,7 @@ class Rule:
 
     def multiplier(self, tensor: torch.Tensor) -> float:
         if self.name == "scaled":
-            return 3.0 if self.reduced or tensor.numel() < SMALL else 2.0
+            return 3.0 if tensor.numel() < SMALL else self.most
         half = tensor.dtype in (torch.float16, torch.bfloat16)
         pointwise = tensor.ndim == POINTWISE_NDIM and tuple(tensor.shape[2:]) == (1, 1)
         loose = half or tensor.numel() < SMALL or pointwise or self.tolerance >= FIELD_LOOSE
@@ -45,6 +45,11 @@ class Rule:
     def floor(self, *, exact: bool) -> float:
         """The relative error that is permitted for any tensor, whatever eager's error is."""
         return max(self.tolerance / 10, self.unit) if exact else max(self.tolerance, 16 * self.unit)
+
+    @property
+    def most(self) -> float:
+        """The permitted multiple of eager's error, for a large tensor."""
+        return 3.0 if self.reduced else 2.0
 
     @property
     def slope_floor(self) -> float:

@@ -257,6 +257,17 @@ def compare_one(name: str, reference: Reference, candidate: Tensors) -> tuple[Te
     return _judge_scaled(blank, reference, given)
 
 
+def blocks_of(name: str, reference: Reference, candidate: Tensors) -> tuple[Limits, Blocks] | None:
+    """The RMS of a tensor's blocks, and the limits that judge them; None where blocks are not judged."""
+    eager, given = reference.eager.get(name), candidate.get(name)
+    if eager is None or given is None or is_exact_kind(eager) or _wrong_form(eager, given):
+        return None
+    sides = align(reference.exact_of(name), eager, given, reduced=reference.rule.reduced)
+    if isinstance(sides, str):
+        return None
+    return Limits.for_tensor(name, reference), measure(sides, reference.known.get(name))[1]
+
+
 def _wrong_form(eager: torch.Tensor, given: torch.Tensor) -> str | None:
     if given.shape != eager.shape:
         return f"shape {tuple(given.shape)} instead of {tuple(eager.shape)}"
@@ -323,8 +334,13 @@ class Limits:
             self.multiplier * (found.eager_row + self.spread) + self.rule.floor(exact=True) * found.scale
         )
 
-    def beyond(self, blocks: Blocks) -> torch.Tensor:
-        """Which blocks exceed twice the limit, computed with their own e and s."""
+    def too_many(self, blocks: Blocks) -> int:
+        """How many blocks exceed twice the limit, computed with their own e and s; 0 if they are few."""
+        beyond = self._beyond(blocks)
+        count = int(beyond.sum())
+        return count if count > max(1.0, BAD_BLOCKS * beyond.numel()) else 0
+
+    def _beyond(self, blocks: Blocks) -> torch.Tensor:
         floor = self.rule.floor(exact=self.has_exact)
         usual = 2 * (self.multiplier * (blocks.eager + self.spread) + floor * blocks.scale)
         noise = torch.full_like(usual, self.rule.noise * self.family.scale)
@@ -367,10 +383,9 @@ def _judge_parts(
         return replace(
             whole, failure=_above(f"RMS error of {ROW} elements in a row", found.candidate_row, row)
         )
-    beyond = limits.beyond(blocks)
-    count = int(beyond.sum())
-    if count > max(1.0, BAD_BLOCKS * beyond.numel()):
-        failure = f"{count} of {beyond.numel()} blocks of {BLOCK} elements are beyond their limit"
+    count = limits.too_many(blocks)
+    if count:
+        failure = f"{count} of {blocks.scale.numel()} blocks of {BLOCK} elements are beyond their limit"
         return replace(whole, failure=failure)
     return whole
 

@@ -9,15 +9,17 @@ import torch
 from torch import nn
 
 from harness.backends import load_backend
+from harness.parity.distance import BLOCK
 from harness.parity.reference import Reference, make_reference, rule_for
 from harness.parity.rule import compare
 from harness.parity.sensitivity import RUNS, Kinks, perturbed_references, perturbed_weights
 from harness.precision import precision
 from harness.program import Program
-from harness.schema import Mode, Parity
+from harness.schema import Case, Job, Mode, Parity, Protocol
+from harness.timing.step import Variant
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
-from tests.worker.planted import Backend, Trial, results, trial, wrong_by
+from tests.worker.planted import CPU, Backend, Trial, results, trial, wrong_by
 from tests.worker.test_other_data import Fault, Forward, judged, with_fault
 
 ROWS = 256
@@ -213,25 +215,69 @@ def test_a_fault_behind_an_amplifier_is_one() -> None:
     assert all(one.failed > 0 for one in found)
 
 
-class Planned(Kinks):
-    """Its candidate is wrong in these runs, without any step of a model."""
+def test_noise_is_as_loud_as_the_rule_permits() -> None:
+    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
+    job = Job(case=case, device="cpu", dtype="float32", candidates=(), protocol=Protocol(threads=1))
+    subject = at_the_kink(0)
+    rule = rule_for("scaled", Mode.TRAINING, precision("float32", "cpu"))
+    kinks = Kinks(Workbench(job, CPU, subject.workload), rule, [], ())
+    louder = kinks._with_noise()
+    ratios = [
+        loud.known["output"].eager.rms / kinks._reference(seed).known["output"].eager.rms
+        for seed, loud in enumerate(louder)
+    ]
+    assert len(ratios) == RUNS
+    assert 1.0 < sum(ratios) / RUNS < 2.5
 
-    def __init__(self, wrong: tuple[int, ...]) -> None:
+
+def roughened(tensor: torch.Tensor, size: float) -> torch.Tensor:
+    return tensor * (1 + size * torch.randn(tensor.shape))
+
+
+class Planned(Kinks):
+    """Its candidate is wrong in these runs, without any step of a model.
+
+    ``part``: so many elements are wrong, by the factor ``off``; ``moves``: others in each run. ``rough``,
+    ``loud``: the relative random errors of the candidate, and of an eager with noise in its weights.
+    """
+
+    def __init__(
+        self,
+        wrong: tuple[int, ...],
+        *,
+        size: int = 4096,
+        part: int | None = None,
+        off: float = 1.05,
+        moves: bool = False,
+        rough: float = 0.0,
+        loud: float = 0.0,
+    ) -> None:
         rule = rule_for("scaled", Mode.TRAINING, precision("float32", "cpu"))
-        super().__init__(cast("Workbench", None), rule, [], ())
-        self.wrong = wrong
+        super().__init__(cast("Workbench", None), rule, [cast("Variant", None)] * 2, ())
+        self.wrong, self.part, self.off, self.moves = wrong, part or size, off, moves
+        self.rough, self.loud = rough, loud
         self.runs = 0
-        truth = torch.randn(4096, dtype=torch.float64)
+        truth = torch.randn(size, dtype=torch.float64)
         right = {"gradient.weight": truth.float()}
         self.reference = make_reference({"gradient.weight": truth}, right, right, rule)
 
     def _reference(self, seed: int) -> Reference:
         return self.reference
 
-    def _results(self, _: Any, seed: int) -> dict[str, torch.Tensor]:
-        self.runs += 1
+    def _with_noise(self) -> list[Reference]:
         right = self.reference.eager["gradient.weight"]
-        return {"gradient.weight": right * 1.05 if seed in self.wrong else right}
+        loud = {"gradient.weight": roughened(right, self.loud)}
+        found = make_reference(self.reference.exact, loud, loud, self.reference.rule)
+        return [found] * RUNS if self.loud else []
+
+    def _results(self, _: Any, seed: int, noise_bits: int = 0) -> dict[str, torch.Tensor]:
+        self.runs += not noise_bits
+        right = self.reference.eager["gradient.weight"].clone()
+        if seed in self.wrong:
+            start = seed * self.part if self.moves else 0
+            right[start : start + self.part] *= self.off
+            right = roughened(right, self.rough)
+        return {"gradient.weight": right}
 
 
 @pytest.mark.parametrize(
@@ -250,6 +296,27 @@ def test_no_run_after_the_verdict_is_sure(wrong: tuple[int, ...], runs: int, *, 
     found = kinks.excused(trial("mlp").variant(), ["gradient.weight"])
     assert kinks.runs == runs
     assert bool(found) == passes
+
+
+def test_the_same_wrong_blocks_in_every_run_are_a_fault() -> None:
+    """Four of 64 blocks are off by a quarter of a percent: far below the limit of the whole tensor."""
+    kinks = Planned(tuple(range(RUNS)), size=64 * BLOCK, part=4 * BLOCK, off=1.0025)
+    assert not kinks.excused(trial("mlp").variant(), ["gradient.weight"])
+
+
+def test_other_wrong_blocks_in_every_run_are_a_kink() -> None:
+    kinks = Planned(tuple(range(RUNS)), size=64 * BLOCK, part=4 * BLOCK, off=1.0025, moves=True)
+    assert kinks.excused(trial("mlp").variant(), ["gradient.weight"])
+
+
+@pytest.mark.parametrize(
+    ("rough", "off", "passes"), [(0.005, 1.0, True), (0.05, 1.0, False), (0.0, 1.005, False)]
+)
+def test_a_louder_eager_excuses_errors_of_its_size_and_no_factor(
+    rough: float, off: float, *, passes: bool
+) -> None:
+    kinks = Planned(tuple(range(RUNS)), off=off, rough=rough, loud=0.005)
+    assert bool(kinks.excused(trial("mlp").variant(), ["gradient.weight"])) == passes
 
 
 @pytest.mark.parametrize("wide", [False, True])
