@@ -1,7 +1,7 @@
 """The matrix that other harnesses are timed on: 4 models x 2 modes x 2 compilers, parity and 30 rounds each.
 
     python benchmarks/matrix.py                 # ours: one run, one worker a model and mode
-    python benchmarks/matrix.py --ahead 2       # and again with --prepare-ahead=2
+    python benchmarks/matrix.py --threads 1 --ahead 2    # and again with --prepare-ahead=2; a core for each job
     python benchmarks/matrix.py --separately    # and as one process for each of the 32 numbers
 
 lcnet_050 and regnety_002 at batch 4, DistilBertForMaskedLM and ElectraForCausalLM at batch 1; float32, full
@@ -41,15 +41,16 @@ CONDITIONS = ("--devices=cpu", "--dtypes=float32", "--scale=full", "--format=txt
 def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=int, help="of each job (default: one for every CPU)")
     parser.add_argument("--ahead", type=int, help="also with so many jobs that prepare side by side")
     parser.add_argument("--separately", action="store_true", help="also as one process for each number")
     parser.add_argument("--keep", type=Path, help="keep the run folders here (default: a temporary folder)")
     options = parser.parse_args()
     with folder_for(options.keep, "matrix") as parent:
         parent.mkdir(parents=True, exist_ok=True)
-        ours, records = together(parent, options.rounds, ahead=1)
+        ours, records = together(parent, options.rounds, ahead=1, threads=options.threads)
         if options.ahead:
-            faster, others = together(parent, options.rounds, ahead=options.ahead)
+            faster, others = together(parent, options.rounds, ahead=options.ahead, threads=options.threads)
             print(f"--prepare-ahead={options.ahead} takes {faster / ours:.2f} of the time")
             print_agreement(records, others)
         if options.separately:
@@ -57,7 +58,9 @@ def main() -> None:
             print(f"one process a number: {other:.0f} s; ours takes {ours / other:.2f} of it")
 
 
-def together(parent: Path, rounds: int, ahead: int) -> tuple[float, tuple[Record, ...]]:
+def together(
+    parent: Path, rounds: int, ahead: int, threads: int | None = None
+) -> tuple[float, tuple[Record, ...]]:
     """Seconds of wall time, all programs included, and the records."""
     name = "matrix" if ahead == 1 else f"matrix-ahead-{ahead}"
     caches = cache_settings(parent / f"{name}-caches")
@@ -65,6 +68,7 @@ def together(parent: Path, rounds: int, ahead: int) -> tuple[float, tuple[Record
     records = run_program(
         parent / name,
         f"--prepare-ahead={ahead}",
+        *([f"--threads={threads}"] if threads else []),
         *(*CONDITIONS, "--suites=" + ",".join(MODELS), *(f"--{mode}" for mode in MODES), f"-n{rounds}"),
         *("--compilers=" + ",".join(COMPILERS), batches(parent)),
         *(f"--only={model}" for models in MODELS.values() for model in models),

@@ -40,7 +40,8 @@ from runner.cli.commands import job_command  # noqa: E402
 from runner.cli.measuring import measure_missing  # noqa: E402
 from runner.engine import Gate  # noqa: E402
 from runner.engine.executors import Stop, Work  # noqa: E402
-from runner.engine.executors.local import LocalExecutor, Watch, jobs_ahead  # noqa: E402
+from runner.engine.executors.ahead import jobs_ahead  # noqa: E402
+from runner.engine.executors.local import LocalExecutor, Watch  # noqa: E402
 from runner.store.run_folder import RunFolder  # noqa: E402
 
 LOOK_S, LOOKS = 0.003, 3  # the clock jumps if so many looks, this far apart, found that nothing runs

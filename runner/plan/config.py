@@ -346,7 +346,8 @@ class Where:
         None,
         "--prepare-ahead=N",
         kind=COUNT,
-        help="build, compile and check up to N jobs side by side; each is then timed alone (default: two for "
-        "three CPUs, 32 at most, as memory allows; 1 on a GPU, where compile times are asked for, and on the "
-        "nodes of a Ray cluster). With N > 1, compilation latencies include the other jobs' load",
+        help="build, compile and check up to N jobs side by side; each is then timed alone (default: as "
+        "many as have CPUs for their --threads, two for three CPUs, 32 at most, as memory allows; 1 without "
+        "--threads, on a GPU, where compile times are asked for, and on the nodes of a Ray cluster). With "
+        "N > 1, compilation latencies include the other jobs' load",
     )

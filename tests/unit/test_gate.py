@@ -17,8 +17,9 @@ from harness.schema import Case, Extras, Job, Mode, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Gate, Ungated
 from runner.engine.executors import Event, Stop, Waits, Work
+from runner.engine.executors.ahead import crowded, jobs_ahead
 from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat, sessions
-from runner.engine.executors.local import Lanes, Watch, jobs_ahead
+from runner.engine.executors.local import Lanes, Watch
 from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
 from runner.reports.parts.table import columns
 from tests.factories import make_job, make_record
@@ -369,7 +370,38 @@ def test_jobs_that_have_just_begun_are_counted_with_what_they_will_take() -> Non
     [(1, 64, 1), (2, 24, 1), (4, 24, 2), (16, 64, 10), (16, 20, 3), (64, 512, 32), (64, 128, 21), (16, 2, 1)],
 )
 def test_the_default_follows_cores_and_memory(cpus: int, memory: int, expected: int) -> None:
-    assert jobs_ahead([JOBS[0].job], cpus, memory * GB) == expected
+    assert jobs_ahead([with_threads(1)], cpus, memory * GB) == expected
+
+
+def with_threads(threads: int | None) -> Job:
+    job = JOBS[0].job
+    return replace(job, protocol=replace(job.protocol, threads=threads))
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(None, 1), (1, 10), (4, 4), (16, 1), (32, 1)])
+def test_jobs_that_prepare_side_by_side_have_cpus_for_their_threads(
+    threads: int | None, expected: int
+) -> None:
+    assert jobs_ahead([with_threads(threads)], 16, 512 * GB) == expected
+
+
+@pytest.mark.parametrize(
+    ("threads", "ahead", "advice"),
+    [
+        (None, 1, ""),
+        (None, 4, "--threads=4"),
+        (4, 4, ""),
+        (8, 4, "--threads=4"),
+        (1, 20, "--prepare-ahead=16"),
+    ],
+)
+def test_too_many_threads_side_by_side_are_named(threads: int | None, ahead: int, advice: str) -> None:
+    found = crowded([with_threads(threads)], ahead, 16)
+    assert (advice in found) if advice else not found
+
+
+def test_a_gpus_job_has_no_threads_that_matter() -> None:
+    assert crowded([work(0, "cuda:0").job], 4, 2) == ""
 
 
 def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from runner.plan.probe import asking_for
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from harness.schema import Job
 
 RESUME = flag(
     "--resume", group=Group.ACTIONS, metavar="DIR", help="measure the missing jobs of an interrupted run"
@@ -79,6 +82,7 @@ def _run(config: RunConfig, asked: Asked, argv: Sequence[str], console: Console)
             jobs = with_availability(jobs, asking_for(jobs), skip=config.skip_unavailable)
         check_jobs(jobs)
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
+    _note_crowd(asked.where, jobs)
     with opened(asked.where, jobs, job_command) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
         return measure(folder, jobs, console, executor, asked.formats)
@@ -95,5 +99,16 @@ def _resume(path: Path, asked: Asked, console: Console) -> int:
         from runner.plan.environments.resolve import check_still_there
 
         check_still_there(jobs)
+    _note_crowd(asked.where, jobs)
     with opened(asked.where, jobs, job_command) as executor:
         return measure(folder, jobs, console, executor, asked.formats)
+
+
+def _note_crowd(where: Where, jobs: Sequence[Job]) -> None:
+    if where.executor != "local":
+        return
+    from runner.engine.executors.ahead import crowded
+
+    note = crowded(jobs, where.prepare_ahead or 1)
+    if note:
+        print(f"note: {note}", file=sys.stderr)

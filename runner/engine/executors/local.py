@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from harness.devices import of
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.engine import Gate
@@ -28,6 +27,7 @@ from runner.engine.executors import (
     Work,
     by_kind,
 )
+from runner.engine.executors.ahead import jobs_ahead
 from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
 from runner.engine.executors.order import ordered, weights
@@ -36,9 +36,6 @@ from runner.engine.host_process import HostPool, forking_works
 from runner.engine.job_run import Reproduce
 from runner.engine.launch import measure_job
 
-MOST_AHEAD = 32
-CPUS_A_JOB = 1.5  # that a compilation keeps busy
-BYTES_A_JOB = 3e9
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
 
@@ -264,20 +261,6 @@ class LocalExecutor:
             memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
             lanes = Lanes(self._measure or measure, over, ahead=ahead, room=memory.suffices)
             yield from lanes.run(_lanes(together))
-
-
-def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float | None = None) -> int:
-    """How many jobs prepare side by side, by default.
-
-    1 where compilation latencies are asked for and on accelerators, whose memory the jobs would share; else
-    as many as keep the CPUs busy, ``MOST_AHEAD`` at most, if each open job can have ``BYTES_A_JOB``.
-    """
-    if any(one.extras.cold_start or one.extras.warm_start or of(one.device).accelerated for one in jobs):
-        return 1
-    if cpus is None:
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    memory = available_bytes() if memory_bytes is None else memory_bytes
-    return max(1, min(MOST_AHEAD, int(cpus / CPUS_A_JOB), int(memory // (2 * BYTES_A_JOB))))
 
 
 def cpu_shares(devices: Sequence[str], cpus: Sequence[int], threads: int) -> dict[str, tuple[int, ...]]:
