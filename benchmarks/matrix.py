@@ -1,7 +1,7 @@
 """The matrix that other harnesses are timed on: 4 models x 2 modes x 2 compilers, parity and 30 rounds each.
 
     python benchmarks/matrix.py                 # ours: one run, one worker a model and mode
-    python benchmarks/matrix.py --threads 1 --ahead 2    # and again with --prepare-ahead=2; a core for each job
+    python benchmarks/matrix.py --threads 1 --ahead 2    # and again with --prepare-ahead=2, a core a job
     python benchmarks/matrix.py --separately    # and as one process for each of the 32 numbers
 
 lcnet_050 and regnety_002 at batch 4, DistilBertForMaskedLM and ElectraForCausalLM at batch 1; float32, full
