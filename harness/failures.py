@@ -27,14 +27,23 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def describe_failure(error: BaseException, phase: str) -> Failure:
-    """The exception as a ``Failure``. A long message is cut; the log has the whole message."""
+    """The exception as a ``Failure``. A long message is shortened; the log has the whole message."""
     words = words_of(error)
     cause = _first_cause(error)
     if cause is not None and words_of(cause) not in words:
         words = f"{words[: 10 * LONGEST]} (caused by {type(cause).__name__}: {words_of(cause)})"
     # a lone surrogate, as in an undecodable file name, cannot be written to the record
     plain = "".join(c if c.isprintable() or c.isspace() else "?" for c in words[: 20 * LONGEST])
-    return Failure(kind=type(error).__name__, message=" ".join(plain.split())[:LONGEST], phase=phase)
+    return Failure(kind=type(error).__name__, message=_shortened(" ".join(plain.split())), phase=phase)
+
+
+def _shortened(line: str) -> str:
+    """The line's beginning; of a C++ compiler's output, whose command is long, also its first error."""
+    place = line.find(" error: ", LONGEST)
+    if len(line) <= LONGEST or place < 0:
+        return line[:LONGEST]
+    end = f" ...{line[place : place + LONGEST // 2]}"
+    return line[: LONGEST - len(end)] + end
 
 
 def line_of(error: BaseException) -> str:
