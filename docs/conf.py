@@ -58,6 +58,7 @@ docs/CI
 docs/GPU
 docs/VERSIONS
 docs/FOUND
+docs/RESULTS
 ```
 
 ```{toctree}
