@@ -118,7 +118,7 @@ class Checks:
     def _status(self, found: Parity, compiled: Compiled) -> Status:
         if not self.reference.can_judge:
             return Status.EAGER_TWO_RUNS_DIFFER
-        if found.random or (found.unjudged and not found.failed):
+        if found.random or (found.unjudged and (not found.failed or parity.is_doubtful(found))):
             return Status.CANNOT_JUDGE
         if compiled.approximate and parity.resembles(found):
             return Status.APPROXIMATE

@@ -94,6 +94,7 @@ SLOPE_OF_NOISE = 10.0
 SLOPE_CHANCE = 5.0
 LOWER = 100.0  # multiple of eager's error: more is another precision, or a fault
 PRECISIONS = ((1.5e-3, "TF32 or float16"), (1.5e-2, "bfloat16"))  # largest usual error of a sum of products
+DOUBTFUL = 3.0  # multiple of a limit
 FIELD_COSINE = 0.99  # the published fallback without an fp64 run
 
 
@@ -195,6 +196,18 @@ def failing(reference: Reference, candidate: Tensors) -> tuple[str, ...]:
 def resembles(found: Parity) -> bool:
     """Whether even the worst tensor has an error smaller than its size: no NaN, no missing tensor."""
     return found.worst is None or 0.0 < found.worst.candidate_rmse < found.worst.scale
+
+
+def is_doubtful(found: Parity) -> bool:
+    """Whether even the worst tensor is only a few times its limit, and less than its size, from the truth.
+
+    Where eager's results are mostly rounding noise, such a failure shows nothing.
+    """
+    worst = found.worst
+    if worst is None or not resembles(found):
+        return False
+    used = max(_ratio(worst.candidate_rmse, worst.allowed), _ratio(worst.candidate_max, worst.allowed_max))
+    return used <= DOUBTFUL
 
 
 def compare_both(

@@ -233,7 +233,10 @@ def _on_other_data(bench: Workbench, variant: Variant, row: Row, *, weights: boo
 
 
 def expect(rule: Rule, row: Row, exact: Row | None, full: Reference | None, why_not: str) -> Expected:
-    """The references of each step that eager ran. ``full``: the reference of the first step."""
+    """The references of each step that eager ran. ``full``: the reference of the first step.
+
+    On other data, eager can be so far from fp64 that neither is a reference. This data is then not judged.
+    """
     references = {}
     usable = exact is not None and (full is None or full.exact is not None)
     for number, eager in row.results.items():
@@ -241,6 +244,9 @@ def expect(rule: Rule, row: Row, exact: Row | None, full: Reference | None, why_
             continue
         truth = exact.results.get(number) if exact is not None and usable else None
         found = make_reference(truth, eager, eager, rule)
+        if number >= OTHER and truth is not None and found.exact is None and rule.name == "scaled":
+            why_not = "eager's outputs are rounding noise there"
+            continue
         spread = full.spread if full is not None else {}
         references[number] = replace(found, spread={name: spread.get(name, 0.0) for name in eager})
     return Expected(references=references, eager=row, exact=exact if usable else None, why_not=why_not)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from harness.parity.checks import why_not_judged
-from harness.parity.rule import compare
+from harness.parity.rule import compare, is_doubtful
+from harness.parity.steps import Row, expect
+from harness.program import Program
 from harness.schema import Mode, Status
 from harness.workload import Workload
 from tests.worker.planted import Tensors, noisy, refer, rule
 from tests.worker.planted import workload as small
-from tests.worker.test_other_data import judged, right, with_fault
+from tests.worker.test_other_data import Forward, judged, right, with_fault
 
 
 def why(exact: Tensors, eager: Tensors, dtype: str = "float32") -> str:
@@ -106,3 +109,67 @@ def test_a_loss_that_cancels_wholly_is_no_pass() -> None:
     assert found.unjudged == "eager's loss is rounding noise: zero would pass"
     assert not status.passed
     assert status.counted
+
+
+@pytest.mark.parametrize(
+    ("off", "doubtful"), [(1.0002, True), (1.01, False), (math.nan, False), (0.0, False)]
+)
+def test_a_failure_is_doubtful_if_no_tensor_is_far_beyond_its_limit(off: float, *, doubtful: bool) -> None:
+    exact = {"output": noisy(2000, 1)}
+    eager = {"output": exact["output"].float()}
+    found = compare(refer(exact, eager), {"output": eager["output"] * off})
+    assert found.failed
+    assert is_doubtful(found) == doubtful
+
+
+class MostlyNoise(nn.Module):
+    """Nine of ten outputs are differences of equal numbers: nothing but roundings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = self.linear(x)
+        rest = [(made * 3 + k) - (made + made + made) - k for k in range(1, 10)]
+        return (made, *rest)
+
+
+def first_off(factor: float) -> Callable[[Program, Forward], Forward]:
+    def fault(_: Program, forward: Forward) -> Forward:
+        def wrong(*given: Any) -> tuple[Any, Any]:
+            loss, (made, *rest) = forward(*given)
+            return loss, (made * factor, *rest)
+
+        return wrong
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("factor", "status"),
+    [
+        (1.0, Status.CANNOT_JUDGE),
+        (1.0002, Status.CANNOT_JUDGE),
+        (1.01, Status.FAIL_ACCURACY),
+        (math.nan, Status.FAIL_ACCURACY),
+    ],
+)
+def test_where_most_is_noise_a_failure_must_be_clear(factor: float, status: Status) -> None:
+    def build() -> Workload:
+        return Workload(module=MostlyNoise(), args=(torch.randn(64, 32),))
+
+    assert judged(with_fault(first_off(factor)), build, Mode.INFERENCE)[0] is status
+
+
+def test_other_data_on_which_eager_is_noise_is_not_judged() -> None:
+    here, there = noisy(2000, 1), noisy(2000, 2)
+    eager = Row(
+        results={1: {"output": here.float()}, 4: {"output": noisy(2000, 3).float()}}, changed=("inputs",)
+    )
+    exact = Row(results={1: {"output": here}, 4: {"output": there}})
+    by = rule()
+    full = refer({"output": here}, {"output": here.float()}, by=by)
+    expected = expect(by, eager, exact, full, "")
+    assert set(expected.references) == {1}
+    assert expected.why_not == "eager's outputs are rounding noise there"

@@ -222,6 +222,13 @@ def test_a_part_that_is_too_large_is_named_although_it_is_below_the_roundings_of
     assert found.slope == pytest.approx(0.1, rel=0.2)
 
 
+def test_no_part_is_judged_where_eagers_outputs_are_far_from_the_truth() -> None:
+    slopes, exact, y = synthetic()
+    eager = {"output": (exact["output"] * (1 + 0.5 * noisy(20000, 5))).bfloat16()}
+    reference = refer(exact, eager, by=rule(dtype="bfloat16"))
+    assert slopes.judge(reference, exact, {"output": (exact["output"] + 5 * y).bfloat16()}) is None
+
+
 def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)).double()
     x = torch.randn(16, 8, dtype=torch.float64)

@@ -28,6 +28,7 @@ MOST = 32  # parts
 STEP = 2.0**-6  # relative change of a part's result
 MULTIPLIER = 2.0  # of eager's slope
 CHANCE = 8.0  # standard deviations of the slope that independent roundings of eager's size give
+NOISY = 0.25  # error of eager's outputs, relative to them: beyond it, directions mean nothing
 LEAST = 1e-4  # a part whose scaling moves the outputs by a smaller share of it is not judged
 ELEMENTS = 1 << 17  # of all outputs
 PARTS = (
@@ -110,6 +111,8 @@ class PartSlopes:
         theirs = _relative(truth, candidate)
         ours = _relative(truth, reference.eager)
         if not bool(torch.isfinite(theirs).all() and torch.isfinite(ours).all()):
+            return None
+        if float(ours.square().mean().sqrt()) > NOISY:
             return None
         squares = self.directions.square().sum(1)
         slopes, eager = self.directions @ theirs / squares, self.directions @ ours / squares
