@@ -81,6 +81,7 @@ from harness.parity.distance import (
     same_bits,
     wide,
 )
+from harness.parity.parts.lower import lower_precision
 from harness.parity.reference import SMALL, Family, Reference, Rule, Tensors, family_of
 from harness.schema import Parity, TensorError
 
@@ -92,8 +93,6 @@ SLOPE_MULTIPLIER = 2.0
 SLOPE_SHARE = 0.25
 SLOPE_OF_NOISE = 10.0
 SLOPE_CHANCE = 5.0
-LOWER = 100.0  # multiple of eager's error: more is another precision, or a fault
-PRECISIONS = ((1.5e-3, "TF32 or float16"), (1.5e-2, "bfloat16"))  # largest usual error of a sum of products
 DOUBTFUL = 3.0  # multiple of a limit
 FIELD_COSINE = 0.99  # the published fallback without an fp64 run
 
@@ -148,24 +147,8 @@ def compare(
         sensitive_tensors=tuple(sensitive),
         resolution_median=median,
         resolution_largest=largest,
-        lower_precision=_lower_precision([error for error in errors if error.name not in blind], rule),
+        lower_precision=lower_precision([error for error in errors if error.name not in blind], rule),
     )
-
-
-def _lower_precision(errors: Sequence[TensorError], rule: Rule) -> str:
-    """The precision whose errors a failing candidate has, if it is lower than eager's; else ""."""
-    if rule.reduced or rule.name != "scaled" or all(error.failure is None for error in errors):
-        return ""
-    sure = [error for error in errors if error.scale > 0.0 and math.isfinite(error.candidate_rmse)]
-    if not sure:
-        return ""
-    ours, theirs = (
-        statistics.median(getattr(error, side) / error.scale for error in sure)
-        for side in ("candidate_rmse", "eager_rmse")
-    )
-    if ours <= LOWER * max(theirs, rule.unit / 2):
-        return ""
-    return next((name for most, name in PRECISIONS if ours <= most), "")
 
 
 def _again(

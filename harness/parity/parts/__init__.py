@@ -1,1 +1,1 @@
-"""Every part of a model must count: weights at which it does, and the slope of each part's results."""
+"""Parts of the check: every part of a model must count, dropout, and the errors of a lower precision."""
