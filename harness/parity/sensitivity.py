@@ -82,13 +82,12 @@ class Kinks:
     def excused(self, variant: Variant, names: Sequence[str]) -> Mapping[str, TensorError]:
         """Of these tensors of the candidate, those that pass over all runs, with new figures."""
         by_name: dict[str, list[_Run]] = {name: [] for name in names}
-        made: list[Tensors] = []
         open_names = set(names)
         for seed in range(RUNS):
             reference, results = self._reference(seed), self._results(variant, seed)
+            results = {name: results[name] for name in names if name in results}
             for name in open_names:
                 by_name[name].append(_Run.of(name, reference, results))
-            made.append({name: results[name] for name in names if name in results})
             open_names = {name for name in open_names if not _decided(by_name[name])}
             if not open_names:
                 break
@@ -96,8 +95,8 @@ class Kinks:
         failing = [name for name, error in found.items() if error is None]
         louder = self._with_noise() if failing else []
         for name in failing if louder else ():
-            each = zip(louder, made, strict=True)
-            found[name] = _over_runs([_Run.of(name, reference, results) for reference, results in each])
+            each = zip(louder, by_name[name], strict=True)
+            found[name] = _over_runs([_Run.of(name, loud, run.results) for loud, run in each])
         return {name: error for name, error in found.items() if error is not None}
 
     def _reference(self, seed: int) -> Reference:
@@ -152,15 +151,19 @@ class Kinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One tensor of one run, and its blocks with their limits where blocks are judged."""
+    """One tensor of one run. Its blocks are measured only where all runs together are judged."""
 
     error: TensorError
-    parts: tuple[Limits, Blocks] | None
+    reference: Reference
+    results: Tensors
 
     @classmethod
     def of(cls, name: str, reference: Reference, results: Tensors) -> _Run:
-        error, _ = compare_one(name, reference, results)
-        return cls(error=error, parts=blocks_of(name, reference, results))
+        return cls(error=compare_one(name, reference, results)[0], reference=reference, results=results)
+
+    @property
+    def blocks(self) -> tuple[Limits, Blocks] | None:
+        return blocks_of(self.error.name, self.reference, self.results)
 
 
 def _decided(runs: Sequence[_Run]) -> bool:
@@ -193,15 +196,15 @@ def _over_runs(runs: Sequence[_Run]) -> TensorError | None:
             failure=None,
         )
         within = pooled.candidate_rmse <= pooled.allowed and pooled.candidate_max <= pooled.allowed_max
-        if within and not _blocks_fail([run.parts for run in runs], mean):
+        if within and not _blocks_fail([run.blocks for run in runs], mean):
             return pooled
     return None
 
 
-def _blocks_fail(parts: Sequence[tuple[Limits, Blocks] | None], mean: _Mean) -> bool:
+def _blocks_fail(each: Sequence[tuple[Limits, Blocks] | None], mean: _Mean) -> bool:
     """Whether the blocks fail over all runs: the same part of the tensor is wrong in every run."""
-    judged = [one for one in parts if one is not None]
-    if len(judged) < len(parts) or len({blocks.scale.shape for _, blocks in judged}) > 1:
+    judged = [one for one in each if one is not None]
+    if len(judged) < len(each) or len({blocks.scale.shape for _, blocks in judged}) > 1:
         return bool(judged)
     limits = judged[0][0]
     scale, eager, candidate = (
