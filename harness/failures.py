@@ -51,6 +51,11 @@ def line_of(error: BaseException) -> str:
     return describe_failure(error, "").message
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of the message as a part of a sentence; the exception's kind if there is no message."""
+    return words_of(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
 def _first_cause(error: BaseException) -> BaseException | None:
     """The last exception of the ``__cause__`` chain; None without a cause."""
     seen = {id(error)}

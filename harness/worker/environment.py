@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 
 import torch
 
 from harness import devices
+from harness.hardware.cpus import usable_cpus
+from harness.hardware.installed import version_of
 from harness.precision import facts as facts_of_precision
 from harness.schema import Scalar
 from harness.worker import KIND, WHY_FRESH
@@ -31,14 +32,14 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "platform": platform.platform(),
         "cpu": _cpu_model(),
         "cpu_count": os.cpu_count(),
-        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cpus_usable": len(usable_cpus()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "device": str(device),
         "device_name": devices.of(device).model() or _cpu_model(),
         **devices.of(device).facts(),
-        **{name: _installed(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
+        **{name: version_of(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
         "worker": os.environ.get(KIND, "fresh"),
         **facts_of_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
@@ -57,14 +58,6 @@ def remarks_on_process() -> tuple[str, ...]:
     if override is not None:
         said.append(f"{TF32_OVERRIDE}={override} overrides torch's settings of TF32 in NVIDIA's libraries")
     return tuple(said)
-
-
-def _installed(package: str) -> str | None:
-    """The package's version from its metadata, without importing the package."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _allocator(maps: Path = Path("/proc/self/maps")) -> str | None:

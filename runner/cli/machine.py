@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.hardware.cpus import usable_cpus
+
 GIB = 1 << 30
 BUSY = 0.1  # load for each CPU
 LEAST_MEMORY = 0.1  # share that is available
@@ -23,7 +25,7 @@ class Machine:
     physical_cores: int | None
     run: Callable[[Sequence[str]], str | None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    cpus: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # usable by this process
+    cpus: int = field(default_factory=lambda: len(usable_cpus()))
 
     def text(self, path: str) -> str | None:
         """The stripped text of a file. None if the file cannot be read."""

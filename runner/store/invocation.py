@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from importlib import metadata
 from pathlib import Path
+
+from harness.hardware.installed import version_of
 
 SCRIPT = Path(__file__).resolve().parents[2] / "runner.py"
 INSTALLED = ("torchduet",)
@@ -40,10 +41,7 @@ def version() -> str:
         found = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
         if found is not None:
             return found[1]
-    try:
-        return metadata.version(INSTALLED[0])
-    except metadata.PackageNotFoundError:
-        return "of unknown number"
+    return version_of(INSTALLED[0]) or "of unknown number"
 
 
 def _installed() -> bool:

@@ -8,12 +8,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+
+from harness.failures import first_line
+from harness.hardware.installed import version_of
 
 OFFLINE = frozenset(
     (
@@ -145,7 +147,7 @@ def why_not_built(error: BaseException, root: Path) -> str:
             missing = Path(str(link.filename)).relative_to(root)
             return f"needs the file {missing} of the checkout, which the model's install.py downloads"
         if any(kind.__name__ in OFFLINE for kind in type(link).__mro__):
-            return f"needs the network, for files that are not on this machine: {_first_line(link)}"
+            return f"needs the network, for files that are not on this machine: {first_line(link)}"
         if isinstance(link, AssertionError) and "install.py" in str(link):
             return "needs data files, which the model's install.py in the checkout downloads"
     return ""
@@ -162,10 +164,10 @@ def _why_not_imported(error: ImportError, module: str) -> str:
             f"needs the package {package}, which is not installed; the model's install.py in the checkout "
             "installs what it needs"
         )
-    installed = f"the installed {package}{_version(package)}"
+    installed = f"the installed {package} {version_of(package) or 'of unknown version'}"
     if isinstance(error, ModuleNotFoundError):
         return f"needs the module {module}, which {installed} does not have"
-    return f"does not work with {installed}: {_first_line(error).partition(' (')[0]}"
+    return f"does not work with {installed}: {first_line(error).partition(' (')[0]}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -176,14 +178,3 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield link
         seen.add(id(link))
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-
-
-def _version(package: str) -> str:
-    try:
-        return " " + metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -16,9 +16,11 @@ import functools
 import importlib
 import importlib.util
 import sys
-from importlib import metadata
 
 import torch
+
+from harness.failures import first_line
+from harness.hardware.installed import version_of
 
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _OPERATORS = ("nms", "qnms")
@@ -43,9 +45,10 @@ def define_missing_ops() -> None:
         _forget()
     refusal = _refusal()
     if refusal is not None:
+        version = version_of("torchvision") or "of unknown version"
         raise ImportError(
-            f"torchvision{_version()} does not work with torch {torch.__version__} "
-            f"({_first_line(refusal)}); install the torchvision that was released for this torch"
+            f"torchvision {version} does not work with torch {torch.__version__} "
+            f"({first_line(refusal)}); install the torchvision that was released for this torch"
         ) from refusal
 
 
@@ -70,17 +73,6 @@ def _forget() -> None:
     for name in [*sys.modules]:
         if name.partition(".")[0] == "torchvision":
             del sys.modules[name]
-
-
-def _version() -> str:
-    try:
-        return " " + metadata.version("torchvision")
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
 
 
 @functools.cache

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from harness.devices import of
+from harness.hardware.cpus import usable_cpus
 from harness.schema import Job
 from runner.engine.executors.memory import available_bytes
 
@@ -23,7 +23,7 @@ def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float
     """
     if any(one.extras.cold_start or one.extras.warm_start or of(one.device).accelerated for one in jobs):
         return 1
-    cpus = cpus or _cpus()
+    cpus = cpus or len(usable_cpus())
     memory = available_bytes() if memory_bytes is None else memory_bytes
     share = max(CPUS_A_JOB, _threads(jobs, cpus))
     return max(1, min(MOST_AHEAD, int(cpus / share), int(memory // (2 * BYTES_A_JOB))))
@@ -32,7 +32,7 @@ def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float
 def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
     """A sentence if jobs that prepare side by side on CPUs have more threads than there are CPUs; else ""."""
     here = [one for one in jobs if not of(one.device).accelerated]
-    cpus = cpus or _cpus()
+    cpus = cpus or len(usable_cpus())
     threads = _threads(here, cpus)
     if ahead < 2 or not here or ahead * threads <= cpus:
         return ""
@@ -46,7 +46,3 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
 
 def _threads(jobs: Sequence[Job], cpus: int) -> int:
     return max((one.protocol.threads or cpus for one in jobs), default=1)
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

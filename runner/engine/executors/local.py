@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections import deque
@@ -10,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from harness.hardware.cpus import usable_cpus
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.engine import Gate
@@ -255,7 +255,7 @@ class LocalExecutor:
                 return
             shares = cpu_shares(
                 sorted({one.job.device for one in together}),
-                sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (),
+                usable_cpus(),
                 max((one.job.protocol.threads or 1 for one in together), default=1),
             )
             memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
