@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
-from benchmarks.faults import Outcome, cell, tables
+from benchmarks.faults import Outcome, bits_of, cell, tables
 from benchmarks.planted_faults import KINDS
 from harness.loading.suite_files import load_suite
 from harness.schema import Case, Mode, Setting
@@ -42,6 +43,21 @@ def test_sizes_matter_in_full_precision() -> None:
         ("gradient of a weight", 1e-4): False,
         ("gradient of a weight", 0.005): True,
     }
+
+
+def test_bits_tell_results_apart_and_names_too() -> None:
+    ones, more = torch.ones(3), torch.ones(3) + 2e-7
+    assert bits_of({"output": ones}) == bits_of({"output": ones.clone()})
+    others = ({"output": more}, {"loss": ones}, {"output": torch.ones(3, dtype=torch.float64)}, {})
+    assert len({bits_of({"output": ones}), *map(bits_of, others)}) == 5
+
+
+def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of attention's scores is a first token's only one, which softmax makes 1."""
+    monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)
+    cases = load_suite("tiny_gpt").cases(Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny"))
+    (gpt,) = (one for one in cases if one.name == "GPT_150k")
+    assert [one.kind for one in cell(gpt, "float32", (0.1,), ("one element",))] == [""]
 
 
 def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Outcome:
