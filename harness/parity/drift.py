@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.parity.distance import eager_alone, is_exact_kind, peak, rms, rmse, wide
+from harness.parity.limits import Limits
 from harness.parity.reference import Reference, Tensors, family_of
-from harness.parity.rule import Limits
 from harness.schema import TensorError
 from harness.timing.step import Variant
 

@@ -27,8 +27,9 @@ scaled (default)
     *Cancellation.* A sum that nearly cancels (the gradient of a bias before a normalization) depends on
     the order of its terms, and a compiler's order may be many times worse than eager's. So c may be up to
     30 * e if it is at most ``noise`` = max(1e-4, unit) times the largest s of its kind. If the limit is s
-    or more, eager carries no correct digit, and c may be up to ``noise`` whatever e is. In both cases the
-    limit of a single element is ten times as large. ``noise_tensors`` names every tensor on which zeros
+    or more, eager carries no correct digit, and c may be up to ``noise`` whatever e is. If s is zero (at most
+    1e-6 * e), the sum cancels exactly, and c may be up to the larger of both. In all three cases the limit
+    of a single element is ten times as large. ``noise_tensors`` names every tensor on which zeros
     would pass, and every tensor of which eager lost more than half to overflow.
 
     Integers and booleans: e and c are the shares of elements that differ from fp64, s = 1, and the limit
@@ -60,10 +61,9 @@ tol is 1e-3 in inference and 1e-2 in training; with the scaled rule, outputs and
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -81,18 +81,11 @@ from harness.parity.distance import (
     same_bits,
     wide,
 )
+from harness.parity.limits import Limits
 from harness.parity.parts.lower import lower_precision
-from harness.parity.reference import SMALL, Family, Reference, Rule, Tensors, family_of
+from harness.parity.reference import Reference, Tensors, family_of
 from harness.schema import Parity, TensorError
 
-MAX_MULTIPLIER = 10.0
-CANCELLATION = 30.0  # the error of inductor's sums was measured to be up to 26 times eager's
-BAD_BLOCKS = 0.05
-# limits of the slope: of eager's slope, and of eager's relative error (``SLOPE_OF_NOISE``: of its square)
-SLOPE_MULTIPLIER = 2.0
-SLOPE_SHARE = 0.25
-SLOPE_OF_NOISE = 10.0
-SLOPE_CHANCE = 5.0
 DOUBTFUL = 3.0  # multiple of a limit
 FIELD_COSINE = 0.99  # the published fallback without an fp64 run
 
@@ -272,77 +265,6 @@ def _wrong_form(eager: torch.Tensor, given: torch.Tensor) -> str | None:
     if given.device != eager.device:
         return f"on the device {given.device} instead of {eager.device}"
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The scaled rule's limits for one tensor. The module's docstring states them."""
-
-    rule: Rule
-    multiplier: float
-    has_exact: bool
-    is_small: bool
-    spread: float
-    family: Family
-    is_value: bool = False
-
-    @classmethod
-    def for_tensor(cls, name: str, reference: Reference) -> Limits:
-        eager, family = reference.eager[name], family_of(name)
-        return cls(
-            rule=reference.rule.of_values() if family == "value" else reference.rule,
-            multiplier=reference.rule.multiplier(eager),
-            has_exact=reference.exact_of(name) is not None,
-            is_small=eager.numel() < SMALL,
-            spread=reference.spread[name],
-            family=reference.families[family],
-            is_value=family == "value",
-        )
-
-    def of(self, found: Distance) -> tuple[float, float]:
-        """The largest permitted RMSE, and the largest permitted error of one element."""
-        e = max(found.eager_rmse, self.family.level * found.scale) if self.is_small else found.eager_rmse
-        floor = self.rule.floor(exact=self.has_exact)
-        usual = self.multiplier * (e + self.spread) + floor * found.scale
-        noise = self.rule.noise * self.family.scale
-        carries_digits = self.has_exact and usual < found.scale
-        extra = min(CANCELLATION * found.eager_rmse, noise) if carries_digits else noise
-        tolerance = max(self.rule.tolerance, self.rule.unit if self.has_exact else floor)
-        most = MAX_MULTIPLIER * (max(found.eager_max, e) + self.spread) + tolerance * found.peak
-        return (usual, most) if extra <= usual else (extra, max(most, MAX_MULTIPLIER * extra))
-
-    def of_slope(self, found: Distance, numel: int) -> float | None:
-        """The largest permitted slope; None without fp64, for small tensors, noise and sums that cancel."""
-        if not self.has_exact or self.is_small or not found.eager_rmse < found.scale:
-            return None
-        usual = self.multiplier * (found.eager_rmse + self.spread) + self.rule.floor(exact=True) * found.scale
-        if found.candidate_rmse > usual:
-            return None
-        level = (found.eager_rmse + self.spread) / found.scale
-        share = SLOPE_SHARE + SLOPE_OF_NOISE * level + SLOPE_CHANCE / math.sqrt(numel)
-        return SLOPE_MULTIPLIER * abs(found.eager_slope) + share * level + self.rule.slope_floor
-
-    def of_row(self, found: Distance) -> float | None:
-        """The largest permitted RMS error of a row; None where a kink may move a row, and without fp64."""
-        if not (self.is_value and self.rule.reduced and self.has_exact):
-            return None
-        return 2 * (
-            self.multiplier * (found.eager_row + self.spread) + self.rule.floor(exact=True) * found.scale
-        )
-
-    def too_many(self, blocks: Blocks) -> int:
-        """How many blocks exceed twice the limit, computed with their own e and s; 0 if they are few."""
-        beyond = self._beyond(blocks)
-        count = int(beyond.sum())
-        return count if count > max(1.0, BAD_BLOCKS * beyond.numel()) else 0
-
-    def _beyond(self, blocks: Blocks) -> torch.Tensor:
-        floor = self.rule.floor(exact=self.has_exact)
-        usual = 2 * (self.multiplier * (blocks.eager + self.spread) + floor * blocks.scale)
-        noise = torch.full_like(usual, self.rule.noise * self.family.scale)
-        carries_digits = (usual < blocks.scale) & self.has_exact
-        extra = torch.where(carries_digits, torch.minimum(CANCELLATION * blocks.eager, noise), noise)
-        return blocks.candidate > torch.maximum(usual, extra)
 
 
 def _judge_scaled(blank: TensorError, reference: Reference, given: torch.Tensor) -> tuple[TensorError, bool]:

@@ -38,10 +38,11 @@ import torch
 from torch import nn
 
 from harness.parity.distance import Blocks
+from harness.parity.limits import Limits
 from harness.parity.other_data import WEIGHTS, other_data
 from harness.parity.parts.balance import NONE, Factors
 from harness.parity.reference import Reference, Rule, Tensors, make_reference
-from harness.parity.rule import Limits, blocks_of, compare_one
+from harness.parity.rule import blocks_of, compare_one
 from harness.parity.steps import sampled
 from harness.schema import TensorError
 from harness.timing.step import Variant

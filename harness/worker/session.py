@@ -30,10 +30,10 @@ from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
 from harness.metrics import WHOLE, ByVariant, Ended, at_the_end, complete_step, observing
-from harness.parity import exchange
+from harness.parity.between import exchange
+from harness.parity.between.cross_environment import CrossParity, another_model, compare_eager
 from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
-from harness.parity.cross_environment import CrossParity, another_model, compare_eager
 from harness.parity.drift import DriftCheck
 from harness.parity.parts.dropout import judge_dropout
 from harness.parity.reference import Reference, Rule, family_of, rule_for

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from harness.parity import safetensors_file
-from harness.parity.exchange import export, imported
+from harness.parity.between import safetensors_file
+from harness.parity.between.exchange import export, imported
 from harness.schema import Case, Environment, Job, Mode, Parity, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.parity.exchange import export, imported, read_runs, write_runs
+from harness.parity.between.exchange import export, imported, read_runs, write_runs
 from harness.parity.rule import compare, equal
 from harness.parity.steps import MOST, sampled
 from harness.schema import Case, Job, Mode, Protocol, Status

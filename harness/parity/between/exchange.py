@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness.parity import safetensors_file
+from harness.parity.between import safetensors_file
 from harness.parity.reference import Family, Reference, Rule
 from harness.tensors import map_tensors, named_tensors
 from harness.workload import Workload

@@ -1,0 +1,1 @@
+"""Parity between environments: their results travel in files."""

@@ -1,0 +1,100 @@
+"""The scaled rule's limits. ``harness.parity.rule`` states and applies them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from harness.parity.distance import Blocks, Distance
+from harness.parity.reference import SMALL, Family, Reference, Rule, family_of
+
+MAX_MULTIPLIER = 10.0
+CANCELLATION = 30.0  # the error of inductor's sums was measured to be up to 26 times eager's
+ZERO = 1e-6  # a truth below this share of eager's error is zero: both have computed rounding errors alone
+BAD_BLOCKS = 0.05
+# limits of the slope: of eager's slope, and of eager's relative error (``SLOPE_OF_NOISE``: of its square)
+SLOPE_MULTIPLIER = 2.0
+SLOPE_SHARE = 0.25
+SLOPE_OF_NOISE = 10.0
+SLOPE_CHANCE = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits for one tensor."""
+
+    rule: Rule
+    multiplier: float
+    has_exact: bool
+    is_small: bool
+    spread: float
+    family: Family
+    is_value: bool = False
+
+    @classmethod
+    def for_tensor(cls, name: str, reference: Reference) -> Limits:
+        eager, family = reference.eager[name], family_of(name)
+        return cls(
+            rule=reference.rule.of_values() if family == "value" else reference.rule,
+            multiplier=reference.rule.multiplier(eager),
+            has_exact=reference.exact_of(name) is not None,
+            is_small=eager.numel() < SMALL,
+            spread=reference.spread[name],
+            family=reference.families[family],
+            is_value=family == "value",
+        )
+
+    def of(self, found: Distance) -> tuple[float, float]:
+        """The largest permitted RMSE, and the largest permitted error of one element."""
+        e = max(found.eager_rmse, self.family.level * found.scale) if self.is_small else found.eager_rmse
+        floor = self.rule.floor(exact=self.has_exact)
+        usual = self.multiplier * (e + self.spread) + floor * found.scale
+        noise = self.rule.noise * self.family.scale
+        cancels = CANCELLATION * found.eager_rmse
+        if self.has_exact and found.scale <= ZERO * found.eager_rmse:
+            extra = max(cancels, noise)
+        elif self.has_exact and usual < found.scale:
+            extra = min(cancels, noise)
+        else:
+            extra = noise
+        tolerance = max(self.rule.tolerance, self.rule.unit if self.has_exact else floor)
+        most = MAX_MULTIPLIER * (max(found.eager_max, e) + self.spread) + tolerance * found.peak
+        return (usual, most) if extra <= usual else (extra, max(most, MAX_MULTIPLIER * extra))
+
+    def of_slope(self, found: Distance, numel: int) -> float | None:
+        """The largest permitted slope; None without fp64, for small tensors, noise and sums that cancel."""
+        if not self.has_exact or self.is_small or not found.eager_rmse < found.scale:
+            return None
+        usual = self.multiplier * (found.eager_rmse + self.spread) + self.rule.floor(exact=True) * found.scale
+        if found.candidate_rmse > usual:
+            return None
+        level = (found.eager_rmse + self.spread) / found.scale
+        share = SLOPE_SHARE + SLOPE_OF_NOISE * level + SLOPE_CHANCE / math.sqrt(numel)
+        return SLOPE_MULTIPLIER * abs(found.eager_slope) + share * level + self.rule.slope_floor
+
+    def of_row(self, found: Distance) -> float | None:
+        """The largest permitted RMS error of a row; None where a kink may move a row, and without fp64."""
+        if not (self.is_value and self.rule.reduced and self.has_exact):
+            return None
+        return 2 * (
+            self.multiplier * (found.eager_row + self.spread) + self.rule.floor(exact=True) * found.scale
+        )
+
+    def too_many(self, blocks: Blocks) -> int:
+        """How many blocks exceed twice the limit, computed with their own e and s; 0 if they are few."""
+        beyond = self._beyond(blocks)
+        count = int(beyond.sum())
+        return count if count > max(1.0, BAD_BLOCKS * beyond.numel()) else 0
+
+    def _beyond(self, blocks: Blocks) -> torch.Tensor:
+        floor = self.rule.floor(exact=self.has_exact)
+        usual = 2 * (self.multiplier * (blocks.eager + self.spread) + floor * blocks.scale)
+        noise = torch.full_like(usual, self.rule.noise * self.family.scale)
+        cancels = CANCELLATION * blocks.eager
+        carries_digits = (usual < blocks.scale) & self.has_exact
+        extra = torch.where(carries_digits, torch.minimum(cancels, noise), noise)
+        is_zero = (blocks.scale <= ZERO * blocks.eager) & self.has_exact
+        extra = torch.where(is_zero, torch.maximum(cancels, noise), extra)
+        return blocks.candidate > torch.maximum(usual, extra)
