@@ -138,8 +138,6 @@ class Distance:
     candidate_max: float
     eager_slope: float = 0.0
     candidate_slope: float = 0.0
-    eager_row: float = 0.0  # RMS error of the worst ``ROW`` elements in a row
-    candidate_row: float = 0.0
 
     @classmethod
     def shares(cls, exact: torch.Tensor, eager: torch.Tensor, candidate: torch.Tensor) -> Distance:
@@ -157,11 +155,16 @@ class Distance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """RMS of truth and of errors in each complete block of ``BLOCK`` elements (shape: blocks)."""
+    """RMS of truth and of errors in each complete block of ``BLOCK`` elements (shape: blocks).
+
+    ``eager_rows`` and ``candidate_rows``: RMS of the errors in each complete row of ``ROW`` elements.
+    """
 
     scale: torch.Tensor
     eager: torch.Tensor
     candidate: torch.Tensor
+    eager_rows: torch.Tensor
+    candidate_rows: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +194,13 @@ def measure(sides: Sides, known: Known | None = None, *, most: float = math.inf)
     truth, eager = known.truth, known.eager
     same = sides.candidate is sides.eager
     candidate = eager if same else _Sum.of(sides.candidate, sides.truth, sides.truth, most, project=True)
-    blocks = Blocks(scale=truth.blocks, eager=eager.blocks, candidate=candidate.blocks)
+    blocks = Blocks(
+        scale=truth.blocks,
+        eager=eager.blocks,
+        candidate=candidate.blocks,
+        eager_rows=eager.rows,
+        candidate_rows=candidate.rows,
+    )
     return _distance(truth, eager, candidate), blocks
 
 
@@ -206,8 +215,6 @@ def _distance(truth: _Sum, eager: _Sum, candidate: _Sum) -> Distance:
         candidate_max=candidate.peak,
         eager_slope=eager.along / squares if squares > 0.0 else 0.0,
         candidate_slope=candidate.along / squares if squares > 0.0 else 0.0,
-        eager_row=eager.row,
-        candidate_row=candidate.row,
     )
 
 
@@ -229,16 +236,16 @@ def bulk(sides: Sides, largest: float) -> Distance | None:
 class _Sum:
     """RMS and largest size of a tensor's elements, and the RMS of each of its blocks, in fp64.
 
-    ``squares`` is the sum of squares; ``along`` the inner product with what was subtracted; ``row`` the
-    RMS of the worst ``ROW`` elements in a row.
+    ``squares`` is the sum of squares; ``along`` the inner product with what was subtracted; ``rows`` the RMS
+    of each ``ROW`` elements.
     """
 
     rms: float
     peak: float
     blocks: torch.Tensor
+    rows: torch.Tensor
     squares: float = 0.0
     along: float = 0.0
-    row: float = 0.0
 
     @classmethod
     def of(
@@ -252,7 +259,7 @@ class _Sum:
     ) -> _Sum:
         """Of ``values``, or of ``values - less``, where ``kept`` is at most ``most``.
 
-        ``project``: with the inner product of ``values - less`` and ``less``, and with ``row``.
+        ``project``: with the inner product of ``values - less`` and ``less``, and with ``rows``.
 
         It works in chunks with one small buffer: the allocation of whole fp64 copies would take many times
         as long as the arithmetic.
@@ -260,11 +267,13 @@ class _Sum:
         count = values.numel()
         blocks = values.new_zeros(count // BLOCK, dtype=torch.float64)
         if less is values or count == 0:
-            return cls(rms=0.0, peak=0.0, blocks=blocks)
+            return cls(
+                rms=0.0, peak=0.0, blocks=blocks, rows=values.new_zeros(count // ROW, dtype=torch.float64)
+            )
         size = min(count, CHUNK_ELSEWHERE if of(values.device).accelerated else CHUNK)
         buffer = values.new_empty(size, dtype=torch.float64)
         rest, along = values.new_zeros((), dtype=torch.float64), values.new_zeros((), dtype=torch.float64)
-        peaks, rows, left = [], [values.new_zeros((), dtype=torch.float64)], count
+        peaks, rows, left = [], [values.new_zeros(0, dtype=torch.float64)], count
         for start in range(0, count, size):
             part = buffer[: min(size, count - start)].copy_(values[start : start + size])
             if less is not None:
@@ -275,9 +284,7 @@ class _Sum:
                 left -= int(out.sum())
             if project and less is not None:
                 along += torch.dot(part, less[start : start + size].to(torch.float64))
-                if part.numel() >= ROW:
-                    in_rows = part[: part.numel() // ROW * ROW].view(-1, ROW)
-                    rows.append(torch.linalg.vector_norm(in_rows, dim=1).max())
+                rows.append(torch.linalg.vector_norm(part[: part.numel() // ROW * ROW].view(-1, ROW), dim=1))
             peaks.append(_extremes(part))
             whole = part.numel() // BLOCK * BLOCK
             first = start // BLOCK
@@ -292,7 +299,7 @@ class _Sum:
             blocks=blocks / math.sqrt(BLOCK),
             squares=squares,
             along=float(along),
-            row=float(torch.stack(rows).max()) / math.sqrt(ROW),
+            rows=torch.cat(rows) / math.sqrt(ROW),
         )
 
 

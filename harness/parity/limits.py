@@ -19,6 +19,9 @@ SLOPE_MULTIPLIER = 2.0
 SLOPE_SHARE = 0.25
 SLOPE_OF_NOISE = 10.0
 SLOPE_CHANCE = 5.0
+# multiples of eager's worst row. Roundings that a model amplifies vary by an order of magnitude
+REDUCED_ROW = 3.0
+FULL_ROW = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +77,19 @@ class Limits:
         share = SLOPE_SHARE + SLOPE_OF_NOISE * level + SLOPE_CHANCE / math.sqrt(numel)
         return SLOPE_MULTIPLIER * abs(found.eager_slope) + share * level + self.rule.slope_floor
 
-    def of_row(self, found: Distance) -> float | None:
-        """The largest permitted RMS error of a row; None where a kink may move a row, and without fp64."""
-        if not (self.is_value and self.rule.reduced and self.has_exact):
+    def of_row(self, found: Distance, blocks: Blocks) -> tuple[float, float] | None:
+        """The candidate's worst row (RMS error), and the largest permitted one.
+
+        None for gradients and buffers, where a kink may move a row, without fp64, and without a whole row.
+        """
+        if not (self.is_value and self.has_exact) or blocks.candidate_rows.numel() == 0:
             return None
-        return 2 * (
-            self.multiplier * (found.eager_row + self.spread) + self.rule.floor(exact=True) * found.scale
-        )
+        least = self.rule.unit * found.scale / 4
+        eager, candidate = blocks.eager_rows + self.spread + least, blocks.candidate_rows
+        quarter = candidate.numel() // 4 + 1
+        usual = float(candidate.kthvalue(quarter).values / eager.kthvalue(quarter).values)
+        most = REDUCED_ROW if self.rule.reduced else FULL_ROW
+        return float(candidate.max()), most * max(1.0, usual) * float(eager.max())
 
     def too_many(self, blocks: Blocks) -> int:
         """How many blocks exceed twice the limit, computed with their own e and s; 0 if they are few."""

@@ -16,9 +16,13 @@ scaled (default)
 
     Both limits must also hold without the outliers (elements above 1,000 times the median). And at most a
     twentieth of a tensor's blocks (1,024 elements each) may exceed twice the first limit, computed with
-    the block's own e and s. In reduced precision, no 64 consecutive elements of an output may exceed twice
-    the limit of the worst 64 elements of eager. So neither outliers nor larger parts of the tensor hide an
-    error.
+    the block's own e and s. So neither outliers nor larger parts of the tensor hide an error.
+
+    *Rows.* Each 64 consecutive elements of an output are a row. With E the error of eager's worst row, no
+    row may be further off than k * q * (E + unit / 4 * s), where k is 30, or 3 in reduced precision, and q
+    is the ratio of the lower quartiles of the candidate's and eager's rows, at least 1. So a compiler whose
+    errors are larger everywhere (another algorithm) is judged by the limits above, and an error in one place
+    far below them is found.
 
     *Slope.* The projection of the error on the truth, <c - x, x> / <x, x>, shows a wrong factor far below the
     limit of the RMS error, because roundings cancel in it. In a tensor of 1,000 elements it may be up to
@@ -246,15 +250,15 @@ def compare_one(name: str, reference: Reference, candidate: Tensors) -> tuple[Te
     return _judge_scaled(blank, reference, given)
 
 
-def blocks_of(name: str, reference: Reference, candidate: Tensors) -> tuple[Limits, Blocks] | None:
-    """The RMS of a tensor's blocks, and the limits that judge them; None where blocks are not judged."""
+def parts_of(name: str, reference: Reference, candidate: Tensors) -> tuple[Limits, Distance, Blocks] | None:
+    """A tensor's limits, and what they judge its rows and blocks by; None where these are not judged."""
     eager, given = reference.eager.get(name), candidate.get(name)
     if eager is None or given is None or is_exact_kind(eager) or _wrong_form(eager, given):
         return None
     sides = align(reference.exact_of(name), eager, given, reduced=reference.rule.reduced)
     if isinstance(sides, str):
         return None
-    return Limits.for_tensor(name, reference), measure(sides, reference.known.get(name))[1]
+    return Limits.for_tensor(name, reference), *measure(sides, reference.known.get(name))
 
 
 def _wrong_form(eager: torch.Tensor, given: torch.Tensor) -> str | None:
@@ -296,11 +300,9 @@ def _judge_parts(
         error = _judge(replace(whole, allowed_slope=slope), rest, *limits.of(rest))
         if error.failure is not None:
             return replace(error, failure=f"without outliers, {error.failure}")
-    row = limits.of_row(found)
-    if row is not None and not found.candidate_row <= row:
-        return replace(
-            whole, failure=_above(f"RMS error of {ROW} elements in a row", found.candidate_row, row)
-        )
+    row = limits.of_row(found, blocks)
+    if row is not None and not row[0] <= row[1]:
+        return replace(whole, failure=_above(f"RMS error of {ROW} elements in a row", *row))
     count = limits.too_many(blocks)
     if count:
         failure = f"{count} of {blocks.scale.numel()} blocks of {BLOCK} elements are beyond their limit"

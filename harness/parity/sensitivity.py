@@ -32,17 +32,17 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import nn
 
-from harness.parity.distance import Blocks
+from harness.parity.distance import Blocks, Distance
 from harness.parity.limits import Limits
 from harness.parity.other_data import WEIGHTS, other_data
 from harness.parity.parts.balance import NONE, Factors
 from harness.parity.reference import Reference, Rule, Tensors, make_reference
-from harness.parity.rule import blocks_of, compare_one
+from harness.parity.rule import compare_one, parts_of
 from harness.parity.steps import sampled
 from harness.schema import TensorError
 from harness.timing.step import Variant
@@ -56,6 +56,7 @@ BITS = 13  # of 23: the last digits that change between the runs of ``Kinks``, u
 NOISE_SEED = 1000  # of the noise in the first run
 TRIED = 2  # runs that measure the noise of the outputs
 
+_Parts = tuple[Limits, Distance, Blocks]
 _Mean = Callable[[torch.Tensor], torch.Tensor]
 """A mean over the first dimension."""
 
@@ -163,8 +164,8 @@ class _Run:
         return cls(error=compare_one(name, reference, results)[0], reference=reference, results=results)
 
     @property
-    def blocks(self) -> tuple[Limits, Blocks] | None:
-        return blocks_of(self.error.name, self.reference, self.results)
+    def parts(self) -> _Parts | None:
+        return parts_of(self.error.name, self.reference, self.results)
 
 
 def _decided(runs: Sequence[_Run]) -> bool:
@@ -197,22 +198,26 @@ def _over_runs(runs: Sequence[_Run]) -> TensorError | None:
             failure=None,
         )
         within = pooled.candidate_rmse <= pooled.allowed and pooled.candidate_max <= pooled.allowed_max
-        if within and not _blocks_fail([run.blocks for run in runs], mean):
+        if within and not _parts_fail([run.parts for run in runs], mean):
             return pooled
     return None
 
 
-def _blocks_fail(each: Sequence[tuple[Limits, Blocks] | None], mean: _Mean) -> bool:
-    """Whether the blocks fail over all runs: the same part of the tensor is wrong in every run."""
+def _parts_fail(each: Sequence[_Parts | None], mean: _Mean) -> bool:
+    """Whether rows or blocks fail over all runs: the same part of the tensor is wrong in every run."""
     judged = [one for one in each if one is not None]
-    if len(judged) < len(each) or len({blocks.scale.shape for _, blocks in judged}) > 1:
+    if len(judged) < len(each) or len({blocks.scale.shape for _, _, blocks in judged}) > 1:
         return bool(judged)
     limits = judged[0][0]
-    scale, eager, candidate = (
-        mean(torch.stack([getattr(blocks, side) for _, blocks in judged]))
-        for side in ("scale", "eager", "candidate")
-    )
-    return limits.too_many(Blocks(scale=scale, eager=eager, candidate=candidate)) > 0
+    rows = [limits.of_row(found, blocks) for _, found, blocks in judged]
+    worst, permitted = ([row[side] for row in rows if row is not None] for side in (0, 1))
+    if worst and not _over(mean, worst) <= _over(mean, permitted):
+        return True
+    pooled = {
+        side.name: mean(torch.stack([getattr(blocks, side.name) for _, _, blocks in judged]))
+        for side in fields(Blocks)
+    }
+    return limits.too_many(Blocks(**pooled)) > 0
 
 
 def _over(mean: _Mean, values: Sequence[float]) -> float:

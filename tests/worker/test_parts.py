@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.parity.distance import ROW
 from harness.parity.parts.balance import balance_of, scale_weights
 from harness.parity.parts.slopes import PartSlopes
 from harness.parity.rule import compare
@@ -19,7 +20,7 @@ from harness.program import Program
 from harness.schema import Mode, Status
 from harness.tensors import named_tensors
 from harness.workload import Workload
-from tests.worker.planted import Attention, noisy, refer, right_graph, rule, workload, wrong_by
+from tests.worker.planted import Attention, failure, noisy, refer, right_graph, rule, workload, wrong_by
 from tests.worker.test_other_data import Fault, Forward, baked_weight, every, judged, with_fault
 
 REDUCED = ("bfloat16", "amp")
@@ -302,6 +303,22 @@ def test_what_is_right_passes(dtype: str) -> None:
     for name in ("mlp", "conv"):
         work = partial(workload, name)
         assert judged(right_graph, work, Mode.TRAINING, dtype)[0] is Status.PASS
+
+
+@pytest.mark.parametrize(("rows", "fails"), [(1, True), (2000, True), (4096, False)])
+def test_an_error_in_one_place_is_found_far_below_the_limits_in_full_precision(
+    rows: int, *, fails: bool
+) -> None:
+    """Errors of 0.003 % of the output. In all rows they may come from another algorithm."""
+    exact = noisy(1 << 18, 5)
+    wrong = exact.clone()
+    wrong[-rows * ROW :] += 3e-5 * noisy(rows * ROW, 6)
+    reference = refer({"output": exact}, {"output": exact.float()}, by=rule(mode=Mode.INFERENCE))
+    found = compare(reference, {"output": wrong.float()})
+    assert bool(found.failed) is fails
+    assert not fails or "RMS error of 64 elements in a row" in failure(found)
+    gradient = refer({"gradient.w": exact}, {"gradient.w": exact.float()}, by=rule())
+    assert compare(gradient, {"gradient.w": wrong.float()}).failed == 0
 
 
 def test_a_few_wrong_rows_of_a_large_output_are_found_in_reduced_precision() -> None:
