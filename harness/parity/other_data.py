@@ -26,8 +26,10 @@ LOOKED_AT = 1024  # elements: where these are not all zero, the rest is not look
 
 
 @contextmanager
-def other_data(variant: Variant, *, weights: bool, factors: Factors = NONE) -> Iterator[tuple[str, ...]]:
-    """Changes the variant's inputs and (``weights``) its weights; yields what has changed.
+def other_data(
+    variant: Variant, *, weights: bool, inputs: bool = True, factors: Factors = NONE
+) -> Iterator[tuple[str, ...]]:
+    """Changes the variant's inputs (``inputs``) and its weights (``weights``); yields what has changed.
 
     ``factors``: by which the changed weights are multiplied (``harness.parity.parts.balance``).
 
@@ -36,7 +38,7 @@ def other_data(variant: Variant, *, weights: bool, factors: Factors = NONE) -> I
     """
     undo: list[Callable[[], object]] = []
     with torch.no_grad():
-        changed = [INPUTS] if _change_inputs(variant) else []
+        changed = [INPUTS] if inputs and _change_inputs(variant) else []
         if weights:
             undo = list(_change_weights(variant.program.module))
             undo += scale_weights(variant.program.module, factors)

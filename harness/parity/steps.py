@@ -13,8 +13,9 @@ memory and little time. The first and the third call are compared in full, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -142,13 +143,14 @@ def balance(bench: Workbench) -> Factors:
 def part_slopes(bench: Workbench, exact: Variant, row: Row) -> PartSlopes | None:
     """The directions of the parts of the fp64 run on other data; None if they cannot be made."""
 
-    def run(context: Callable[[], AbstractContextManager[object]]) -> Tensors:
+    def run(context: Callable[[], AbstractContextManager[object]], *, inputs: bool = True) -> Tensors:
         exact.restore()
-        with other_data(exact, weights=WEIGHTS in row.changed, factors=row.factors), context():
+        weights = WEIGHTS in row.changed
+        with other_data(exact, weights=weights, inputs=inputs, factors=row.factors), context():
             return sample(dict(named_tensors(bench.output(exact), "output")))
 
     try:
-        return PartSlopes.measure(run)
+        return PartSlopes.measure(run, partial(run, nullcontext, inputs=False))
     except Exception as error:  # the rest of the check does not need them
         print(f"no slopes of parts: {line_of(error)}", flush=True)
         return None

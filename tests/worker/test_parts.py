@@ -21,7 +21,7 @@ from harness.schema import Mode, Status
 from harness.tensors import named_tensors
 from harness.workload import Workload
 from tests.worker.planted import Attention, failure, noisy, refer, right_graph, rule, workload, wrong_by
-from tests.worker.test_other_data import Fault, Forward, baked_weight, every, judged, with_fault
+from tests.worker.test_other_data import Fault, Forward, baked_weight, every, judged, stale_input, with_fault
 
 REDUCED = ("bfloat16", "amp")
 
@@ -201,9 +201,7 @@ def synthetic() -> tuple[PartSlopes, dict[str, torch.Tensor], torch.Tensor]:
     truth = x + 0.02 * y
     size = float(truth.square().mean().sqrt())
     slopes = PartSlopes(
-        names=("mm", "bmm"),
-        numbers=(0, 3),
-        total=4,
+        names=("the result of mm", "the result of bmm"),
         directions=torch.stack((x, 0.02 * y)) / size,
         names_of_outputs=("output",),
     )
@@ -219,7 +217,7 @@ def test_a_part_that_is_too_large_is_named_although_it_is_below_the_roundings_of
     found = slopes.judge(reference, exact, wrong)
     assert found is not None
     assert found.failure is not None
-    assert found.failure.startswith("as if the result of bmm (part 4 of 4) were 1")
+    assert found.failure.startswith("as if the result of bmm were 1")
     assert found.slope == pytest.approx(0.1, rel=0.2)
 
 
@@ -238,13 +236,19 @@ def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> N
         with torch.no_grad(), context():  # type: ignore[operator]
             return dict(named_tensors(module(x), "output"))
 
-    found = PartSlopes.measure(run)
+    other = module(x.flip(0)).detach()
+    found = PartSlopes.measure(run, lambda: {"output": other})
     assert found is not None
-    assert (list(found.names), found.total) == (["addmm", "addmm"], 2)
+    assert list(found.names) == [
+        "the result of addmm (part 1 of 2)",
+        "the result of addmm (part 2 of 2)",
+        "the change of the outputs with the inputs",
+    ]
     output = module(x).detach()
     size = float(output.square().mean().sqrt())
     assert torch.allclose(found.directions[1], output.flatten() / size)
-    assert PartSlopes.measure(lambda _: {"output": x}) is None  # no part
+    assert torch.allclose(found.directions[2], (output - other).flatten() / size)
+    assert PartSlopes.measure(lambda _: {"output": x}, lambda: {"output": x}) is None  # no part
 
 
 # -- through the whole check ----------------------------------------------------------------
@@ -319,6 +323,29 @@ def test_an_error_in_one_place_is_found_far_below_the_limits_in_full_precision(
     assert not fails or "RMS error of 64 elements in a row" in failure(found)
     gradient = refer({"gradient.w": exact}, {"gradient.w": exact.float()}, by=rule())
     assert compare(gradient, {"gradient.w": wrong.float()}).failed == 0
+
+
+class Indifferent(nn.Module):
+    """Its outputs depend on its inputs by half a percent, less than the roundings that are permitted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(16, 1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1 + 0.008 * torch.tanh(self.up(x))
+
+
+@pytest.mark.parametrize("dtype", REDUCED)
+def test_an_input_that_is_not_refreshed_is_found_where_all_outputs_are_alike(dtype: str) -> None:
+    def indifferent() -> Workload:
+        return Workload(module=Indifferent(), args=(torch.randn(8, 16),))
+
+    assert judged(right_graph, indifferent, Mode.INFERENCE, dtype)[0] is Status.PASS
+    status, found, _ = judged(with_fault(stale_input), indifferent, Mode.INFERENCE, dtype)
+    assert status is Status.FAIL_ACCURACY
+    assert found.found_by == "the slope of each part, on other data"
+    assert "as if the change of the outputs with the inputs were" in failure(found)
 
 
 def test_a_few_wrong_rows_of_a_large_output_are_found_in_reduced_precision() -> None:

@@ -1,10 +1,12 @@
-"""The slope of each part: whether one product or reduction inside the model is on the whole too large.
+"""The slope of each part: whether a product or reduction in the model, or the inputs' effect, is too large.
 
 In reduced precision the roundings of a model may be larger in its output than an error of 2 % in one of its
 parts. But they have no direction, and a wrong part has one: d, the change of the output if this part's result
 is scaled. The projection of the error on it, <c - x, d> / <d, d>, estimates by which share the part is too
 large; the roundings cancel in it. Zeros, lost blocks and flipped signs in the part's result are seen, too: on
-the whole they make it smaller.
+the whole they make it smaller. One more direction is the change of the output from the first inputs to the
+other ones: a network with random weights may return nearly the same for all inputs, and an input that is not
+refreshed (stale) then looks like roundings.
 
 The directions are differences of runs in fp64 (``MOST`` parts at most, evenly chosen), made once for all
 candidates. A part's slope may be as large as ``MULTIPLIER`` times eager's, plus what independent roundings of
@@ -64,39 +66,41 @@ class _Scaling(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSlopes:
-    """Directions of the parts. ``names``: of the operations; ``numbers``: their places among all ``total``.
+    """Directions of the parts. ``names``: what is too large or too small in the direction of the same place.
 
     ``directions``: one row for each part, over all outputs in turn, each divided by its root mean square.
     """
 
     names: Sequence[str]
-    numbers: Sequence[int]
-    total: int
     directions: torch.Tensor
     names_of_outputs: Sequence[str]
 
     @classmethod
-    def measure(cls, run: Callable[[Callable[[], Any]], Tensors]) -> PartSlopes | None:
-        """None without parts. ``run(context)``: sampled outputs of one fp64 forward inside the context."""
+    def measure(
+        cls, run: Callable[[Callable[[], Any]], Tensors], on_first_inputs: Callable[[], Tensors]
+    ) -> PartSlopes | None:
+        """None without parts.
+
+        ``run(context)``: sampled outputs of one fp64 forward inside the context. ``on_first_inputs``: the
+        same with the first inputs and the other weights.
+        """
         count = _Scaling()
         truth = _first_outputs(run(lambda: count))
         total = len(count.names)
         chosen = sorted({round(i * (total - 1) / max(1, MOST - 1)) for i in range(MOST)} if total else ())
         if total <= MOST:
             chosen = list(range(total))
-        kept, rows = [], []
+        found = dict[str, torch.Tensor]()
         for number in chosen:
-            row = _relative(truth, run(lambda number=number: _Scaling(number))) / STEP  # type: ignore[misc]
-            if bool(torch.isfinite(row).all()) and float(row.square().mean().sqrt()) > LEAST:
-                kept.append(number)
-                rows.append(row)
-        if not rows:
+            name = f"the result of {count.names[number]} (part {number + 1} of {total})"
+            found[name] = _relative(truth, run(lambda number=number: _Scaling(number))) / STEP  # type: ignore[misc]
+        found["the change of the outputs with the inputs"] = -_relative(truth, on_first_inputs())
+        found = {name: row for name, row in found.items() if _moves_outputs(row)}
+        if not found:
             return None
         return cls(
-            names=[count.names[number] for number in kept],
-            numbers=kept,
-            total=total,
-            directions=torch.stack(rows),
+            names=tuple(found),
+            directions=torch.stack(list(found.values())),
             names_of_outputs=tuple(truth),
         )
 
@@ -135,11 +139,13 @@ class PartSlopes:
             slope=slope,
             eager_slope=float(eager[worst]),
             allowed_slope=limit,
-            failure=(
-                f"as if the result of {self.names[worst]} (part {self.numbers[worst] + 1} of {self.total}) "
-                f"were {abs(slope):.2%} too {size}, above the limit {limit:.2%}"
-            ),
+            failure=f"as if {self.names[worst]} were {abs(slope):.2%} too {size}, "
+            f"above the limit {limit:.2%}",
         )
+
+
+def _moves_outputs(row: torch.Tensor) -> bool:
+    return bool(torch.isfinite(row).all()) and float(row.square().mean().sqrt()) > LEAST
 
 
 def _first_outputs(results: Tensors) -> Tensors:
