@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from harness.parity.distance import ROW
-from harness.parity.parts.balance import balance_of, scale_weights
+from harness.parity.parts.balance import any_has_several_weights, balance_of, scale_weights
 from harness.parity.parts.slopes import PartSlopes
 from harness.parity.rule import compare
 from harness.parity.steps import STEPS
@@ -129,9 +129,16 @@ def test_a_product_that_is_no_module_of_torch_has_a_factor_too() -> None:
     assert 0.3 <= float(module(x).detach().square().mean().sqrt()) <= 3.0
 
 
-def test_several_weights_of_one_module_have_no_factors() -> None:
+def test_several_weights_of_one_module_have_factors_by_their_own_size() -> None:
     module, x = Raw(), torch.randn(4, 12, 16)
-    assert balance_of(module, lambda: module(x)) == {}  # Inductor's slopes were too large with them
+    factors = balance_of(module, lambda: module(x))
+    assert factors.keys() == {"up", "down"}
+    before = float(module(x).detach().square().mean().sqrt())
+    scale_weights(module, factors)
+    assert before < 0.01
+    assert 0.1 <= float(module(x).detach().square().mean().sqrt()) <= 10.0
+    assert any_has_several_weights(nn.Sequential(nn.Linear(4, 4), module))
+    assert not any_has_several_weights(nn.Sequential(nn.Linear(4, 4), Conv1D(), Mlp()))
 
 
 def test_the_bias_of_a_convolution_is_for_its_channels_also_where_the_width_is_the_same() -> None:

@@ -72,7 +72,7 @@ class _Balance:
             inside = isinstance(part, nn.MultiheadAttention)  # which calls no module for its last product
             is_leaf = not list(part.children())
             for parameter in part.parameters() if inside else own:
-                if inside or not is_leaf:
+                if inside or not is_leaf or (parameter.dim() > 1 and _has_several_weights(part)):
                     self._raise(parameter)
             if own and is_leaf:
                 self._hooks.append(part.register_forward_hook(self._after))
@@ -125,6 +125,18 @@ class _Balance:
         self._undo.append(_dividing(values, factor))
         self.factors[name] = factor
         return factor
+
+
+def any_has_several_weights(module: nn.Module) -> bool:
+    """Whether a part of the model computes with several weights by itself, without modules of its own."""
+    return any(_has_several_weights(part) for part in module.modules() if not list(part.children()))
+
+
+def _has_several_weights(part: nn.Module) -> bool:
+    """Whether it is not known how its output depends on each, as of an attention that calls no module."""
+    bias = getattr(part, "bias", None)
+    own = [parameter for parameter in part.parameters(recurse=False) if parameter is not bias]
+    return sum(parameter.dim() > 1 for parameter in own) > 1
 
 
 def _place_of_channels(part: nn.Module, output: torch.Tensor, bias: torch.Tensor) -> int:

@@ -74,10 +74,14 @@ class PartSlopes:
     names: Sequence[str]
     directions: torch.Tensor
     names_of_outputs: Sequence[str]
+    floor: float = 0.0  # a slope that is permitted in any case
 
     @classmethod
     def measure(
-        cls, run: Callable[[Callable[[], Any]], Tensors], on_first_inputs: Callable[[], Tensors]
+        cls,
+        run: Callable[[Callable[[], Any]], Tensors],
+        on_first_inputs: Callable[[], Tensors],
+        floor: float = 0.0,
     ) -> PartSlopes | None:
         """None without parts.
 
@@ -102,6 +106,7 @@ class PartSlopes:
             names=tuple(found),
             directions=torch.stack(list(found.values())),
             names_of_outputs=tuple(truth),
+            floor=floor,
         )
 
     def judge(self, reference: Reference, exact: Tensors, candidate: Tensors) -> TensorError | None:
@@ -121,7 +126,8 @@ class PartSlopes:
         squares = self.directions.square().sum(1)
         slopes, eager = self.directions @ theirs / squares, self.directions @ ours / squares
         chance = float(ours.square().mean().sqrt()) / squares.sqrt()
-        limits = MULTIPLIER * eager.abs() + CHANCE * chance + reference.rule.slope_floor
+        floor = max(reference.rule.slope_floor, self.floor)
+        limits = MULTIPLIER * eager.abs() + CHANCE * chance + floor
         worst = int((slopes.abs() / limits).argmax())
         slope, limit = float(slopes[worst]), float(limits[worst])
         if abs(slope) <= limit:
