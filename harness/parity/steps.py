@@ -38,9 +38,9 @@ BASE = {2: FIRST, 3: FIRST, 5: OTHER, 6: OTHER}  # a step -> an earlier step on 
 STEPS = 6
 ON_OTHER = (4, 5, 6)
 MOST = 32 * BLOCK  # elements that are kept of a tensor
-# units; a slope of a part. Nearly equal probabilities of an attention are rounded alike, so their roundings do not
-# cancel: with factors in TLTransformer's attention, untouched Inductor had 1.4
-FLOOR_OF_SEVERAL = 2.0
+# units; of a part's slope. Nearly equal probabilities of an attention are rounded alike, so their roundings
+# do not cancel: with factors in TLTransformer's attention, untouched Inductor had a slope of 1.4 units
+FLOOR_OF_SEVERAL = 1.25
 
 
 def sampled(tensor: torch.Tensor) -> torch.Tensor:
