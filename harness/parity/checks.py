@@ -19,8 +19,8 @@ from harness.parity.drift import DriftCheck
 from harness.parity.other_data import WEIGHTS, has_plain_weights
 from harness.parity.parts.balance import NONE
 from harness.parity.parts.slopes import PartSlopes
-from harness.parity.reference import Reference, Rule, make_reference
-from harness.parity.sensitivity import Kinks
+from harness.parity.reference import Reference, Rule, Tensors, make_reference
+from harness.parity.sensitivity import Kinks, worst_blocks
 from harness.program import Compiled
 from harness.schema import Parity, Status, TensorError
 from harness.timing.step import Variant
@@ -137,7 +137,8 @@ class Checks:
         if chance.changed:
             each = zip(names, (calls.first, settled), strict=True)
             return found, all(chance.explains(failing, made, reference.eager) for failing, made in each)
-        excused = self._excused(variant, (), names)
+        runs = ((reference, calls.first), (reference.of(settled), settled))
+        excused = self._excused(variant, (), names, runs)
         return parity.compare_both(reference, calls.first, settled, excused=excused), False
 
     def _in_a_row(
@@ -244,9 +245,16 @@ class Checks:
         return self._of_inputs
 
     def _excused(
-        self, variant: Variant, changed: tuple[str, ...], names: Sequence[Iterable[str]]
+        self,
+        variant: Variant,
+        changed: tuple[str, ...],
+        names: Sequence[Iterable[str]],
+        runs: Sequence[tuple[Reference, Tensors]] = (),
     ) -> Mapping[str, TensorError]:
-        """The tensors that fail at these weights only. On the same data, they fail every time."""
+        """The tensors that fail at these weights only. On the same data, they fail every time.
+
+        ``runs``: whole results. Their worst parts are in the samples that the perturbed runs keep.
+        """
         bench, reference = self._bench, self.reference
         if reference.exact is None or reference.rule.reduced or self._rule.name == "field":
             return {}
@@ -254,6 +262,11 @@ class Checks:
         failing = set.intersection(*each) if reference.bit_equal else set.union(*each)
         if not failing:
             return {}
+        worst = {name: blocks for name in failing for blocks in (worst_blocks(name, runs),) if blocks}
+        if worst:  # of this candidate alone
+            return Kinks(bench, self._rule, self._perturbed, changed, worst=worst).excused(
+                variant, sorted(failing)
+            )
         if changed not in self._kinks:
             factors = self._expected.eager.factors if self._expected is not None and changed else NONE
             self._kinks[changed] = Kinks(bench, self._rule, self._perturbed, changed, factors)

@@ -33,6 +33,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 
 import torch
 from torch import nn
@@ -43,7 +44,7 @@ from harness.parity.other_data import WEIGHTS, other_data
 from harness.parity.parts.balance import NONE, Factors
 from harness.parity.reference import Reference, Rule, Tensors, make_reference
 from harness.parity.rule import compare_one, parts_of
-from harness.parity.steps import sampled
+from harness.parity.steps import MOST, sampled
 from harness.schema import TensorError
 from harness.timing.step import Variant
 from harness.timing.workbench import Workbench
@@ -54,6 +55,7 @@ MAJORITY = RUNS // 2 + 1
 SIZE = 8.0  # standard deviation in units in the last place: the error of sums of thousands of terms
 BITS = 13  # of 23: the last digits that change between the runs of ``Kinks``, up to 2**-10 of a value
 NOISE_SEED = 1000  # of the noise in the first run
+WORST = 16  # blocks in which a candidate failed; as many random ones are looked at beside them
 TRIED = 2  # runs that measure the noise of the outputs
 
 _Parts = tuple[Limits, Distance, Blocks]
@@ -71,13 +73,19 @@ class Kinks:
         variants: list[Variant],
         changed: tuple[str, ...],
         factors: Factors = NONE,
+        worst: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> None:
-        """``variants``: empty, or eager and fp64, which the runs on the first and on other data share."""
+        """``variants``: empty, or eager and fp64, which the runs on the first and on other data share.
+
+        ``worst``: the blocks of large tensors in which a candidate failed: a sample without them shows
+        nothing.
+        """
         self._bench = bench
         self._rule = rule
         self._changed = changed
         self._factors = factors
         self._variants = variants
+        self._worst = worst
         self._references: list[Reference] = []  # of the runs so far
         self._louder: list[Reference] | None = None  # of all runs, with noise in eager's weights
 
@@ -146,9 +154,27 @@ class Kinks:
         noise = perturbed_weights(module, NOISE_SEED + seed, noise_bits) if noise_bits else nullcontext()
         with data, perturbed_weights(module, seed), noise:
             made = self._bench.step(variant, restored=False)
-            results = variant.results(*made, take=sampled)
+            results = variant.results(*made, take=lambda n, tensor: sampled(tensor, self._worst.get(n, ())))
         variant.restore()
         return results
+
+
+def worst_blocks(name: str, runs: Sequence[tuple[Reference, Tensors]]) -> tuple[int, ...]:
+    """Of a large tensor, the numbers of the blocks in which a run is furthest off, relative to eager.
+
+    ``runs``: the references and the whole results of a candidate's runs.
+    """
+    ratios = []
+    for reference, results in runs:
+        tensor = results.get(name)
+        parts = parts_of(name, reference, results) if tensor is not None and tensor.numel() > MOST else None
+        if parts is not None:
+            limits, _, blocks = parts
+            base = blocks.eager + limits.rule.floor(exact=limits.has_exact) * blocks.scale
+            ratios.append(blocks.candidate / base.clamp_min(torch.finfo(base.dtype).tiny))
+    if not ratios:
+        return ()
+    return tuple(torch.stack(ratios).max(0).values.argsort(descending=True)[:WORST].tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

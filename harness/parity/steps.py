@@ -12,7 +12,7 @@ memory and little time. The first and the third call are compared in full, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,15 +43,23 @@ MOST = 32 * BLOCK  # elements that are kept of a tensor
 FLOOR_OF_SEVERAL = 1.25
 
 
-def sampled(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy: of small tensors everything, of large tensors random blocks, always the same ones (flat)."""
+def sampled(tensor: torch.Tensor, worst: Sequence[int] = ()) -> torch.Tensor:
+    """A copy: of small tensors everything, of large ones ``MOST`` elements, always the same ones (flat).
+
+    These are random blocks and the last elements; ``worst``: the numbers of blocks that replace random ones.
+    """
     if tensor.numel() <= MOST:
         return tensor.detach().clone()
     flat = tensor.detach().flatten()
-    blocks = flat[: flat.numel() // BLOCK * BLOCK].view(-1, BLOCK)
     generator = torch.Generator().manual_seed(flat.numel())
-    places = torch.randint(blocks.shape[0], (MOST // BLOCK,), generator=generator)
-    return blocks[places.to(blocks.device)].flatten()
+    places = torch.randint(flat.numel() // BLOCK, (MOST // BLOCK - 1,), generator=generator).tolist()
+    places[: len(worst)] = worst
+    starts = [*(BLOCK * place for place in places), flat.numel() - BLOCK]
+    return torch.cat([flat[start : start + BLOCK] for start in starts])
+
+
+def sampled_by_name(_: str, tensor: torch.Tensor) -> torch.Tensor:
+    return sampled(tensor)
 
 
 def sample(tensors: Tensors) -> dict[str, torch.Tensor]:
@@ -80,7 +88,7 @@ class Row:
     def step(self, number: int, bench: Workbench, variant: Variant) -> None:
         """Runs a step without restoring anything."""
         made = bench.step(variant, restored=False)
-        self.results[number] = variant.results(*made, take=sampled)
+        self.results[number] = variant.results(*made, take=sampled_by_name)
 
     def end(self, number: int, variant: Variant) -> None:
         self.after[number] = sample(dict(variant.state()))
@@ -105,7 +113,7 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Fir
     if bench.generates:
         del made
         return FirstCalls(first=first, settled=bench.run(variant, stopwatch(seconds)), row=row)
-    row.results = {1: sample(first), 2: variant.results(*made, take=sampled)}
+    row.results = {1: sample(first), 2: variant.results(*made, take=sampled_by_name)}
     made = bench.step(variant, stopwatch(seconds), restored=False)
     settled = variant.results(*made)
     row.results[3] = sample(settled)

@@ -241,13 +241,13 @@ class Variant:
         output: Any,
         *,
         lasting: bool = False,
-        take: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        take: Callable[[str, torch.Tensor], torch.Tensor] | None = None,
     ) -> dict[str, torch.Tensor]:
         """All results of one step, by name: loss, outputs, gradients, buffers. All are dense.
 
         They are clones, except gradients: the next step makes new gradients and does not overwrite these.
         But compiled code may reuse their memory, so ``lasting`` clones them, too. ``take`` keeps a copy of
-        another form than a clone, for instance of a part of the elements.
+        another form than a clone, for instance of a part of the elements; it gets name and tensor.
         """
         found = dict(named_tensors(output, "output"))
         if isinstance(loss, torch.Tensor):
@@ -259,7 +259,7 @@ class Variant:
             name: _dense(tensor.detach()) for name, tensor in {**found, **gradients, **buffers}.items()
         }
         if take is not None:
-            return {name: take(tensor) for name, tensor in results.items()}
+            return {name: take(name, tensor) for name, tensor in results.items()}
         return {n: t if n in gradients and not lasting else t.clone() for n, t in results.items()}
 
     def state(self) -> Iterator[tuple[str, torch.Tensor]]:

@@ -13,14 +13,15 @@ from harness.parity.distance import BLOCK, ROW
 from harness.parity.reference import Reference, make_reference, rule_for
 from harness.parity.rule import compare
 from harness.parity.sensitivity import RUNS, Kinks, perturbed_references, perturbed_weights
+from harness.parity.steps import MOST, sampled
 from harness.precision import precision
 from harness.program import Program
-from harness.schema import Case, Job, Mode, Parity, Protocol
+from harness.schema import Case, Job, Mode, Parity, Protocol, Status
 from harness.timing.step import Variant
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
 from tests.worker.planted import CPU, Backend, Trial, results, trial, wrong_by
-from tests.worker.test_other_data import Fault, Forward, judged, with_fault
+from tests.worker.test_other_data import Fault, Forward, judged, right, with_fault
 
 ROWS = 256
 
@@ -304,6 +305,49 @@ def test_the_same_wrong_blocks_in_every_run_are_a_fault() -> None:
     """Four of 64 blocks are off by a quarter of a percent: far below the limit of the whole tensor."""
     kinks = Planned(tuple(range(RUNS)), size=64 * BLOCK, part=4 * BLOCK, off=1.0025)
     assert not kinks.excused(trial("mlp").variant(), ["gradient.weight"])
+
+
+class Wide(nn.Module):
+    """More outputs than a sample keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(16, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return cast("torch.Tensor", self.up(x))
+
+
+@pytest.mark.parametrize("where", [0, -1])
+def test_a_sample_without_the_wrong_place_excuses_nothing(where: int) -> None:
+    """One block of 256 is wrong, which the perturbed runs' random sample does not have; or the very end."""
+    count = 1024 * 256
+    kept = {int(place) // BLOCK for place in sampled(torch.arange(count))}
+    block = next(place for place in range(count // BLOCK) if place not in kept)
+    places = slice(block * BLOCK, (block + 1) * BLOCK) if where == 0 else slice(count - 8, count)
+
+    def wide() -> Workload:
+        return Workload(module=Wide(), args=(torch.randn(1024, 16),))
+
+    def fault(_: Program, forward: Forward) -> Forward:
+        def run(*given: Any) -> tuple[Any, Any]:
+            loss, output = forward(*given)
+            output.view(-1)[places] *= 1.01
+            return loss, output
+
+        return run
+
+    assert judged(with_fault(fault), wide, Mode.INFERENCE)[0] is Status.FAIL_ACCURACY
+    assert judged(with_fault(right), wide, Mode.INFERENCE)[0] is Status.PASS
+
+
+def test_the_worst_blocks_are_in_the_sample() -> None:
+    numbers = torch.arange(100 * BLOCK + 7)
+    found = sampled(numbers, (3, 90))
+    assert found.numel() == MOST
+    assert found[:BLOCK].equal(numbers[3 * BLOCK : 4 * BLOCK])
+    assert found[BLOCK : 2 * BLOCK].equal(numbers[90 * BLOCK : 91 * BLOCK])
+    assert found[-BLOCK:].equal(numbers[-BLOCK:])
 
 
 @pytest.mark.parametrize(("wrong", "passes"), [(tuple(range(RUNS)), False), ((0, 5), True)])
