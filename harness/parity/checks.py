@@ -263,14 +263,13 @@ class Checks:
         if not failing:
             return {}
         worst = {name: blocks for name in failing for blocks in (worst_blocks(name, runs),) if blocks}
-        if worst:  # of this candidate alone
-            return Kinks(bench, self._rule, self._perturbed, changed, worst=worst).excused(
-                variant, sorted(failing)
-            )
-        if changed not in self._kinks:
+        kinks = None if worst else self._kinks.get(changed)  # with ``worst``, of this candidate alone
+        if kinks is None:
             factors = self._expected.eager.factors if self._expected is not None and changed else NONE
-            self._kinks[changed] = Kinks(bench, self._rule, self._perturbed, changed, factors)
-        return self._kinks[changed].excused(variant, sorted(failing))
+            kinks = Kinks(bench, self._rule, self._perturbed, changed, factors, worst)
+            if not worst:
+                self._kinks[changed] = kinks
+        return kinks.excused(variant, sorted(failing))
 
     def by_chance(self) -> Chance:
         """The results of eager that depend on random numbers. The first call runs eager a few times."""

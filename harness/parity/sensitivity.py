@@ -32,7 +32,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import torch
@@ -240,10 +240,10 @@ def _parts_fail(each: Sequence[_Parts | None], mean: _Mean) -> bool:
     if worst and not _over(mean, worst) <= _over(mean, permitted):
         return True
     pooled = {
-        side.name: mean(torch.stack([getattr(blocks, side.name) for _, _, blocks in judged]))
-        for side in fields(Blocks)
+        side: mean(torch.stack([getattr(blocks, side) for _, _, blocks in judged]))
+        for side in ("scale", "eager", "candidate")
     }
-    return limits.too_many(Blocks(**pooled)) > 0
+    return limits.too_many(replace(judged[0][2], **pooled)) > 0
 
 
 def _over(mean: _Mean, values: Sequence[float]) -> float:
