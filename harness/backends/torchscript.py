@@ -12,7 +12,8 @@ from typing import Any, cast
 import torch
 
 from harness.backends.shared.options import notes_on
-from harness.backends.shared.torchscript import first_line, quiet, with_fuser
+from harness.backends.shared.torchscript import quiet, with_fuser
+from harness.failures import first_line
 from harness.program import Compiled, Program, forward_of
 
 

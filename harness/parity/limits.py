@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -22,6 +23,8 @@ SLOPE_CHANCE = 5.0
 # multiples of eager's worst row. Roundings that a model amplifies vary by an order of magnitude
 REDUCED_ROW = 3.0
 FULL_ROW = 30.0
+
+Number = TypeVar("Number", float, torch.Tensor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +55,11 @@ class Limits:
     def of(self, found: Distance) -> tuple[float, float]:
         """The largest permitted RMSE, and the largest permitted error of one element."""
         e = max(found.eager_rmse, self.family.level * found.scale) if self.is_small else found.eager_rmse
-        floor = self.rule.floor(exact=self.has_exact)
-        usual = self.multiplier * (e + self.spread) + floor * found.scale
-        noise = self.rule.noise * self.family.scale
-        cancels = CANCELLATION * found.eager_rmse
-        if self.has_exact and found.scale <= ZERO * found.eager_rmse:
-            extra = max(cancels, noise)
-        elif self.has_exact and usual < found.scale:
-            extra = min(cancels, noise)
-        else:
-            extra = noise
-        tolerance = max(self.rule.tolerance, self.rule.unit if self.has_exact else floor)
+        usual = self._usual(e, found.scale)
+        eager, scale = torch.tensor((found.eager_rmse, found.scale), dtype=torch.float64)
+        extra = float(self._extra(torch.tensor(usual, dtype=torch.float64), eager, scale))
+        floor = self.rule.unit if self.has_exact else self.rule.floor(exact=False)
+        tolerance = max(self.rule.tolerance, floor)
         most = MAX_MULTIPLIER * (max(found.eager_max, e) + self.spread) + tolerance * found.peak
         return (usual, most) if extra <= usual else (extra, max(most, MAX_MULTIPLIER * extra))
 
@@ -70,8 +67,7 @@ class Limits:
         """The largest permitted slope; None without fp64, for small tensors, noise and sums that cancel."""
         if not self.has_exact or self.is_small or not found.eager_rmse < found.scale:
             return None
-        usual = self.multiplier * (found.eager_rmse + self.spread) + self.rule.floor(exact=True) * found.scale
-        if found.candidate_rmse > usual:
+        if found.candidate_rmse > self._usual(found.eager_rmse, found.scale):
             return None
         level = (found.eager_rmse + self.spread) / found.scale
         share = SLOPE_SHARE + SLOPE_OF_NOISE * level + SLOPE_CHANCE / math.sqrt(numel)
@@ -98,12 +94,18 @@ class Limits:
         return count if count > max(1.0, BAD_BLOCKS * beyond.numel()) else 0
 
     def _beyond(self, blocks: Blocks) -> torch.Tensor:
-        floor = self.rule.floor(exact=self.has_exact)
-        usual = 2 * (self.multiplier * (blocks.eager + self.spread) + floor * blocks.scale)
+        usual = 2 * self._usual(blocks.eager, blocks.scale)
+        return blocks.candidate > torch.maximum(usual, self._extra(usual, blocks.eager, blocks.scale))
+
+    def _usual(self, eager: Number, scale: Number) -> Number:
+        """The limit of a tensor or of each block whose eager error and scale are these."""
+        return self.multiplier * (eager + self.spread) + self.rule.floor(exact=self.has_exact) * scale
+
+    def _extra(self, usual: torch.Tensor, eager: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        """The limit of roundings alone: of values far below their family's, and of sums that cancel."""
         noise = torch.full_like(usual, self.rule.noise * self.family.scale)
-        cancels = CANCELLATION * blocks.eager
-        carries_digits = (usual < blocks.scale) & self.has_exact
-        extra = torch.where(carries_digits, torch.minimum(cancels, noise), noise)
-        is_zero = (blocks.scale <= ZERO * blocks.eager) & self.has_exact
-        extra = torch.where(is_zero, torch.maximum(cancels, noise), extra)
-        return blocks.candidate > torch.maximum(usual, extra)
+        if not self.has_exact:
+            return noise
+        cancels = CANCELLATION * eager
+        extra = torch.where(usual < scale, torch.minimum(cancels, noise), noise)
+        return torch.where(scale <= ZERO * eager, torch.maximum(cancels, noise), extra)

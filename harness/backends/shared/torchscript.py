@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.failures import first_line
 from harness.program import Forward, Program
 
 FUSERS = {"nnc": "fuser1", "nvfuser": "fuser2"}  # names in torch.jit.fuser
@@ -103,7 +104,3 @@ class GraphScripter:
             return (f"{self.name}: {self.scripted} graphs scripted",)
         note = f"{self.name}: {self.scripted} graphs scripted, {self.traced} traced, because scripting said: "
         return (note + self.reasons[0],)
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
