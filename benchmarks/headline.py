@@ -4,17 +4,21 @@
     python benchmarks/headline.py --keep logs/headline --hours 2    # a sitting; the same command continues
 
 Small scale, float32, inference and training, aot_eager and inductor, parity and times, the default protocol.
-On a CPU, every job has one thread; run the script on a core of its own (``taskset -c 0``). The plan is split
-into parts of about equal time. A part that is complete is not measured again, and an interrupted part is
-resumed. A sitting begins no part that would probably end after ``--hours``. When all parts are complete,
-they are joined in ``KEEP/merged``.
+On a CPU, every job has one thread; run the script on a core of its own (``taskset -c 0``). The same
+command on a second core takes parts that the first does not measure. The plan is split into parts of
+about equal time. A part that is complete is not measured again, and an interrupted part is resumed. A
+sitting begins no part that would probably end after ``--hours``. When all parts are complete, they are
+joined in ``KEEP/merged``.
 """
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,22 +42,38 @@ def main() -> int:
     ends = time.monotonic() + 3600 * options.hours if options.hours else None
     longest_s = 0.0
     folders = [options.keep / f"part-{number:02}" for number in range(options.parts)]
+    options.keep.mkdir(parents=True, exist_ok=True)
     for number, folder in enumerate(folders):
-        if (folder / DONE).exists():
-            continue
         began = time.monotonic()
         if ends is not None and began + longest_s > ends:
-            left = sum(not (one / DONE).exists() for one in folders)
-            print(f"{left} of {len(folders)} parts are left; the same command continues")
-            return 0
-        measure(folder, number, options.parts, options.devices)
-        (folder / DONE).touch()
+            break
+        with taken(folder) as free:
+            if not free or (folder / DONE).exists():
+                continue
+            measure(folder, number, options.parts, options.devices)
+            (folder / DONE).touch()
         longest_s = max(longest_s, time.monotonic() - began)
+    left = sum(not (folder / DONE).exists() for folder in folders)
+    if left:
+        print(f"{left} of {len(folders)} parts are left; the same command continues")
+        return 0
     merged = options.keep / "merged"
     if not merged.exists():
         program("--merge", *map(str, folders), f"--output-dir={merged}")
     print(merged)
     return 0
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[bool]:
+    """Whether no other process measures this part. None does before the end of the block."""
+    with folder.with_suffix(".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def measure(folder: Path, number: int, parts: int, devices: str) -> None:
