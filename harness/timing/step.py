@@ -17,6 +17,7 @@ from harness.precision import Precision, allow_tf32
 from harness.program import Forward, Program
 from harness.schema import CompilerOptions
 from harness.tensors import cast_module, fresh_copy, named_tensors
+from harness.timing.exact import InFp64
 from harness.timing.measure import LapClock
 from harness.workload import Workload
 
@@ -165,12 +166,21 @@ class Variant:
     """
 
     def __init__(
-        self, program: Program, precision: Precision, device: torch.device, *, switches: bool = False
+        self,
+        program: Program,
+        precision: Precision,
+        device: torch.device,
+        *,
+        switches: bool = False,
+        exact: bool = False,
     ) -> None:
+        """``exact``: an fp64 program."""
         self.program = program
         self._precision = precision
         self._switches = switches
-        self._context: Callable[[], AbstractContextManager[Any]] = lambda: precision.context(device.type)
+        self._context: Callable[[], AbstractContextManager[Any]] = (
+            InFp64 if exact else lambda: precision.context(device.type)
+        )
         self._forward = program.forward()
         self._lap: Lap = lambda: None
         self._forced: torch.Tensor | None = None

@@ -39,7 +39,7 @@ class Workbench:
         full = precision("float32", self.device.type)  # no autocast
         switches = self.precision.tf32 != self.baseline_precision.tf32
         made = self._replica(kind, exact=exact)
-        return Variant(made, full if exact else kind, self.device, switches=switches)
+        return Variant(made, full if exact else kind, self.device, switches=switches, exact=exact)
 
     def settle(self) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""

@@ -1,0 +1,59 @@
+"""Operations without an fp64 kernel in torch, computed by operations that have one.
+
+Without them, a model that uses such an operation has no fp64 run, and its parity has no truth but eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+GROUPED = "_grouped_mm"  # also the name of ``torch.nn.functional.grouped_mm``
+
+
+class InFp64(TorchFunctionMode):
+    """The context of an fp64 forward."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if getattr(func, "__name__", "") == GROUPED and args and args[0].dtype == torch.float64:
+            func = grouped_product
+        return func(*args, **(kwargs or {}))
+
+
+def grouped_product(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """``torch.nn.functional.grouped_mm``: the products of G groups, which mixtures of experts use.
+
+    ``offs`` (G,) has the ends of the groups in the dimension s. The shapes of ``a`` and ``b``, and of the
+    result: (s, k), (G, k, n) -> (s, n); (G, m, k), (k, s) -> (m, s); (m, s), (s, n) -> (G, m, n); and
+    (G, m, k), (G, k, n) -> (G, m, n) without ``offs``. What lies behind the last end is zero.
+    """
+    groups = [slice(*ends) for ends in pairwise([0, *offs.tolist()])] if offs is not None else []
+    if a.dim() == b.dim() == 3:
+        found = a @ b
+    elif a.dim() == b.dim():
+        found = torch.stack([a[:, group] @ b[group] for group in groups])
+    else:
+        rows = a.dim() == 2
+        each = [a[s] @ b[g] if rows else a[g] @ b[:, s] for g, s in enumerate(groups)]
+        found = torch.cat(each, dim=0 if rows else 1)
+        missing = (a.shape[0] if rows else b.shape[1]) - found.shape[0 if rows else 1]
+        found = torch.nn.functional.pad(found, (0, 0, 0, missing) if rows else (0, missing))
+    found = found if bias is None else found + bias
+    return found if out_dtype is None else found.to(out_dtype)
