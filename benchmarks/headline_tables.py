@@ -36,7 +36,8 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--compiler", default="inductor", help="the compiler of the lists")
     options = parser.parse_args()
-    records = list(unique(record for run in options.runs for record in records_below(run)))
+    found = unique(record for run in options.runs for record in records_below(run))
+    records = sorted(found, key=lambda record: (record.job.case.mode.value, record.job.case.suite))
     summary = summarize(records)
     rows = [c for c in summary.comparisons if c.compiler == options.compiler]
     attribution = {name_of(c): c for c in summary.comparisons if c.compiler == "aot_eager"}
