@@ -1,10 +1,12 @@
-"""Operations without an fp64 kernel in torch, computed by operations that have one.
+"""What an fp64 forward needs so that it does not fail: a failed one leaves parity no truth but eager.
 
-Without them, a model that uses such an operation has no fp64 run, and its parity has no truth but eager.
+Operations without an fp64 kernel in torch are computed by operations that have one. A constant that fits
+fp64 alone, such as a mask's ``torch.full((), torch.finfo(x.dtype).min)``, becomes fp64.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -14,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 GROUPED = "_grouped_mm"  # also the name of ``torch.nn.functional.grouped_mm``
+CONSTANTS = ("full", "tensor")
 
 
 class InFp64(TorchFunctionMode):
@@ -26,9 +29,16 @@ class InFp64(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if getattr(func, "__name__", "") == GROUPED and args and args[0].dtype == torch.float64:
+        name, given = getattr(func, "__name__", ""), dict(kwargs or {})
+        if name == GROUPED and args and args[0].dtype == torch.float64:
             func = grouped_product
-        return func(*args, **(kwargs or {}))
+        elif name in CONSTANTS and given.get("dtype") is None and any(map(_fits_fp64_alone, args)):
+            given["dtype"] = torch.float64
+        return func(*args, **given)
+
+
+def _fits_fp64_alone(value: object) -> bool:
+    return isinstance(value, float) and torch.finfo(torch.float32).max < abs(value) < math.inf
 
 
 def grouped_product(

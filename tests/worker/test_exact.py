@@ -54,3 +54,12 @@ def test_other_operations_and_precisions_are_left_alone() -> None:
     with InFp64():
         assert torch.equal(torch.ones(2, dtype=torch.float64) + 1, torch.full((2,), 2.0).double())
         assert torch.ones(2).dtype == torch.float32
+
+
+def test_a_constant_that_fits_fp64_alone_is_fp64() -> None:
+    least = torch.finfo(torch.float64).min
+    with InFp64():
+        made = (torch.full((2,), least), torch.tensor(least))
+        assert [float(one.max()) for one in made] == [least, least]
+        assert torch.full((2,), 0.1).dtype == torch.tensor(0.1).dtype == torch.float32
+        assert torch.full((2,), -float("inf")).dtype == torch.float32
