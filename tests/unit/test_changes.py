@@ -200,6 +200,14 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     )
 
 
+def test_what_neither_run_has_measured_is_in_neither(tmp_path: Path) -> None:
+    jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
+    torn = [write(tmp_path / name, [make_record(jobs[0])], jobs=to_json(tuple(jobs))) for name in "ab"]
+    found = compared(*torn)
+    assert (found.only_first, found.only_second) == ((), ())
+    assert len(found.changes) == 1
+
+
 def test_what_was_never_measured_before_is_not_fixed_now(tmp_path: Path) -> None:
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
     torn = write(tmp_path / "a", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))

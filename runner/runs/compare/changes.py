@@ -176,7 +176,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         mismatches=matching.mismatches,
         incomparable=tuple(apart.items()),
         only_first=matching.only_first,
-        only_second=matching.only_second,
+        only_second=tuple(r for r in matching.only_second if r.status != NO_RECORD),
     )
 
 

@@ -222,7 +222,7 @@ def case_lists(changes: RunChanges) -> tuple[CaseList, ...]:
         ),
         CaseList(title="Only in A", cases=_only(changes.only_first, changes.first)),
         CaseList(title="Only in B", cases=_only(changes.only_second, changes.second)),
-        CaseList(title="Notes", cases=(*changes.first.notes, *changes.second.notes)),
+        CaseList(title="Notes", cases=tuple(dict.fromkeys((*changes.first.notes, *changes.second.notes)))),
     )
     return tuple(case_list for case_list in lists if case_list.cases)
 
