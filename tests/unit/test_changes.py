@@ -17,6 +17,7 @@ from runner.labels import suite_labels
 from runner.runs.compare.changes import Change, ChangeVerdict, RunChanges, changes_between
 from runner.runs.compare.gates import gates_asked, outcomes
 from runner.runs.compare.load import load, load_records, results_of
+from runner.runs.compare.output.words import head_lines
 from runner.runs.compare.run import Run
 from runner.store.record_file import append_record
 from tests.factories import control, make_job, make_record
@@ -197,6 +198,29 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     (outcome,) = outcomes(found, gates_asked(["parity"]))
     assert outcome.cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
+    )
+
+
+@pytest.mark.parametrize(
+    ("hits", "misses", "alike"),
+    [((2, 0), (0, 3), False), ((2, 1), (1, 0), True), ((0, 0), (2, 3), True), ((2, None), (0, None), True)],
+)
+def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
+    tmp_path: Path, hits: tuple[int | None, ...], misses: tuple[int | None, ...], alike: bool
+) -> None:
+    runs = []
+    for number, name in enumerate("ab"):
+        record = make_record(make_job("one"), "inductor")
+        caches = {"compile_cache_hits": hits[number], "compile_cache_misses": misses[number]}
+        record = replace(record, metrics={**record.metrics, **caches})
+        runs.append(write(tmp_path / name, [record]))
+    found = compared(*runs)
+    assert (found.changes[0].compile_factor is not None) == alike
+    sentences = [line for line in head_lines(found) if "compile caches are" in line]
+    assert sentences == (
+        []
+        if alike
+        else ["Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."]
     )
 
 

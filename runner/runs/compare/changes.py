@@ -12,7 +12,7 @@ from runner.analysis.statistics import false_discovery, geometric_mean
 from runner.analysis.verdicts.decision import relation
 from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
 from runner.runs.compare.paired import shared_rounds
-from runner.runs.compare.run import NO_RECORD, Result, Run
+from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
 from runner.runs.compare.statistics import (
     Drift,
     Estimate,
@@ -259,8 +259,9 @@ def _change(
 
 
 def alike_caches(pair: tuple[Result, Result]) -> bool:
-    """Whether compile caches were in the same state; CSV files do not state it."""
-    return "" in (pair[0].caches, pair[1].caches) or pair[0].caches == pair[1].caches
+    """Whether compile caches were in the same state, as far as is known; CSV files do not state it."""
+    states = {result.caches for result in pair}
+    return "" in states or len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
 def _time(

@@ -18,7 +18,16 @@ from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
 from runner.runs.compare.csv_file import is_result_file, read_csv_files
 from runner.runs.compare.paired import uncertain
-from runner.runs.compare.run import NO_RECORD, Result, Run, Times, conditions
+from runner.runs.compare.run import (
+    AS_FOUND,
+    COLD,
+    NO_RECORD,
+    WARM,
+    Result,
+    Run,
+    Times,
+    conditions,
+)
 from runner.runs.compare.statistics import Uncertain, se_of_mean, se_of_median
 from runner.store.run_folder import RECORDS, RUN, read_run
 
@@ -174,7 +183,6 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
 def _result(comparison: Comparison, labels: dict[str, str]) -> Result:
     record = comparison.record
     samples = record.samples if comparison.n else None
-    extras = record.job.extras
     return replace(
         _bare(record, labels),
         graph_breaks=_count(record, "graph_breaks"),
@@ -187,9 +195,18 @@ def _result(comparison: Comparison, labels: dict[str, str]) -> Result:
         compiled_s=_seconds(comparison.candidate_ms),
         compiled_se=se_of_median(samples.candidate_s) if samples else None,
         compile_s=comparison.compilation_latency_s,
-        caches="empty" if extras.cold_start else "filled" if extras.warm_start else "as found",
+        caches=_caches(record),
         memory_ratio=comparison.memory_ratio,
     )
+
+
+def _caches(record: Record) -> str:
+    extras = record.job.extras
+    if extras.cold_start or extras.warm_start:
+        return "empty" if extras.cold_start else "filled"
+    if _count(record, "compile_cache_hits"):
+        return WARM
+    return COLD if _count(record, "compile_cache_misses") else AS_FOUND
 
 
 def _count(record: Record, name: str) -> int | None:

@@ -12,6 +12,11 @@ from runner.labels import plain
 from runner.runs.compare.statistics import Uncertain
 
 NO_RECORD = "no record"
+AS_FOUND, WARM, COLD = (
+    "as found",
+    "warm",
+    "cold",
+)  # compile caches: unknown; with and without what was looked up
 """The status of a planned result without a record: the run ended before it."""
 
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
@@ -62,7 +67,7 @@ class Result:
     compiled_s: float | None = None
     compiled_se: float | None = None
     compile_s: float | None = None
-    caches: str = ""  # of the compilers, before they began: "empty", "filled", or as they were found
+    caches: str = ""  # of the compilers: "empty", "filled", or as they were found: ``WARM``, ``COLD``...
     memory_ratio: float | None = None  # eager's peak / the compiler's
 
     @property
