@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from runner.cli.exit_codes import FAILURES, OK  # noqa: E402
+from runner.store.run_folder import locked  # noqa: E402
 
 SUITES = "tiny_gpt,timm_models,huggingface"
 COMPILERS = "aot_eager,inductor"
@@ -68,12 +69,7 @@ def main() -> int:
 def taken(folder: Path) -> Iterator[bool]:
     """Whether no other process measures this part. None does before the end of the block."""
     with folder.with_suffix(".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def measure(folder: Path, number: int, parts: int, devices: str) -> None:

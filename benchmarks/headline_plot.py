@@ -1,6 +1,8 @@
 """The picture of docs/RESULTS.md: sorted speedups, from the runs of ``benchmarks/headline.py``.
 
-python benchmarks/headline_plot.py results/headline-cpu docs/images/headline.svg
+    python benchmarks/headline_plot.py results/headline-cpu docs/images/headline.svg
+
+A point is a model with its interval. Only models that pass parity are shown.
 """
 
 from __future__ import annotations

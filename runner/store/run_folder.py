@@ -109,7 +109,7 @@ class RunFolder:
         folder; ``OSError`` if the folder cannot be written.
         """
         with self.records_path.open("ab") as file:
-            if not _locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if not locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 raise UsageError(f"--resume: another process measures into {self.path}; wait until it ends")
             for left in self.path.glob(f".{RUN}.*.partial"):
                 left.unlink()  # of a run that was killed before it had a plan
@@ -177,7 +177,7 @@ class RunFolder:
         """A lock: two processes that write the same report would mix their files."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            _locked(descriptor, fcntl.LOCK_EX)
+            locked(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
@@ -298,7 +298,7 @@ def _written(path: Path, content: bytes, *, sync: bool) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _locked(descriptor: int, how: int) -> bool:
+def locked(descriptor: int, how: int) -> bool:
     """Whether this process has the lock until the file is closed. True on a file system without locks."""
     try:
         fcntl.flock(descriptor, how)

@@ -201,6 +201,7 @@ def _result(comparison: Comparison, labels: dict[str, str]) -> Result:
 
 
 def _caches(record: Record) -> str:
+    """The state of the compile caches before the compilation. See ``Result.caches``."""
     extras = record.job.extras
     if extras.cold_start or extras.warm_start:
         return "empty" if extras.cold_start else "filled"

@@ -12,12 +12,10 @@ from runner.labels import plain
 from runner.runs.compare.statistics import Uncertain
 
 NO_RECORD = "no record"
-AS_FOUND, WARM, COLD = (
-    "as found",
-    "warm",
-    "cold",
-)  # compile caches: unknown; with and without what was looked up
 """The status of a planned result without a record: the run ended before it."""
+
+AS_FOUND = "as found"  # compile caches of which it is unknown whether they were warm
+WARM, COLD = "warm", "cold"  # compile caches that had, or had not, what the compiler looked up
 
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
 UNCOUNTED = tuple(status.value for status in Status if not status.counted)
@@ -67,7 +65,7 @@ class Result:
     compiled_s: float | None = None
     compiled_se: float | None = None
     compile_s: float | None = None
-    caches: str = ""  # of the compilers: "empty", "filled", or as they were found: ``WARM``, ``COLD``...
+    caches: str = ""  # of the compilers: "empty" or "filled" by a flag; otherwise warm, cold, or as found
     memory_ratio: float | None = None  # eager's peak / the compiler's
 
     @property
