@@ -269,7 +269,8 @@ class Checks:
             kinks = Kinks(bench, self._rule, self._perturbed, changed, factors, worst)
             if not worst:
                 self._kinks[changed] = kinks
-        return kinks.excused(variant, sorted(failing))
+        with variant.kept():  # steps in a row continue from the buffers of the step before
+            return kinks.excused(variant, sorted(failing))
 
     def by_chance(self) -> Chance:
         """The results of eager that depend on random numbers. The first call runs eager a few times."""

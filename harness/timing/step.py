@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -226,13 +226,28 @@ class Variant:
 
     def remember(self) -> None:
         """Saves the present buffers and inputs for ``restore``."""
-        self._initial = {name: t.detach().clone() for name, t in self._mutable()}
+        self._initial = self._saved()
 
     def restore(self) -> None:
         """Restores the saved buffers and inputs in place, because compiled code keeps their addresses."""
+        self._put_back(self._initial)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Afterwards, buffers and inputs are as they were before: for steps aside from steps in a row."""
+        saved = self._saved()
+        try:
+            yield
+        finally:
+            self._put_back(saved)
+
+    def _saved(self) -> dict[str, torch.Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self._mutable()}
+
+    def _put_back(self, saved: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():
             for name, tensor in self._mutable():
-                before = self._initial.get(name)
+                before = saved.get(name)
                 if before is not None and tensor.shape == before.shape:
                     tensor.copy_(before)
 

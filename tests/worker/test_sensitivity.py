@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -56,11 +57,13 @@ class AtTheKink(Sums):
 
 
 def at_the_kink(seed: int) -> Trial:
+    return Trial(workload=at_the_kink_of(AtTheKink, seed), dtype="float32", mode=Mode.TRAINING)
+
+
+def at_the_kink_of(model: type[AtTheKink], seed: int) -> Workload:
     torch.manual_seed(seed)
     x, target = torch.randn(ROWS, 32), torch.randint(0, 4, (ROWS,))
-    module = AtTheKink(x)
-    work = Workload(module=module, args=(x,), target=target, loss=nn.functional.cross_entropy)
-    return Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
+    return Workload(module=model(x), args=(x,), target=target, loss=nn.functional.cross_entropy)
 
 
 def perturbed(subject: Trial, reference: Reference) -> tuple[Reference, ...]:
@@ -166,6 +169,31 @@ def test_a_kink_fails_in_few_runs_and_is_excused() -> None:
         if fails and not one.failed:
             assert set(one.sensitive_tensors) <= {"gradient.lower.weight", "gradient.lower.bias"}
             assert one.sensitive_tensors
+
+
+class Counting(AtTheKink):
+    """The mean of its inputs runs along, from step to step."""
+
+    running: torch.Tensor
+
+    def __init__(self, x: torch.Tensor) -> None:
+        super().__init__(x)
+        self.register_buffer("running", torch.zeros(x.shape[-1]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.running.mul_(0.9).add_(0.1 * x.mean(0))
+        return super().forward(x)
+
+
+def test_after_the_perturbed_runs_the_steps_in_a_row_continue_from_their_own_buffers() -> None:
+    excused = 0
+    for seed in range(20):
+        found = judged(with_fault(backwards), partial(at_the_kink_of, Counting, seed))[1]
+        assert "buffer.running" not in found.sensitive_tensors
+        assert found.worst is None or found.worst.name != "buffer.running" or not found.failed
+        excused += bool(found.sensitive_tensors)
+    assert excused >= 3  # else no perturbed run came between
 
 
 def test_a_fault_next_to_a_kink_fails_in_all_runs() -> None:
