@@ -24,7 +24,7 @@ from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is 
 from harness.schema import Record  # noqa: E402
 from runner.analysis.comparison import Comparison, GroupSummary  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
-from runner.analysis.digits import speedup_text, steps_text  # noqa: E402
+from runner.analysis.digits import significant, speedup_text, steps_text  # noqa: E402
 from runner.analysis.estimate import Verdict  # noqa: E402
 
 ENDS = 10  # models at each end of the list of speedups
@@ -106,7 +106,7 @@ def averages(groups: Sequence[GroupSummary], comparisons: Sequence[Comparison]) 
         if len(speedups) > 1:
             spread = " / ".join(f"{q:.2f}" for q in np.quantile(speedups, (0.1, 0.5, 0.9)))
         rows.append((
-            f"{group.suite}, {group.mode}",
+            label_of(group),
             group.compiler,
             f"{group.passed}/{group.total} [{percent(group.pass_low)}, {percent(group.pass_high)}]",
             mean_text(group),
@@ -138,7 +138,7 @@ def costs(groups: Sequence[GroupSummary], comparisons: Sequence[Comparison]) -> 
         memory = present(passed, lambda c: c.memory_ratio)
         checks = [c.record.parity for c in passed if c.record.parity and c.record.parity.resolution_median]
         rows.append((
-            f"{group.suite}, {group.mode}",
+            label_of(group),
             group.compiler,
             f"{statistics.median(compiling):.0f} ({max(compiling):.0f})" if compiling else "-",
             steps_text(statistics.median(pays)) if pays else "-",
@@ -150,10 +150,23 @@ def costs(groups: Sequence[GroupSummary], comparisons: Sequence[Comparison]) -> 
     return rows
 
 
+def label_of(group: GroupSummary) -> str:
+    """With the processor, where the runs have several."""
+    return ", ".join(filter(None, (group.suite, group.mode, processor(group.device))))
+
+
+def processor(device: str) -> str:
+    """``Intel Xeon`` of ``cpu (Intel(R) Xeon(R) Processor)``; empty if all runs have the same."""
+    name = device.partition(" (")[2].removesuffix(")")
+    return name.replace("(R)", "").removesuffix(" Processor")
+
+
 def of_group(group: GroupSummary, comparisons: Sequence[Comparison]) -> list[Comparison]:
-    key = (group.compiler, group.suite, group.mode)
+    key = (group.compiler, group.suite, group.mode, group.device)
     return [
-        c for c in comparisons if (c.compiler, c.record.job.case.suite, c.record.job.case.mode.value) == key
+        c
+        for c in comparisons
+        if (c.compiler, c.record.job.case.suite, c.record.job.case.mode.value, c.device) == key
     ]
 
 
@@ -165,10 +178,10 @@ def extremes(comparisons: Iterable[Comparison], attribution: Mapping[str, Compar
     return [
         (
             c.record.job.case.name,
-            c.record.job.case.mode.value,
+            ", ".join(filter(None, (c.record.job.case.mode.value, processor(c.device)))),
             f"{interval(c)} {c.verdict.value if c.verdict else ''}",
             interval(attribution.get(name_of(c))),
-            f"{c.baseline_ms:.3g}",
+            significant(c.baseline_ms or 0.0, 3),
             f"{c.compilation_latency_s:.0f}" if c.compilation_latency_s is not None else "-",
             steps_text(c.break_even_steps) if c.break_even_steps is not None else "-",
         )
