@@ -121,6 +121,7 @@ def compare(
             if again.failure is None:
                 error = again
                 sensitive.append(name)
+                is_noise = is_noise or error.allowed >= error.scale > 0.0
                 break
         errors.append(error)
         if is_noise:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -201,6 +202,21 @@ def test_where_a_sum_cancels_to_zero_eagers_error_is_the_only_measure(
     found = compare(refer(exact, eager, by=rule(dtype="amp")), with_tensor(eager, "gradient.b", given))
     assert (found.failed == 0) is passes
     assert "gradient.b" in found.noise_tensors
+
+
+@pytest.mark.parametrize(("share", "noise"), [(0.5, ()), (2.0, ("gradient.w",))])
+def test_what_passes_at_perturbed_weights_only_because_zeros_would_is_noise(
+    share: float, noise: tuple[str, ...]
+) -> None:
+    exact = {"gradient.w": noisy(4096)}
+    eager = {name: tensor.float() for name, tensor in exact.items()}
+    wrong = with_tensor(eager, "gradient.w", eager["gradient.w"] * 1.3)
+    error = compare(refer(exact, eager), wrong).worst
+    assert error is not None
+    over_runs = replace(error, failure=None, allowed=share * error.scale)
+    found = compare(refer(exact, eager), wrong, excused={"gradient.w": over_runs})
+    assert (found.failed, found.sensitive_tensors) == (0, ("gradient.w",))
+    assert found.noise_tensors == noise
 
 
 @pytest.mark.parametrize("size", [64, 4096])
