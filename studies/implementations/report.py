@@ -53,13 +53,16 @@ def failures(lines: Sequence[Line]) -> list[str]:
 
 def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
     options = study["options"]
+    budgets = {
+        "addition": f"{options['budget_s']:g} s on addition",
+        "shakespeare": f"{options['text_budget_s']:g} s on text",
+    }
     lines = [
         "# Study B: four implementations of a small language model, two tasks",
         "",
         (
-            f"Each model trained for at most {options['budget_s']:g} s on addition and "
-            f"{options['text_budget_s']:g} s on text, without the time of evaluations. "
-            f"{environment_text(study['environment'])}"
+            f"Each model trained for at most {' and '.join(budgets[task] for task in options['tasks'])}, "
+            f"without the time of evaluations. {environment_text(study['environment'])}"
         ),
     ]
     if options["quick"]:
