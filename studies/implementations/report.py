@@ -57,11 +57,12 @@ def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
         "addition": f"{options['budget_s']:g} s on addition",
         "shakespeare": f"{options['text_budget_s']:g} s on text",
     }
+    tasks = options.get("tasks", budgets)
     lines = [
         "# Study B: four implementations of a small language model, two tasks",
         "",
         (
-            f"Each model trained for at most {' and '.join(budgets[task] for task in options['tasks'])}, "
+            f"Each model trained for at most {' and '.join(budgets[task] for task in tasks)}, "
             f"without the time of evaluations. {environment_text(study['environment'])}"
         ),
     ]
