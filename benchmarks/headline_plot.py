@@ -3,7 +3,7 @@
     python benchmarks/headline_plot.py results/headline-cpu docs/images/headline.svg
 
 A point is a model with its interval. Only models that pass parity are shown. Where the runs have several
-processors, the points of all but the first are hollow.
+processors, the points of all but the most frequent are hollow.
 """
 
 from __future__ import annotations
