@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.devices import type_of
+from harness.loading.own_model import suite_of
 from harness.schema import PUBLISHED_MODEL, Case, Record, Scalar, Where
 
 LONGEST_PART = 48  # characters: a file's name has up to five parts and at most 255 characters
@@ -39,17 +40,18 @@ def file_part(text: str) -> str:
 
 
 def suite_labels(suites: Iterable[str]) -> dict[str, str]:
-    """A short name for each suite, safe in file names and unique.
+    """A short name for each suite, safe in file names and unique; also by its ``suite_of``.
 
     The suite's name, or the stem of its file's path. Equal stems of different paths get a digest.
     """
-    names = tuple(dict.fromkeys(suites))
-    stems = {suite: file_part(_stem(suite)) for suite in names}
+    sources = {suite: suite_of(suite) for suite in suites}
+    stems = {source: file_part(_stem(source)) for source in sources.values()}
     taken = list(stems.values())
-    return {
-        suite: stem if taken.count(stem) == 1 or stem == suite else f"{stem}-{_digest(suite)}"
-        for suite, stem in stems.items()
+    labels = {
+        source: stem if taken.count(stem) == 1 or stem == source else f"{stem}-{_digest(source)}"
+        for source, stem in stems.items()
     }
+    return {**labels, **{suite: labels[source] for suite, source in sources.items()}}
 
 
 def where(record: Record, labels: dict[str, str]) -> str:

@@ -32,6 +32,11 @@ def module_of(spec: str) -> str:
     return spec.rpartition(":")[0]
 
 
+def suite_of(name: str) -> str:
+    """The suite in reports: functions of one file or module are one suite."""
+    return module_of(name) if is_own_model(name) else name
+
+
 class OwnModel:
     """A suite of one model, which the user's function returns."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from harness.declared import GIGA, finite, ratio
+from harness.loading.own_model import suite_of
 from harness.metrics import declared
 from harness.schema import Record
 from runner.analysis.caveats import caveats
@@ -118,8 +119,8 @@ GroupKey = tuple[str, str, str, str, str]
 def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
     members: dict[GroupKey, list[Comparison]] = {}
     for comparison in comparisons:
-        job = comparison.record.job
-        key = (comparison.compiler, job.case.suite, job.case.mode.value, comparison.device, job.dtype)
+        job, case = comparison.record.job, comparison.record.job.case
+        key = (comparison.compiler, suite_of(case.suite), case.mode.value, comparison.device, job.dtype)
         members.setdefault(key, []).append(comparison)
     run = {key: [c for c in group if c.record.status.counted] for key, group in members.items()}
     common = _common(run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.loading.own_model import suite_of
 from harness.schema import Record, Status, of_environment
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage
 from runner.analysis.estimate import PairedEstimate, Verdict
@@ -37,7 +38,7 @@ def averages_across(across: Sequence[AcrossEnvironments]) -> tuple[EnvironmentAv
     groups: dict[tuple[str, ...], list[AcrossEnvironments]] = {}
     for one in across:
         case, job = one.record.job.case, one.record.job
-        key = (case.suite, case.mode.value, job.device, job.dtype, one.environment, one.compiler)
+        key = (suite_of(case.suite), case.mode.value, job.device, job.dtype, one.environment, one.compiler)
         groups.setdefault(key, []).append(one)
     return tuple(_average(key, members) for key, members in groups.items())
 

@@ -128,8 +128,24 @@ def add_flag(group: argparse._ActionsContainer, one: Flag) -> None:
         group.add_argument(*one.names, dest=one.key, action="append", metavar=one.metavar, help=one.help)
     else:
         group.add_argument(
-            *one.names, dest=one.key, nargs=one.nargs, const=one.const, metavar=one.metavar, help=one.help
+            *one.names,
+            dest=one.key,
+            action=_Once,
+            nargs=one.nargs,
+            const=one.const,
+            metavar=one.metavar,
+            help=one.help,
         )
+
+
+class _Once(argparse.Action):
+    """Stores a value, and refuses another value of the same flag: only one of them could count."""
+
+    def __call__(self, _: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest, values)
+        if before != values:
+            raise UsageError(f"{option_string}: given twice, as {before!r} and {values!r}; give it once")
+        setattr(namespace, self.dest, values)
 
 
 def _parts() -> dict[str, list[str]]:

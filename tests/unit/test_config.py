@@ -142,6 +142,8 @@ BAD = [
     (["--training", "--protocol=max_rounds=3"], "max_rounds=3 is less than min_rounds=10"),
     (["--training", "--protocol=max_rounds=2.5"], "max_rounds: '2.5' is not a whole number"),
     (["--training", "--protocol=alpha=nan"], "a share between 0 and 1"),
+    (["--training", "--batch-size=2", "--batch-size=4"], "--batch-size: given twice, as '2' and '4'"),
+    (["--training", "-n4", "--repeat=5"], "--repeat: given twice"),
     (["--training", "--unheard-of"], "--unheard-of"),
     (["--training", "stray"], "stray"),
     (["--training", "-n"], "-n"),

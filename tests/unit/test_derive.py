@@ -17,6 +17,7 @@ from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.between import ASSUMED
 from runner.analysis.verdicts.decision import Between, judged
 from runner.labels import case_name, ran_batch
+from runner.reports.parts.sections import sections
 from suites import tiny_gpt
 from tests.factories import control, make_job, make_record, synthetic_run
 
@@ -440,3 +441,19 @@ def test_jobs_without_an_fp64_run_are_counted() -> None:
     (found,) = [c for c in summarize([with_fp64, without]).caveats if "fp64" in c]
     assert found.startswith("In 1 of 2 jobs there is no run in fp64 to compare with")
     assert not [c for c in summarize([with_fp64]).caveats if "no run in fp64" in c]
+
+
+def test_functions_of_one_file_are_one_suite() -> None:
+    specs = ("/a/models.py:gpt", "/a/models.py:cnn", "/b/models.py:gpt", "my.zoo:gpt", "toys")
+    summary = summarize(
+        [make_record(make_job(spec.rpartition(":")[2], suite=spec), machine=spec) for spec in specs]
+    )
+    suites = [(section.suite, len(section.comparisons)) for section in sections(summary)]
+    assert [count for _, count in suites] == [2, 1, 1, 1]
+    assert [name.partition("-")[0] for name, _ in suites] == ["models", "models", "my.zoo", "toys"]
+    assert len({name for name, _ in suites}) == len(suites)
+    assert [(one.suite, one.total) for one in summary.groups[:2]] == [
+        ("/a/models.py", 2),
+        ("/b/models.py", 1),
+    ]
+    assert [len(section.groups) for section in sections(summary)] == [1, 1, 1, 1]

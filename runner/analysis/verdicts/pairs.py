@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
 from runner.analysis.estimate import Geomean, PairedEstimate
@@ -45,7 +46,7 @@ def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]
     for pair in pairs:
         job = pair.first.record.job
         key = (
-            *(job.case.suite, job.case.mode.value, pair.first.device, job.dtype),
+            *(suite_of(job.case.suite), job.case.mode.value, pair.first.device, job.dtype),
             *(pair.first.compiler, pair.second.compiler),
         )
         groups.setdefault(key, []).append(pair)

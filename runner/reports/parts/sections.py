@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.devices import PLATFORMS
+from harness.loading.own_model import suite_of
 from harness.schema import Protocol, Scalar
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
 from runner.analysis.digits import rounds_text, share_text
@@ -51,7 +52,7 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     comparisons: dict[SectionKey, list[Comparison]] = {}
     for comparison in summary.comparisons:
         job = comparison.record.job
-        key = (job.case.suite, job.case.mode.value, job.dtype, comparison.device)
+        key = (suite_of(job.case.suite), job.case.mode.value, job.dtype, comparison.device)
         comparisons.setdefault(key, []).append(comparison)
     groups: dict[SectionKey, list[GroupSummary]] = {}
     for group in summary.groups:
