@@ -47,13 +47,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Average:
-    """A table of the executive summary: the mean over the models that passed. ``file``: name of its CSV."""
+    """A table of averages: the arithmetic mean over the models that passed."""
 
-    file: str
     caption: str
     heading: str  # in report.html, below "mean"
     key: str  # summary.json has the counts of models as ``<key>_n``
-    decimals: int = 2
     place: int = LAST
 
 

@@ -55,8 +55,7 @@ METRICS = (
         order=10,
         columns=(Column("compile", "compile\ns", place=240, drop=100, starred_by="prepared_beside"),),
         average=Average(
-            file="comp_time",
-            caption="Mean compilation time (seconds)",
+            caption="Compilation time in seconds, arithmetic mean",
             heading="compilation",
             key="compilation",
             place=10,

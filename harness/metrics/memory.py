@@ -45,8 +45,7 @@ METRICS = (
         group=MEMORY,
         columns=(Column("memory", "memory\nratio", place=250, drop=60),),
         average=Average(
-            file="memory",
-            caption="Peak memory footprint compression ratio (higher is better)",
+            caption="Memory ratio, eager's peak / the candidate's, arithmetic mean",
             heading="memory ratio",
             key="memory",
             place=20,

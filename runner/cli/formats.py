@@ -29,7 +29,7 @@ class Output:
         group=Group.OUTPUT,
         listed=True,
         kind=Kind(_format),
-        help="html, md, csv, txt, json, png, svg: which files to write; console: print the tables; repeated "
+        help="html, md, csv, json, png, svg: which files to write; console: print the tables; repeated "
         "or comma-separated (default: all of these). hud: the JSON of PyTorch's and vLLM's dashboards. The "
         "records are always kept",
     )

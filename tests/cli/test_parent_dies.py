@@ -79,7 +79,7 @@ def check_whole(folder: Path, before: Path) -> None:
     lines = [line for line in written.splitlines() if not line.endswith(CUT_SHORT)]
     assert len(lines) == len(EXPECTED)
     names = {file.name for file in folder.iterdir()}
-    assert {"run.json", "report.md", "passrate.csv"} <= names
+    assert {"run.json", "report.md", "summary.json"} <= names
     assert not [name for name in names if name.endswith(".partial")]
 
 

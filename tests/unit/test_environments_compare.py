@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -149,16 +147,6 @@ def test_an_ordinary_run_has_no_such_tables() -> None:
 
 def test_the_files() -> None:
     files = render_all(summarize(records()), ["csv", "md"])
-    rows = list(csv.DictReader(io.StringIO(files["environments.csv"].decode())))
-    assert [(row["environment"], row["compiler"]) for row in rows] == [
-        *(("new", "eager"), ("old", "inductor"), ("new", "inductor"))
-    ]
-    assert {row["reference"] for row in rows} == {"old"}
-    assert float(rows[2]["speedup"]) == pytest.approx(2.0, rel=0.02)
-    assert rows[2]["same_results"] == "true"
-    assert rows[1]["same_results"] == ""
-    averages = list(csv.DictReader(io.StringIO(files["environments_averages.csv"].decode())))
-    assert len(averages) == 3
     (json_file,) = render_all(summarize(records()), ["json"]).values()
     found = json.loads(json_file)
     assert [row["candidate"] for row in found["environments"]] == [
@@ -166,6 +154,9 @@ def test_the_files() -> None:
         "inductor@old",
         "inductor@new",
     ]
+    assert {row["reference"] for row in found["environments"]} == {"old"}
+    assert found["environments"][2]["speedup"] == pytest.approx(2.0, rel=0.02)
+    assert [row["same_results"] for row in found["environments"][1:]] == [None, True]
     assert len(found["environment_averages"]) == 3
     report = files["report.md"].decode()
     assert report.index("## Environments: geometric mean") < report.index("## Environments: toys, training")

@@ -16,7 +16,7 @@ from tests.factories import accuracy_run, make_job, make_record
 
 
 def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
-    assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg", "txt")
+    assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg")
     for module in reports.discover():
         assert module.FORMATS, module.__name__
 
@@ -39,7 +39,6 @@ def test_an_unknown_word_ends_in_a_sentence() -> None:
 def test_only_files_of_the_formats_asked_for_are_made() -> None:
     summary = summarize(accuracy_run())
     assert set(render_all(summary, {"md"})) == {"report.md"}
-    assert set(render_all(summary, {"txt"})) == {"gh_executive_summary.txt"}  # not the tables beside it
     assert {name.rsplit(".", 1)[-1] for name in render_all(summary, {"csv", "json"})} == {"csv", "json"}
     assert render_all(summary, {CONSOLE}) == {}
 

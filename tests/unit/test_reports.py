@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 from harness.schema import Mode, Protocol, Status
 from runner import reports
 from runner.analysis.derive import summarize
-from runner.reports import discover, field_csv, markdown, render_all, speedup_plot, summary_csv
+from runner.reports import discover, field_csv, markdown, render_all, speedup_plot
 from tests.factories import HOSTILE_NAMES, accuracy_run, make_job, make_record, printed, synthetic_run
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
@@ -116,7 +116,7 @@ def test_rendering_twice_gives_the_same_bytes() -> None:
 def test_reports_are_found_by_file_name_and_the_console_is_none_of_them() -> None:
     names = [module.__name__.rsplit(".", 1)[-1] for module in discover()]
     assert names == sorted(names)
-    assert {"field_csv", "markdown", "speedup_plot", "summary_csv"} <= set(names)
+    assert {"field_csv", "markdown", "speedup_plot"} <= set(names)
     assert not any(name.startswith("_") or name == "console" for name in names)
 
 
@@ -142,7 +142,6 @@ def test_two_reports_cannot_write_the_same_file(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_records_give_no_nonsense() -> None:
     files = render_all(summarize([]))
-    assert files["passrate.csv"] == b",Compiler\n"
     assert "no records" in files["report.md"].decode()
     assert "no records" not in printed([], 80)  # the caller says so, with the folder's name
 
@@ -263,37 +262,6 @@ def test_no_cell_is_a_formula() -> None:
                     assert float(cell) is not None, (name, cell)
     names = [name for name in HOSTILE_NAMES if name.startswith("=")]
     assert names, "the synthetic run has no formula to escape"
-
-
-# -- the executive summary -------------------------------------------------------
-
-
-def test_cells_are_the_fields() -> None:
-    records = [
-        make_record(make_job("a"), speedup=2.0, compilation_s=10.0, memory_ratio=0.9),
-        make_record(make_job("b"), speedup=0.5, compilation_s=14.68, memory_ratio=1.0),
-        make_record(make_job("c"), status=Status.FAIL_ACCURACY, speedup=9.0),
-    ]
-    files = summary_csv.render(summarize(records))
-    assert files["passrate.csv"] == b',Compiler,toys\ninductor,inductor,"67%, 2/3"\n'
-    assert files["geomean.csv"] == b",Compiler,toys\ninductor,inductor,1.00x\n"
-    assert files["comp_time.csv"] == b",Compiler,toys\ninductor,inductor,12.34\n"
-    assert files["memory.csv"] == b",Compiler,toys\ninductor,inductor,0.95x\n"
-
-
-def test_averages_without_a_number_are_empty_not_zero() -> None:
-    files = summary_csv.render(summarize([make_record(make_job(), status=Status.CRASH)]))
-    assert files["passrate.csv"] == b',Compiler,toys\ninductor,inductor,"0%, 0/1"\n'
-    for name in ("geomean.csv", "comp_time.csv", "memory.csv"):
-        assert files[name] == b",Compiler,toys\ninductor,inductor,\n"
-
-
-def test_columns_are_suites_unless_conditions_differ() -> None:
-    two_suites = [make_record(make_job()), make_record(make_job(suite="more"))]
-    assert summary_csv.render(summarize(two_suites))["geomean.csv"].startswith(b",Compiler,toys,more\n")
-    two_dtypes = [make_record(make_job()), make_record(make_job(dtype="amp"))]
-    header = summary_csv.render(summarize(two_dtypes))["geomean.csv"].splitlines()[0]
-    assert header == b",Compiler,toys training float32 cpu,toys training amp cpu"
 
 
 # -- report.md -------------------------------------------------------------------

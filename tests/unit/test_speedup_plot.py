@@ -10,7 +10,7 @@ import pytest
 
 from harness.schema import Mode, Record, Status
 from runner.analysis.derive import summarize
-from runner.reports import bar_plot, speedup_plot
+from runner.reports import speedup_plot
 from runner.reports.parts.sections import sections
 from tests.factories import accuracy_run, make_job, make_record
 
@@ -29,7 +29,6 @@ def test_plots_are_one_picture_a_suite_and_dtype() -> None:
 
 def test_nothing_timed_means_no_plot() -> None:
     assert speedup_plot.render(summarize(accuracy_run())) == {}
-    assert bar_plot.render(summarize(accuracy_run())) == {}
 
 
 def test_pictures_carry_neither_date_nor_version() -> None:
@@ -69,26 +68,3 @@ def test_the_plots_title_says_under_which_conditions() -> None:
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "toys, training, float32, cpu"
     assert any("n = 20 rounds; torch 0.0.0+synthetic" in text.get_text() for text in axes.texts)
-
-
-def test_bars_begin_at_one_and_failures_have_none() -> None:
-    records = [
-        make_record(make_job("good"), speedup=2.0),
-        make_record(make_job("bad"), speedup=0.5),
-        make_record(make_job("wrong"), speedup=3.0, status=Status.FAIL_ACCURACY),
-        make_record(make_job("dead"), status=Status.CRASH),
-    ]
-    (section,) = sections(summarize(records))
-    (axes,) = bar_plot.draw((section,), ("inductor",)).axes
-    found: list[Any] = list(axes.patches)
-    bars = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in found]
-    assert bars == [(1.0, pytest.approx(2.0, rel=0.01)), (1.0, pytest.approx(0.5, rel=0.01))]
-    crosses: list[Any] = [line for line in axes.lines if line.get_marker() == "x"]
-    assert [list(line.get_xdata()) for line in crosses] == [[2, 3]]
-    assert axes.get_yscale() == "log"
-
-
-def test_many_models_go_into_several_rows() -> None:
-    records = [make_record(make_job(f"m{number}")) for number in range(2 * bar_plot.MOST_MODELS + 1)]
-    (section,) = sections(summarize(records))
-    assert len(bar_plot.draw((section,), ("inductor",)).axes) == 3

@@ -222,7 +222,7 @@ TABLE = (
     _on("--no-update-archive", "there is no archive but the index of --history"),
     _on("--no-gh-comment", "nothing is posted"),
     _on("--update-dashboard-test", "nothing is uploaded or posted"),
-    _as("--no-graphs", "--format=csv,txt,md,json,html,console"),
+    _as("--no-graphs", "--format=csv,md,json,html,console"),
     _as("--base-sha=SHA", "--tag={}"),
     _as("--archive-name=NAME", "--tag={}"),
     _on("--extra-args=ARGS", "its words are read as part of the command line"),

@@ -1,4 +1,4 @@
-"""The tables of the executive summary: one row for each compiler, one column for each section."""
+"""The tables of averages: one row for each compiler, one column for each section."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import GroupSummary, Summary
-from runner.analysis.digits import metric_text, ratio_text, speedup_text
+from runner.analysis.digits import metric_text, speedup_text
 from runner.reports.parts.sections import column_titles, compilers, sections
 
 Cell = Callable[[GroupSummary], str]
@@ -18,7 +18,6 @@ Cell = Callable[[GroupSummary], str]
 class AverageTable:
     """One table as text. A cell without a number is empty. ``rows``: (compiler, cells)."""
 
-    file: str
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
@@ -28,34 +27,22 @@ class AverageTable:
         return not any(cell for _, cells in self.rows for cell in cells)
 
 
-def field_tables(summary: Summary) -> tuple[AverageTable, ...]:
-    """Captions and cells as in PyTorch's runner: ``97%, 58/60``, ``1.23x``, ``12.34``, ``0.95x``."""
-    return (
-        _table(summary, "passrate", "Passrate", _passrate),
-        _table(summary, "geomean", "Geometric mean speedup ", _geomean),
-        *(_means(summary, one, in_full=False) for one in declared().averages()),
-    )
-
-
 def detailed_tables(summary: Summary) -> tuple[AverageTable, ...]:
-    """``field_tables`` with intervals over the models, and the number of models of each average."""
+    """The pass rate and the averages, with intervals over the models and the number of models of each."""
     return (
-        _table(summary, "passrate", "Passrate [95 % interval, Wilson]", _passrate_in_full),
+        _table(summary, "Passrate [95 % interval, Wilson]", _passrate_in_full),
         _table(
             summary,
-            "geomean",
             "Geometric mean speedup [95 % interval for models like these], models",
             _geomean_in_full,
         ),
-        _table(
-            summary, "geomean", "Geometric mean speedup [95 % interval for these models]", _geomean_of_these
-        ),
+        _table(summary, "Geometric mean speedup [95 % interval for these models]", _geomean_of_these),
         *_common(summary),
-        *(_means(summary, one, in_full=True) for one in declared().averages()),
+        *(_means(summary, one) for one in declared().averages()),
     )
 
 
-def _table(summary: Summary, file: str, caption: str, cell: Cell) -> AverageTable:
+def _table(summary: Summary, caption: str, cell: Cell) -> AverageTable:
     parts = sections(summary)
     found = [{group.compiler: cell(group) for group in part.groups} for part in parts]
     rows = tuple(
@@ -63,7 +50,7 @@ def _table(summary: Summary, file: str, caption: str, cell: Cell) -> AverageTabl
         for compiler in compilers(summary)
         if any(compiler in cells for cells in found)
     )
-    return AverageTable(file=file, caption=caption, columns=column_titles(parts), rows=rows)
+    return AverageTable(caption=caption, columns=column_titles(parts), rows=rows)
 
 
 def _passrate(group: GroupSummary) -> str:
@@ -89,7 +76,7 @@ def _common(summary: Summary) -> tuple[AverageTable, ...]:
     if all(group.common_models == group.averaged for group in shown):
         return ()
     caption = "Geometric mean speedup over the models that every compiler passed, models"
-    return (_table(summary, "geomean", caption, _geomean_in_common),)
+    return (_table(summary, caption, _geomean_in_common),)
 
 
 def _geomean_in_common(group: GroupSummary) -> str:
@@ -99,10 +86,6 @@ def _geomean_in_common(group: GroupSummary) -> str:
     return f"{text}, {group.common_models}/{group.total}"
 
 
-def _geomean(group: GroupSummary) -> str:
-    return ratio_text(group.geomean_speedup) if group.geomean_speedup is not None else ""
-
-
 def _geomean_in_full(group: GroupSummary) -> str:
     if group.geomean_speedup is None:
         return ""
@@ -110,17 +93,13 @@ def _geomean_in_full(group: GroupSummary) -> str:
     return f"{text}, {group.averaged}/{group.total}"
 
 
-def _means(summary: Summary, metric: Metric, *, in_full: bool) -> AverageTable:
-    """A metric's mean over the models; ``in_full``: with its digits and the number of models."""
+def _means(summary: Summary, metric: Metric) -> AverageTable:
+    """A metric's mean over the models, with the number of models."""
     average = metric.average
     assert average is not None
 
     def cell(group: GroupSummary) -> str:
         mean = group.means[metric.name]
-        if mean.value is None:
-            return ""
-        if in_full:
-            return f"{metric_text(mean.value, metric)}, {mean.n}/{group.total}"
-        return f"{mean.value:.{average.decimals}f}{'x' if metric.unit == 'ratio' else ''}"
+        return "" if mean.value is None else f"{metric_text(mean.value, metric)}, {mean.n}/{group.total}"
 
-    return _table(summary, average.file, average.caption + (", models" if in_full else ""), cell)
+    return _table(summary, f"{average.caption}, models", cell)
