@@ -5,7 +5,7 @@ Reports print these values; the only arithmetic of a report is the choice of dig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.declared import NOISE, WORK, finite
@@ -122,6 +122,15 @@ class Comparison(Estimated):
     def number(self, name: str) -> float | None:
         """The metric as a finite number; None for anything else."""
         return finite(self.value(name))
+
+    def explanations(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What metrics tell in lines of text: (what, lines), as "graph breaks" with reason, file and line."""
+        for metric in declared().metrics:
+            for name in metric.names if metric.explains else ():
+                text = self.record.metrics.get(name)
+                lines = text.splitlines() if isinstance(text, str) else ()
+                if shown := tuple(line for line in lines if line.strip()):
+                    yield metric.explains, shown
 
     @property
     def work(self) -> Numbers | None:

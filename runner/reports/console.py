@@ -6,13 +6,14 @@ On a narrow console, tables omit whole columns and name them below the table (se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.schema import Status
-from runner.analysis.comparison import CONTROL, Finding, Summary
+from runner.analysis.comparison import CONTROL, Comparison, Finding, Summary
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
+from runner.labels import case_name
 from runner.reports.parts.averages import AverageTable, detailed_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.fit import WIDE_GAP, Fitted, fit, widest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SHOWN_CASES = 5  # of each warning; report.md has all
+SHOWN_TEXTS, SHOWN_LINES = 8, 3  # of the reasons of graph breaks and the like
 MOST_MODELS, SHOWN_MODELS = 200, 50  # a larger section shows the models with speedups furthest from 1
 VERDICT_STYLES = {
     Verdict.FASTER.value: "green",
@@ -37,10 +39,8 @@ NO_STYLE = (MISSING, Status.PASS_DUE_TO_SKIP.value, "")
 NOTE = "dim"
 
 
-def print_report(
-    summary: Summary, console: Console, *, elsewhere: str = "report.md and the CSV files"
-) -> None:
-    """Prints the whole report. Names are text, never markup. ``elsewhere``: the files with all columns."""
+def print_report(summary: Summary, console: Console, *, elsewhere: str = "report.md") -> None:
+    """Prints the whole report. Names are text, never markup. ``elsewhere``: what has all of it."""
     writer = _Writer(console, elsewhere)
     for table in detailed_tables(summary):
         if not table.empty:
@@ -57,6 +57,7 @@ def print_report(
         writer.blank()
         writer.section(part)
     writer.tables(pair_tables(summary, MOST_ON_A_CONSOLE))
+    writer.explanations(summary.comparisons)
     if summary.warnings:
         writer.blank()
     for finding in summary.warnings:
@@ -122,14 +123,28 @@ class _Writer:
         for line in _caption(part, fitted, self._elsewhere):
             self.paragraph(line, NOTE)
 
-    def finding(self, finding: Finding) -> None:
-        self.paragraph(f"{finding.title}: {len(finding.cases)}", "bold yellow")
-        for case in finding.cases[:SHOWN_CASES]:
-            self.paragraph(case, indent=4)
-        more = len(finding.cases[SHOWN_CASES:])
+    def explanations(self, comparisons: Iterable[Comparison]) -> None:
+        """The first lines of each text that ``--explain`` and other extras give."""
+        texts = [(c, what, lines) for c in comparisons for what, lines in c.explanations()]
+        for c, what, lines in texts[:SHOWN_TEXTS]:
+            self.blank()
+            name = case_name(c.record.job.case)
+            self.cases(f"{name}, {compiler_name(c.compiler)}: {what}", "bold", lines, SHOWN_LINES)
+        more = len(texts[SHOWN_TEXTS:])
         if more:
-            self.paragraph(f"and {more} more, all in report.md", indent=4)
+            self.paragraph(f"Of {more} more, the reasons are in {self._elsewhere}.", NOTE)
+
+    def finding(self, finding: Finding) -> None:
+        self.cases(f"{finding.title}: {len(finding.cases)}", "bold yellow", finding.cases, SHOWN_CASES)
         self.paragraph(f"-> {finding.advice}", indent=2)
+
+    def cases(self, title: str, style: str, cases: Sequence[str], most: int) -> None:
+        self.paragraph(title, style)
+        for case in cases[:most]:
+            self.paragraph(case, indent=4)
+        more = len(cases[most:])
+        if more:
+            self.paragraph(f"and {more} more, all in {self._elsewhere}", indent=4)
 
 
 def _chunks(room: int, table: AverageTable) -> Iterator[list[int]]:

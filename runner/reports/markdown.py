@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from harness.metrics import declared
 from runner.analysis.comparison import Finding, Summary
 from runner.labels import plain
 from runner.reports.parts.averages import detailed_tables
@@ -135,14 +134,10 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
 
 def _explanations(part: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(what of which model and compiler, its lines), in the order of the section's table."""
-    texts = [(name, one.explains) for one in declared().metrics if one.explains for name in one.names]
     for comparison in part.comparisons:
         record = comparison.record
-        for metric, what in texts:
-            text = record.metrics.get(metric)
-            if isinstance(text, str) and text.strip():
-                title = f"{record.job.case.name}, {compiler_name(record.candidate)}: {what}"
-                yield title, tuple(line for line in text.splitlines() if line.strip())
+        for what, texts in comparison.explanations():
+            yield f"{record.job.case.name}, {compiler_name(record.candidate)}: {what}", texts
 
 
 def _environment(summary: Summary) -> Iterator[MarkdownBlock]:
