@@ -233,7 +233,7 @@ class Extras:
         False,
         "--localize",
         help="after a parity failure: find the stage of the compiler and the smallest submodule that go "
-        "wrong, and write repro-*.py, which shows it; then try torch's own minifier; compiles many times",
+        "wrong, and write repro-*.py, which shows it; compiles many times",
     )
     profiler_trace: bool = _extra(
         False,

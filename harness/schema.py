@@ -299,8 +299,7 @@ class Where:
     trials: int = 0  # submodules that were compiled
     repro: str = ""  # the script that shows the fault, relative to the run folder
     note: str = ""  # why the search has no result, or is not complete
-    minifier: str = ""  # what torch's own minifier found; "": it was not tried
-    minified: str = ""  # the script that it made, relative to the run folder
+    everywhere: bool = False  # parts of all classes that were tried fail: the whole backend is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +349,7 @@ class ModelFacts:
 
 PHASES = (
     *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "perturb", "cross parity"),
-    *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize", "minify"),
+    *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize"),
 )
 """Where a job can fail, in the order in which a job comes to them; ``docs/FORMAT.md`` explains each."""
 

@@ -152,7 +152,7 @@ def _digest(text: str) -> str:
 
 
 def where_text(where: Where) -> str:
-    """Stage, submodule and script of a localized failure, and what torch's minifier says."""
+    """Stage, submodule and script of a localized failure."""
     if not where.stage:
         return f"not localized: {where.note}"
     part = (
@@ -160,11 +160,10 @@ def where_text(where: Where) -> str:
         if where.module
         else "no submodule alone, but the whole model"
     )
+    if where.everywhere:
+        part = (
+            f"every part that was tried: the fault is in the whole backend, not in one layer, such as {part}"
+        )
     text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
-    more = (
-        f"run {where.repro}" if where.repro else "",
-        where.note,
-        f"torch's minifier: {where.minifier}" if where.minifier else "",
-        f"run {where.minified}" if where.minified else "",
-    )
+    more = (f"run {where.repro}" if where.repro else "", where.note)
     return "; ".join((text, *filter(None, more)))

@@ -198,6 +198,8 @@ class Checks:
             return found, False
         where = f"step {number} in a row"
         where += f", on other {' and '.join(expected.changed)}" if number >= steps.OTHER else ""
+        if steps.is_stale(expected, row, number):
+            where += ": an output is still that of the first data"
         failing = steps.failing_step(expected, row, number)
         eager = expected.at(number).eager
         by_chance = self.by_chance().changed and self.by_chance().explains(

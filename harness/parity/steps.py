@@ -25,7 +25,7 @@ from harness.parity.distance import BLOCK, is_exact_kind, peak, rms, rmse, same_
 from harness.parity.other_data import WEIGHTS, other_data
 from harness.parity.parts.balance import NONE, Factors, any_has_several_weights, balance_of
 from harness.parity.parts.slopes import PartSlopes
-from harness.parity.reference import Reference, Rule, Tensors, make_reference
+from harness.parity.reference import Reference, Rule, Tensors, family_of, make_reference
 from harness.parity.rule import compare, failing
 from harness.schema import Parity, TensorError
 from harness.tensors import named_tensors
@@ -290,6 +290,17 @@ def any_fails(expected: Expected, row: Row, numbers: tuple[int, ...]) -> bool:
 def failing_step(expected: Expected, row: Row, number: int) -> tuple[str, ...]:
     """The names of the tensors that fail at a step, whether or not they are what they were before."""
     return failing(expected.at(number), row.results[number])
+
+
+def is_stale(expected: Expected, row: Row, number: int) -> bool:
+    """Whether an output is what it was on the first data, where eager's is not."""
+    first, now = row.results[FIRST], row.results[number]
+    before, after = expected.at(FIRST).eager, expected.at(number).eager
+    return number >= OTHER and any(
+        same_bits(first[name], now[name]) and not same_bits(before[name], after[name])
+        for name in first.keys() & now.keys() & before.keys() & after.keys()
+        if family_of(name) == "value"
+    )
 
 
 def _moved(expected: Expected, row: Row, number: int) -> set[str]:

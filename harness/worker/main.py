@@ -14,7 +14,6 @@
     export {path}                 reference environment: writes weights, inputs and results of eager
     cross_parity {perturbed: path}    other environments: compares their eager with the reference's
     localize {candidate, folder}  finds where a candidate goes wrong; in a worker that opens no session
-    minify {candidate, compiler, module, folder, seconds}     after it: torch's own minifier
     perturb {path}                reference environment: writes eager's results with perturbed weights
 
 Standard output and error belong to the model's code; the parent sends them to
@@ -172,7 +171,6 @@ def answers(
         "measure": measured,
         "finish": finished,
         "localize": partial(_localized, job, build, compilers, times.announce),
-        "minify": partial(_minified, job),
         "conclude": lambda _: {"metrics": merged(session.conclude(), times.spent())},
     }
 
@@ -195,14 +193,6 @@ def _localized(
     from harness.worker.localize.search import localize
 
     return localize(job, request["candidate"], _path(request, "folder"), build, compilers, announce)
-
-
-def _minified(job: Job, request: dict[str, Any]) -> Any:
-    from harness.worker.localize.minifier import try_torch
-
-    what = request["candidate"], request["compiler"], request["module"], Path(request["folder"])
-    tried = try_torch(job, *what, request["seconds"])
-    return {"said": tried.said, "script": tried.script}
 
 
 def _path(request: dict[str, Any], name: str) -> Path | None:

@@ -103,19 +103,24 @@ class BarView:
 
 
 class PlainView:
-    """A line for the start of each job and a line for each record."""
+    """A line for the start of each job, for each record, and for each part that ``--localize`` tries."""
 
     def __init__(self, console: Console, jobs: int) -> None:
         self._console = console
         self._jobs = jobs
         self._started = 0
         self._under_way: set[str] = set()
+        self._localized = ""
 
     def event(self, event: Event) -> None:
         if isinstance(event, Started):
             self._started += 1
             self._under_way.add(event.job.key)
             self._print(f"[{self._started}/{self._jobs}] {_title(event.job)}")
+        elif isinstance(event, Doing):
+            if event.activity.phase == "localize" and event.activity.variant != self._localized:
+                self._localized = event.activity.variant
+                self._print(f"    localize {self._localized}")
         elif isinstance(event, Ended):
             self._under_way.discard(event.job.key)
         elif isinstance(event, Record):

@@ -31,8 +31,6 @@ from runner.plan.environments.plan import EAGER, split_candidate
 PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity", "perturb"), "build"), "prepare": "compile"}
 """The phase of ``--phase-timeout`` that limits each call; every other call: measure."""
 
-RESERVE_S = 10.0  # between the end of the minifier's time and that of the job
-
 Numbers = dict[str, dict[str, Scalar]]
 """Metrics by variant."""
 
@@ -260,21 +258,9 @@ class WorkerSession:
         return found
 
     def localize(self, compiler: str, folder: Path | None) -> Where:
-        """Where the compiler goes wrong. Call it instead of ``open``. Writes scripts into ``folder``.
-
-        Torch's own minifier then has what is left of the job's time. Its failure costs nothing else.
-        """
+        """Where the compiler goes wrong. Call it instead of ``open``. Writes a script into ``folder``."""
         given = {"folder": str(folder.resolve())} if folder is not None else {}
-        found = from_json(Where, self._call("localize", candidate=compiler, **given))
-        if not found.stage or folder is None:
-            return found
-        seconds = self._deadline - self._clock() - RESERVE_S
-        asked = {"candidate": compiler, "compiler": found.compiler, "module": found.module}
-        try:
-            reply = self._call("minify", **asked, **given, seconds=seconds)
-        except CallFailed as failed:
-            return replace(found, minifier=f"failed: {failed}")
-        return replace(found, minifier=reply["said"], minified=reply["script"])
+        return from_json(Where, self._call("localize", candidate=compiler, **given))
 
     def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
         limit = self._limits.get(PHASE_OF.get(name, "measure"))
@@ -295,9 +281,8 @@ class WorkerSession:
 
 
 def in_run(found: Where, folder: Path) -> Where:
-    """With the scripts' paths relative to the folder of the run."""
-    repro, minified = (str(folder / file) if file else "" for file in (found.repro, found.minified))
-    return replace(found, repro=repro, minified=minified)
+    """With the script's path relative to the folder of the run."""
+    return replace(found, repro=str(folder / found.repro) if found.repro else "")
 
 
 def _state(reply: Mapping[str, Any], notes: tuple[str, ...]) -> CandidateState:

@@ -18,7 +18,9 @@ from harness.schema import Case, Job, Mode, Protocol, Status
 from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN
 from harness.worker.localize.search import localize
 from harness.worker.localize.submodules import called_inside, given_to
+from harness.worker.status_page import Activity
 from harness.workload import Workload
+from runner.labels import where_text
 from tests.worker.planted import right_graph
 
 BACKEND = '''
@@ -128,6 +130,36 @@ def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
 
     found = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": of_whole})
     assert (found.stage, found.module, found.module_class) == ("code generation", "", "Net")
+
+
+@pytest.mark.parametrize("fault", ["scaled", "stale"])
+def test_a_backend_that_is_wrong_in_every_part_is_told_from_a_wrong_layer(fault: str) -> None:
+    def wrong(program: Program) -> Compiled:
+        made = right_graph(program)
+        first: list[Any] = []
+
+        def forward(*given: Any) -> Any:
+            loss, output = made.forward(*given)
+            first.append(output)
+            return loss, output * 1.05 if fault == "scaled" else first[0]
+
+        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
+
+    phases: list[Activity] = []
+    found = localize(
+        job(Mode.INFERENCE),
+        "planted",
+        build=build,
+        compilers={"planted": wrong},
+        announce=phases.append,
+    )
+    assert found.everywhere
+    assert (found.module, found.module_class) == ("first", "Linear")
+    assert "in the whole backend, not in one layer, such as first (Linear)" in where_text(found)
+    assert {phase.phase for phase in phases} == {"localize"}
+    assert {"the whole model with planted", "first with planted", "block.steps.1 with planted"} <= {
+        phase.variant for phase in phases
+    }
 
 
 def test_what_does_not_fail_again_is_not_localized() -> None:

@@ -24,6 +24,9 @@ compares outputs and gradients with eager and fp64. The fault was:
 Exit code: {shown}, the fault shows; {not_shown}, it does not; {not_run}, the part does not run.
 """
 
+# torch's own minifier looks at one graph, with a tolerance of 1e-3. To try it, set before the command:
+#     TORCHDYNAMO_REPRO_AFTER=aot (or dynamo) TORCHDYNAMO_REPRO_LEVEL=4
+
 import json
 import os
 import sys

@@ -8,12 +8,16 @@ through the whole check: outputs, gradients of its weights and inputs, steps in 
 goes down from the model: it enters the first submodule that fails, and ends where none inside fails. Of
 submodules of one kind (class, configuration and shapes of inputs) one is tried. A fault that needs two
 submodules together ends at the submodule that holds both.
+
+If everything that was tried has failed, leaves of other classes are tried, too. If all of these fail as well,
+the fault is in the whole backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ from harness.worker.localize.script import file_name, write_script
 from harness.worker.localize.submodules import Build, building_part, called_inside, given_to
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
+from harness.workload import Workload
 
 STAGES = {
     "dynamo_eager": "capture",
@@ -38,6 +43,7 @@ STAGES = {
 }
 OWN = "code generation"
 MOST = 60  # submodules that are compiled
+MOST_ELSEWHERE = 3  # leaves of other classes, to tell a fault of one layer from one of the whole backend
 
 Compilers = Mapping[str, Callable[[Program], Compiled]]
 Announce = Callable[[Activity], None]
@@ -99,7 +105,8 @@ def localize(
     build = build or load_suite(job.case.suite).build
 
     def tried(compiler: str, name: str = "") -> Verdict:
-        return judge(job, compiler, name, build, compilers, announce)
+        doing = Activity(phase="localize", variant=f"{name or 'the whole model'} with {compiler}")
+        return judge(job, compiler, name, build, compilers, lambda _: announce(doing))
 
     whole = tried(candidate)
     if not whole.wrong:
@@ -111,21 +118,23 @@ def localize(
         if found.wrong:
             compiler, stage, why = earlier, STAGES[earlier], found.why
             break
-    name, kind, why, trials, complete = _smallest(job, build, lambda part: tried(compiler, part), why)
+    part = Search(job, build, partial(tried, compiler), why=why)
+    part.run()
     script = ""
     if folder is not None:
         path = folder / f"repro-{file_name(candidate)}.py"
-        path.write_text(write_script(job, compiler, name, why, path.name), encoding="utf-8")
+        path.write_text(write_script(job, compiler, part.name, part.why, path.name), encoding="utf-8")
         script = path.name
     return Where(
         stage=stage,
         compiler=compiler,
-        module=name,
-        module_class=kind,
-        why=why,
-        trials=trials,
+        module=part.name,
+        module_class=part.class_of(part.name),
+        why=part.why,
+        trials=part.trials,
         repro=script,
-        note="" if complete else f"the search ended after {trials} submodules: a smaller one may fail, too",
+        note="" if part.complete else f"the search ended after {MOST} submodules: a smaller one may fail",
+        everywhere=part.everywhere,
     )
 
 
@@ -136,34 +145,70 @@ def _before(candidate: str) -> Iterator[str]:
         yield stage
 
 
-def _smallest(
-    job: Job, build: Build, tried: Callable[[str], Verdict], why: str
-) -> tuple[str, str, str, int, bool]:
-    """Name, class, failure, number of trials, and whether the search was complete."""
-    name, trials = "", 0
-    known: set[Any] = set()
-    while True:
-        seed_everything(job.protocol.seed)
-        workload = build(job.case)
-        inside = list(called_inside(workload.module, name))
-        given = given_to(workload, inside, job)
-        of_class = type(workload.module.get_submodule(name)).__name__
+@dataclass(slots=True)
+class Search:
+    """The search for the smallest submodule that fails: ``name`` ("" is the whole model), and ``why``."""
+
+    job: Job
+    build: Build
+    tried: Callable[[str], Verdict]
+    why: str
+    name: str = ""
+    trials: int = 0
+    passed: int = 0
+    complete: bool = True
+    everywhere: bool = False  # leaves of all classes that were tried fail
+    _workload: Workload = field(init=False)
+    _known: set[Any] = field(default_factory=set)
+
+    def run(self) -> None:
+        self._workload = self._built()
+        while (worse := self._worse_inside()) is not None:
+            self.name, self.why = worse
+        if self.name and self.trials and not self.passed:
+            leaves = self._leaves_of_other_classes()
+            verdicts = [self._try(leaf) for leaf in leaves]
+            self.everywhere = bool(leaves) and all(verdict.wrong for verdict in verdicts)
+
+    def class_of(self, name: str) -> str:
+        return type(self._workload.module.get_submodule(name)).__name__
+
+    def _built(self) -> Workload:
+        seed_everything(self.job.protocol.seed)
+        return self.build(self.job.case)
+
+    def _try(self, name: str) -> Verdict:
+        self.trials += 1
+        verdict = self.tried(name)
+        self.passed += verdict.status is Status.PASS
+        return verdict
+
+    def _worse_inside(self) -> tuple[str, str] | None:
+        """The first submodule just below ``name`` that fails, and why."""
+        inside = list(called_inside(self._workload.module, self.name))
+        given = given_to(self._built(), inside, self.job)
         for child in inside:
             if child not in given:
                 continue
-            kind = _kind(workload.module.get_submodule(child), given[child])
-            if kind in known:
+            kind = _kind(self._workload.module.get_submodule(child), given[child])
+            if kind in self._known:
                 continue
-            if trials == MOST:
-                return name, of_class, why, trials, False
-            known.add(kind)
-            trials += 1
-            found = tried(child)
-            if found.wrong:
-                name, why = child, found.why
-                break
-        else:
-            return name, of_class, why, trials, True
+            if self.trials == MOST:
+                self.complete = False
+                return None
+            self._known.add(kind)
+            verdict = self._try(child)
+            if verdict.wrong:
+                return child, verdict.why
+        return None
+
+    def _leaves_of_other_classes(self) -> list[str]:
+        modules = self._workload.module.named_modules()
+        leaves = [name for name, module in modules if name and not any(module.children())]
+        given = given_to(self._built(), leaves, self.job)
+        first = {self.class_of(name): name for name in reversed(leaves) if name in given}
+        first.pop(self.class_of(self.name), None)
+        return list(first.values())[:MOST_ELSEWHERE]
 
 
 def _kind(module: nn.Module, given: Any) -> Any:

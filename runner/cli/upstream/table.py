@@ -198,7 +198,7 @@ TABLE = (
     _no("--export-perfdoctor", "this uploads to a private service; --export-profiler-trace writes the trace"),
     _no("--profile-dynamo-cache-lookup", "guards are not timed apart; --export-profiler-trace shows them"),
     _no("--snapshot-memory", "there are no memory snapshots; records have the peaks of eager and candidates"),
-    _no("--minify", "failing models are not minified; the record has the command that runs one job by hand"),
+    _no("--minify", "--localize finds the stage of the compiler and the smallest submodule that go wrong"),
     _no("--print-fx", _LOGS.format("graph_code")),
     _no("--print-aten-ops", _LOGS.format("aot_graphs")),
     _no("--log-operator-inputs", "operator inputs are not logged; --export-profiler-trace lists the kernels"),

@@ -118,7 +118,8 @@ def parity_cell(comparison: Comparison) -> str:
     if status is Status.APPROXIMATE and worst is not None and worst.scale > 0.0:
         return f"{status.value}, off by {significant(worst.candidate_rmse / worst.scale * 100, 2)} %"
     if status is Status.FAIL_ACCURACY and parity.where is not None and parity.where.stage:
-        return f"{status.value}, {parity.where.stage} of {parity.where.module or 'the whole model'}"
+        part = "every part" if parity.where.everywhere else parity.where.module or "the whole model"
+        return f"{status.value}, {parity.where.stage} of {part}"
     return status.value
 
 
