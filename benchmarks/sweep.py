@@ -8,9 +8,6 @@ of that run, drawn at random. Preparation (build, eager, fp64, compilation, chec
 there are ``CORES_A_JOB`` cores for each job that prepares; with fewer, the jobs share the cores. Timing runs
 at full speed, because nothing runs beside it. The seconds are those of a made-up clock.
 
-Jobs begin in the order of the plan, or by expected times (``runner/engine/executors/order.py``): their times
-of preparation with an error, whose logarithm has the standard deviation ``ERROR``.
-
 The last column is computed: a process for each number, as harnesses without sessions have it. For each
 candidate, one process checks and another is timed; both start, build and compile.
 """
@@ -35,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
 from benchmarks.efficiency import spent  # noqa: E402
-from harness.schema import Job, Record  # noqa: E402
+from harness.schema import Record  # noqa: E402
 from runner.cli.commands import job_command  # noqa: E402
 from runner.cli.measuring import measure_missing  # noqa: E402
 from runner.engine import Gate  # noqa: E402
@@ -46,7 +43,6 @@ from runner.store.run_folder import RunFolder  # noqa: E402
 
 LOOK_S, LOOKS = 0.003, 3  # the clock jumps if so many looks, this far apart, found that nothing runs
 CORES_A_JOB = 1.5  # that a preparing job keeps busy: torch compiles in one process and helps itself to others
-ERROR = 0.3
 START_S = 6.0  # of a process that imports torch and a model library; benchmarks/start_up.py measures it
 MEMORY_BYTES = 8e9  # of the simulated machine, for each core
 
@@ -159,23 +155,20 @@ def main() -> None:
     for cores in options.cores:
         default = jobs_ahead([one.records[0].job for one in sweep], cores, MEMORY_BYTES * cores)
         for ahead in sorted({*(options.ahead or (default, 2))}):
-            for by_expected in (False, True):
-                swept = simulated(sweep, cores, ahead, by_expected=by_expected)
-                shown = f"{ahead} (default)" if ahead == default else str(ahead)
-                order = "expected times" if by_expected else "plan"
-                times = (swept.first, swept.half, swept.whole)
-                rows.append((cores, shown, order, *times, swept.whole / alone, alone / separately))
+            swept = simulated(sweep, cores, ahead)
+            shown = f"{ahead} (default)" if ahead == default else str(ahead)
+            times = (swept.first, swept.half, swept.whole)
+            rows.append((cores, shown, *times, swept.whole / alone, alone / separately))
     headers = (
         "cores",
         "--prepare-ahead",
-        "order",
         "first\nresult s",
         "half of\nthem s",
         "all s",
         "of --prepare-\nahead=1",
         "--prepare-ahead=1 of\none process a number",
     )
-    print(tabulate(rows, headers=headers, floatfmt=("", "", "", ".0f", ".0f", ".0f", ".3f", ".2f")))
+    print(tabulate(rows, headers=headers, floatfmt=("", "", ".0f", ".0f", ".0f", ".3f", ".2f")))
 
 
 def times_of(records: Sequence[Record]) -> list[Times]:
@@ -200,7 +193,7 @@ def times_of(records: Sequence[Record]) -> list[Times]:
     return found
 
 
-def simulated(sweep: Sequence[Times], cores: int, ahead: int, *, by_expected: bool) -> Swept:
+def simulated(sweep: Sequence[Times], cores: int, ahead: int) -> Swept:
     """The sweep on a machine with so many cores."""
     plan = [
         replace(
@@ -212,8 +205,6 @@ def simulated(sweep: Sequence[Times], cores: int, ahead: int, *, by_expected: bo
     ]
     by_name = {job.case.name: one for job, one in zip(plan, sweep, strict=True)}
     machine = Machine(cores)
-    draw = random.Random(2)
-    guessed = {name: one.prepared * draw.lognormvariate(0, ERROR) for name, one in by_name.items()}
     ended: list[float] = []
 
     def made_up(work: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
@@ -225,9 +216,6 @@ def simulated(sweep: Sequence[Times], cores: int, ahead: int, *, by_expected: bo
         ended.append(machine.now)
         for record in one.records:
             yield replace(record, job=work.job)
-
-    def expected(job: Job) -> float:
-        return guessed[job.case.name]
 
     executor = LocalExecutor(
         job_command,
@@ -243,7 +231,7 @@ def simulated(sweep: Sequence[Times], cores: int, ahead: int, *, by_expected: bo
         clock = threading.Thread(target=machine.run, args=(over,))
         clock.start()
         try:
-            measure_missing(folder, plan, console, executor, expected if by_expected else None)
+            measure_missing(folder, plan, console, executor)
         finally:
             over.set()
             clock.join()

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 
 from rich.console import Console
 
@@ -19,14 +18,10 @@ from runner.cli.progress import view
 from runner.engine.executors import Executor, Work
 from runner.errors import UsageError
 from runner.labels import counted
-from runner.plan.partition import Expected
 from runner.reports import render_all
 from runner.reports.console import print_report
 from runner.runs.history.enter import enter
-from runner.runs.history.expected import expected_beside
 from runner.store.run_folder import RunFolder
-
-ORDER = "Jobs that compiled fast in earlier runs in {folder} begin first."
 
 
 def measure(
@@ -38,8 +33,7 @@ def measure(
 ) -> int:
     """Measures the missing jobs, reports, and adds the run to the index of runs. Returns the exit code."""
     with _kept(folder):
-        expected = expected_beside(folder.path.parent, jobs)
-        stopped = measure_missing(folder, jobs, console, executor, expected)
+        stopped = measure_missing(folder, jobs, console, executor)
         if stopped and not folder.read().records:
             sentence = f"Stopped: nothing was measured yet; {folder.how_to_go_on()}"
             console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -76,23 +70,10 @@ def _kept(folder: RunFolder) -> Iterator[None]:
         raise
 
 
-def measure_missing(
-    folder: RunFolder,
-    jobs: Sequence[Job],
-    console: Console,
-    executor: Executor,
-    expected: Expected | None = None,
-) -> bool:
-    """Measures the jobs without a record. Returns True if the user stopped the run early.
-
-    ``expected``: how long each job takes, for the order in which they begin; None: the plan's order.
-    """
+def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
+    """Measures the jobs without a record. Returns True if the user stopped the run early."""
     missing = _without_records(folder, jobs)
-    if expected is not None:
-        missing = [replace(one, expected_s=expected(one.job)) for one in missing]
     heading = f"{counted(len(missing), 'job')} -> {folder.path}"
-    if len({one.expected_s for one in missing}) > 1:
-        heading += f"\n{ORDER.format(folder=folder.path.parent)}"
     console.print(heading, markup=False, highlight=False, soft_wrap=True)
     with _interrupts() as stop, view(console, missing) as seen:
         # closing ends the workers, also after an error in this loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from harness.schema import Job, Record
 from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Waits, Work
-from runner.engine.executors.order import weights
 from runner.labels import plain
 
 SHOWN_TOGETHER = 3  # running jobs that fit into a line
@@ -40,20 +39,17 @@ def view(console: Console, work: Sequence[Work]) -> Iterator[View]:
     )
     # few refreshes: drawing takes CPU time from the measured worker
     with Progress(*columns, console=console, refresh_per_second=2, transient=True) as progress:
-        yield BarView(progress, weights(work))
+        yield BarView(progress, len(work))
 
 
 class BarView:
-    """A bar over the jobs, with the current job, phase, rounds, estimate and time left.
+    """A bar over the jobs, with the current job, phase, rounds, estimate and time left."""
 
-    ``weights``: the expected time of each job, by its key, over the mean.
-    """
-
-    def __init__(self, progress: Progress, weights: Mapping[str, float]) -> None:
+    def __init__(self, progress: Progress, jobs: int) -> None:
         self._progress = progress
-        self._task = progress.add_task("planning", total=len(weights), left="")
-        self._weights = weights
-        self._ended = 0.0
+        self._task = progress.add_task("planning", total=jobs, left="")
+        self._jobs = jobs
+        self._ended = 0
         self._began = time.monotonic()
         self._phases: dict[str, str] = {}  # of the running jobs
         self._estimates: dict[str, str] = {}
@@ -66,11 +62,9 @@ class BarView:
         if isinstance(event, Ended):
             self._phases.pop(key, None)
             self._estimates.pop(key, None)
-            self._ended += self._weights[key]
-            text = ""
-            if self._ended > 0:
-                left = (time.monotonic() - self._began) / self._ended * (len(self._weights) - self._ended)
-                text = f"about {duration(max(0.0, left))} left"
+            self._ended += 1
+            left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
+            text = f"about {duration(left)} left"
             self._progress.update(self._task, advance=1, left=text)
             return
         if isinstance(event, Started):

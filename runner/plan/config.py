@@ -41,7 +41,7 @@ from harness.settings import (
 from runner.plan.batch_sizes import BATCH_SIZE_FILE, batch_sizes_asked
 from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, spelled_compilers
 from runner.plan.environments.spec import ENVS, REFERENCE_ENV, Asked, environments_given, spelled_environments
-from runner.plan.partition import PART, PARTS, TIMINGS, Partition, partition_given, spelled_partition
+from runner.plan.partition import PART, PARTS, Partition, partition_given, spelled_partition
 from runner.plan.settings import listed, value_of
 
 LONGEST_TAG = 80
@@ -287,9 +287,7 @@ class RunConfig:
     protocol: Protocol = field(default_factory=Protocol)
     extras: Extras = field(default_factory=Extras)
     # None: the whole plan
-    partition: Partition | None = setting(
-        None, PARTS, PART, TIMINGS, read=partition_given, spell=spelled_partition
-    )
+    partition: Partition | None = setting(None, PARTS, PART, read=partition_given, spell=spelled_partition)
     output_dir: Path | None = by_flag(
         None,
         "--output-dir=DIR",

@@ -174,7 +174,7 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
 def spread(jobs: Sequence[Job], devices: Sequence[str]) -> tuple[Job, ...]:
     """Distributes the jobs of each device type ("cuda") over its devices ("cuda:0", "cuda:1").
 
-    Each device gets about the same expected time. The plan fixes the device, so that a resumed run has
+    Each device gets equally many jobs. The plan fixes the device, so that a resumed run has
     the same jobs.
     """
     device_of = {}

@@ -24,7 +24,6 @@ from runner.engine import Gate
 from runner.engine.executors import Doing, Ended, Event, Started, Stop, Timed, Work
 from runner.engine.executors.choice import opened
 from runner.engine.executors.local import JobRecords, LocalExecutor, Watch
-from runner.engine.executors.order import weights
 from runner.engine.worker_start import PlainStart
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
@@ -324,7 +323,7 @@ def test_lines_name_the_job_where_several_are_under_way() -> None:
 
 def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     progress = Progress(console=Console(file=io.StringIO()))
-    view = BarView(progress, weights(SIX))
+    view = BarView(progress, len(SIX))
     view.event(Started(job=SIX[0].job))
     view.event(Timed(job=SIX[0].job, done=6, pairs={"a": ([2.0] * 6, [1.0] * 6)}))
     assert progress.tasks[0].description == "m0 training float32  round 6  a 2.00x"

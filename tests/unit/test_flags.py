@@ -97,7 +97,6 @@ FLAGS = [
     "--threads",
     "--time-budget",
     "--timeout",
-    "--timings",
     "--torchbench",
     "--total-partitions",
     "--training",

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import Enum
 
 import pytest
 
@@ -18,7 +17,7 @@ from runner.analysis.derive import summarize
 from runner.engine import Gate, Ungated
 from runner.engine.executors import Event, Stop, Waits, Work
 from runner.engine.executors.ahead import crowded, jobs_ahead
-from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat, sessions
+from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat, State, sessions
 from runner.engine.executors.local import Lanes, Watch
 from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
 from runner.reports.parts.table import columns
@@ -172,10 +171,10 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
     enter = DeviceGate._enter
 
-    def noting(gate: DeviceGate, seat: Seat, state: Enum) -> None:
-        if state.name == "PREPARES":
+    def noting(gate: DeviceGate, seat: Seat, state: State) -> None:
+        if state is State.PREPARES:
             numbers.append(seat.number)
-        enter(gate, seat, state)  # type: ignore[arg-type]
+        enter(gate, seat, state)
 
     monkeypatch.setattr(DeviceGate, "_enter", noting)
     return numbers
@@ -186,38 +185,6 @@ def test_jobs_begin_and_are_timed_in_the_order_of_the_plan(began: list[int]) -> 
     world.run(JOBS)
     assert began == [*range(len(JOBS))]
     assert world.timed == NAMES
-
-
-def test_by_expected_times_the_shortest_are_timed_first_and_each_wave_begins_with_its_longest(
-    began: list[int],
-) -> None:
-    lengths = [5, 1, 9, 3, 7, 2, 8, 4, 6]
-    jobs = [replace(one, expected_s=length) for one, length in zip(JOBS, lengths, strict=False)]
-    world = World(2)
-    world.run(jobs)
-    assert world.faults == []
-    # four are open at once; the remainder, one job, is timed before any other begins
-    assert [lengths[int(name[1:])] for name in world.timed] == [1, 5, 4, 3, 2, 9, 8, 7, 6]
-    assert began == [*range(9)]
-    assert [count for _, count in sorted(world.timed_before.items(), key=lambda one: one[1])][:2] == [0, 1]
-
-
-def test_a_first_wave_that_is_never_timed_does_not_hold_up_the_others() -> None:
-    class Failing(World):
-        def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
-            if one.expected_s > 1:
-                yield from super().measure(one, watch, stop, gate)
-                return
-            with gate.preparing(), self._prepares(one.job.case.name):
-                pass
-            self._closes(one.job.case.name)
-            yield Record(job=one.job, candidate="a", status=Status.FAIL_TO_RUN)
-
-    world = Failing(2)
-    world.run([replace(one, expected_s=float(1 + number)) for number, one in enumerate(JOBS[:9])])
-    assert world.faults == []
-    assert len(world.timed) == 8
-    assert world.most_open == 4
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -297,7 +264,7 @@ def test_a_clock_tells_how_long_a_job_waited() -> None:
     def prepare_and_leave() -> None:
         with second.preparing():
             prepared.set()
-            while first.state.name != "WANTS_TO_BE_TIMED":
+            while first.state is not State.WANTS_TO_BE_TIMED:
                 time.sleep(0.001)
             now[0] = 5.0
         second.leave()

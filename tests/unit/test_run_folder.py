@@ -8,7 +8,9 @@ import pytest
 
 from harness.schema import Case, Job, Mode
 from runner.errors import UsageError
-from runner.store.run_folder import RunFolder
+from runner.store.record_file import read_records
+from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run
+from tests.factories import make_job, make_record
 
 
 def job(name: str = "m") -> Job:
@@ -82,3 +84,22 @@ def test_no_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
 
 def test_names_that_look_alike_when_cleaned_have_folders_of_their_own() -> None:
     assert len({job(name).key for name in ("a/b", "a_b", "a b", "a\\b")}) == 4
+
+
+def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_file(tmp_path: Path) -> None:
+    jobs = [make_job(name) for name in ("slow", "fast", "middle")]
+    folder = RunFolder.create(tmp_path / "run", jobs, ["--training"])
+    for job in (jobs[1], jobs[2], jobs[0]):
+        folder.append(make_record(job))
+
+    def names() -> list[str]:
+        return [record.job.case.name for record in read_run(folder.path / RECORDS).records]
+
+    assert names() == ["slow", "fast", "middle"]
+    in_file = [record.job.case.name for record in read_records(folder.records_path).records]
+    assert in_file == ["fast", "middle", "slow"]
+    for text in ("[]", "{", '{"jobs": [1]}', '{"jobs": [{"case": {}}]}', '{"jobs": []}'):
+        (folder.path / RUN).write_text(text)
+        assert names() == in_file
+    (folder.path / RUN).unlink()
+    assert names() == in_file

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from runner.engine import Ungated
 from runner.engine.executors.time_budget import TimeBudget
 
@@ -16,17 +14,15 @@ class Clock:
         return self.now
 
 
-def run_jobs(
-    budget_s: float, jobs: list[tuple[float, float]], weights: Sequence[float] = ()
-) -> tuple[list[float], float]:
+def run_jobs(budget_s: float, jobs: list[tuple[float, float]]) -> tuple[list[float], float]:
     """Jobs as (overhead, seconds of rounds they want): what each was timed for, and the end."""
     clock = Clock()
     budget = TimeBudget(budget_s, len(jobs), clock=clock)
     timed = []
-    for (overhead, wanted), weight in zip(jobs, weights or [1.0] * len(jobs), strict=True):
+    for overhead, wanted in jobs:
         if budget.exhausted():
             break
-        with budget.job(Ungated(), weight) as allowance:
+        with budget.job(Ungated()) as allowance:
             clock.now += overhead
             spent = 0.0
             while spent < wanted and allowance(spent) > spent:
@@ -69,19 +65,6 @@ def test_a_budget_that_is_too_small_ends_the_run_and_gives_nothing() -> None:
     assert len(timed) == 2
     assert timed == [0, 0]
     assert end == 20
-
-
-def test_short_jobs_first_leave_the_time_that_longer_jobs_will_need() -> None:
-    """As the order of a run has them: the jobs that are left take longer than those that have ended."""
-    overheads = [10, 10, 10, 100, 100, 100]
-    jobs = [(float(seconds), 1e6 if place == 2 else 5.0) for place, seconds in enumerate(overheads)]
-    mean = sum(overheads) / len(overheads)
-    timed, end = run_jobs(480, jobs, weights=[seconds / mean for seconds in overheads])
-    assert len(timed) == 6
-    assert timed[3:] == [5, 5, 5]
-    assert end <= 481
-    as_equal, _ = run_jobs(480, jobs)
-    assert len(as_equal) < 6 or as_equal[2] > timed[2]
 
 
 def test_lanes_side_by_side_have_more_time_between_them() -> None:

@@ -21,14 +21,10 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A job, and its candidates without a record.
-
-    ``expected_s``: how long it is expected to take. Only ratios between jobs matter; 0 if nothing is known.
-    """
+    """A job, and its candidates without a record."""
 
     job: Job
     candidates: tuple[str, ...]
-    expected_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ from harness.schema import Failure, Job, Record, Scalar, Status
 from harness.worker.status_page import Activity
 from runner.engine.executors import Cases, Doing, Ended, Events, Started, Stop, Timed, Waits, Work, by_kind
 from runner.engine.executors.gate import sessions
-from runner.engine.executors.order import ordered
 from runner.engine.job_run import Reproduce
 from runner.errors import UsageError
 
@@ -200,9 +199,8 @@ class Dispatcher:
 
     def _run_kind(self, kind: str, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         waves = sessions(self._ahead)
-        jobs, first = ordered(work, waves if waves > 1 else max(1, len(self._slots(kind, work[0]))))
-        waiting = [_Task(work=one, missing=list(one.candidates), began=_now()) for one in jobs]
-        largest = min(first, waves)
+        waiting = [_Task(work=one, missing=list(one.candidates), began=_now()) for one in work]
+        largest = waves
         quiet_since: float | None = self._clock()
         nodeless_since: float | None = None
         while waiting or self._running:

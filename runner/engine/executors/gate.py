@@ -21,33 +21,41 @@ def sessions(ahead: int) -> int:
     return 2 * ahead if ahead > 1 else 1
 
 
-class _State(Enum):
-    BUSY = auto()  # starts, or writes a record
+class State(Enum):
+    """What the job of a seat does."""
+
+    COMES = auto()  # it has not asked to prepare yet
     WANTS_TO_PREPARE = auto()
     PREPARES = auto()
+    OPEN = auto()  # it holds memory, between two other states
     WANTS_TO_BE_TIMED = auto()
     TIMED = auto()
+    MUST_BE_ALONE = auto()  # it ran out of memory beside others; its workers still end
+    WANTS_TO_BE_ALONE = auto()
+    ALONE = auto()  # it prepares and is timed while no other job is open
+
+
+WAITING = {State.WANTS_TO_PREPARE, State.WANTS_TO_BE_TIMED, State.WANTS_TO_BE_ALONE}
+CLOSED = {State.COMES, State.WANTS_TO_PREPARE, State.WANTS_TO_BE_ALONE}
+SINGLE = {State.MUST_BE_ALONE, State.WANTS_TO_BE_ALONE, State.ALONE}
 
 
 class DeviceGate:
     """The gate of one device. Each lane of jobs has a ``Seat``, and all seats are made before jobs start.
 
-    ``first``: at most so many jobs are open until one of them has ended. ``room(open)``: whether the memory
-    suffices for another job beside ``open`` others. ``check()`` is called while a job waits, and raises an
-    exception to end the job.
+    ``room(open)``: whether the memory suffices for another job beside ``open`` others. ``check()`` is called
+    while a job waits, and raises an exception to end the job.
     """
 
     def __init__(
         self,
         ahead: int = 1,
         *,
-        first: int | None = None,
         room: Callable[[int], bool] = lambda _: True,
         check: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ahead = ahead
-        self._first = first
         self._room = room
         self._check = check
         self._clock = clock
@@ -63,7 +71,7 @@ class DeviceGate:
 
     # -- for seats -----------------------------------------------------------------
 
-    def set(self, seat: Seat, state: _State) -> None:
+    def enter(self, seat: Seat, state: State) -> None:
         with self._changed:
             self._enter(seat, state)
 
@@ -73,53 +81,30 @@ class DeviceGate:
             self._settle()
             self._changed.notify_all()
 
-    def end_job(self, seat: Seat) -> None:
-        """The job's workers have ended."""
-        with self._changed:
-            if seat.open:
-                self._first = None
-            seat.open = seat.alone = seat.comes = False
-            self._enter(seat, _State.BUSY)
-
-    def wait_to_prepare(self, seat: Seat) -> None:
-        self._wait(seat, _State.WANTS_TO_PREPARE, _State.PREPARES, self._may_prepare)
-
-    def wait_to_be_timed(self, seat: Seat) -> float:
-        return self._wait(seat, _State.WANTS_TO_BE_TIMED, _State.TIMED, self._may_be_timed)
-
-    def others_are_open(self, seat: Seat) -> bool:
-        with self._changed:
-            return any(one.open for one in self._seats if one is not seat)
-
-    # -- decisions, with the lock held ---------------------------------------------------------
-
-    def _wait(self, seat: Seat, wanted: _State, then: _State, may: Callable[[Seat], bool]) -> float:
+    def wait(self, seat: Seat, wanted: State, then: State) -> float:
         """Waits for the state ``then``; returns the seconds."""
         began = self._clock()
         with self._changed:
             self._enter(seat, wanted)
-            try:
-                while not may(seat):
-                    self._changed.wait(CHECK_S)
-                    self._check()
-                    self._settle()  # the free memory changes without notice
-            except BaseException:
-                self._enter(seat, _State.BUSY)
-                raise
+            while not self._may_go_on(seat):
+                self._changed.wait(CHECK_S)
+                self._check()
+                self._settle()  # the free memory changes without notice
             self._enter(seat, then)
-        waited = self._clock() - began
-        seat.waited_s += waited
-        return waited
+        return self._clock() - began
 
-    def _enter(self, seat: Seat, state: _State) -> None:
+    def others_are_open(self, seat: Seat) -> bool:
+        with self._changed:
+            return self._open_beside(seat) > 0
+
+    # -- decisions, with the lock held ---------------------------------------------------------
+
+    def _enter(self, seat: Seat, state: State) -> None:
         seat.state = state
-        if state is _State.WANTS_TO_PREPARE:
-            seat.open = seat.comes = False  # the workers of the job's last session have ended
-        elif state is _State.PREPARES:
-            seat.open = True
-            together = [one for one in self._seats if one.state is _State.PREPARES]
-            for one in together:
-                one.beside = max(one.beside, len(together) - 1)
+        if state is State.PREPARES:
+            together = [other for other in self._seats if other.state is State.PREPARES]
+            for other in together:
+                other.beside = max(other.beside, len(together) - 1)
         self._settle()
         self._changed.notify_all()
 
@@ -127,35 +112,38 @@ class DeviceGate:
         """Begins or ends the time in which prepared jobs are timed."""
         states = {seat.state for seat in self._seats}
         if self._timing:
-            self._timing = bool(states & {_State.WANTS_TO_BE_TIMED, _State.TIMED})
-        elif _State.WANTS_TO_BE_TIMED in states:
-            others = [seat for seat in self._seats if seat.state is not _State.WANTS_TO_BE_TIMED]
-            self._timing = not any(
-                seat.state is not _State.WANTS_TO_PREPARE or self._may_prepare(seat) for seat in others
-            )
+            self._timing = bool(states & {State.WANTS_TO_BE_TIMED, State.TIMED})
+        elif State.WANTS_TO_BE_TIMED in states:
+            self._timing = states <= WAITING and not any(map(self._may_go_on, self._seats))
+
+    def _may_go_on(self, seat: Seat) -> bool:
+        if seat.state is State.WANTS_TO_BE_TIMED:
+            return self._may_be_timed(seat)
+        if seat.state is State.WANTS_TO_BE_ALONE:
+            return not self._open_beside(seat)
+        return self._may_prepare(seat)
 
     def _may_prepare(self, seat: Seat) -> bool:
-        others = [one for one in self._seats if one is not seat]
-        opened = sum(one.open for one in others)
-        if self._timing or sum(one.state is _State.PREPARES for one in others) >= self._ahead:
+        others = [other for other in self._seats if other is not seat]
+        if self._timing or sum(other.state is State.PREPARES for other in others) >= self._ahead:
             return False
-        if seat.alone or any(one.alone for one in others):
-            return seat.alone and not opened
-        earlier = [one for one in others if one.number < seat.number]
-        if any(one.comes or one.state is _State.WANTS_TO_PREPARE for one in earlier):
+        first = {State.COMES, State.WANTS_TO_PREPARE}
+        if any(o.state in SINGLE or (o.state in first and o.number < seat.number) for o in others):
             return False
-        if self._first is not None and opened >= self._first:
-            return False
-        return not opened or self._room(opened)
+        beside = self._open_beside(seat)
+        return not beside or self._room(beside)
 
     def _may_be_timed(self, seat: Seat) -> bool:
-        waiting = [one for one in self._seats if one.state is _State.WANTS_TO_BE_TIMED]
-        still = {_State.WANTS_TO_BE_TIMED, _State.WANTS_TO_PREPARE}
+        waiting = [other for other in self._seats if other.state is State.WANTS_TO_BE_TIMED]
         return (
             self._timing
-            and all(one.state in still for one in self._seats)
-            and seat is min(waiting, key=lambda one: one.number)
+            and all(other.state in WAITING for other in self._seats)
+            and seat is min(waiting, key=lambda other: other.number)
         )
+
+    def _open_beside(self, seat: Seat) -> int:
+        """How many other jobs may hold memory."""
+        return sum(other.state not in CLOSED for other in self._seats if other is not seat)
 
 
 class Seat:
@@ -163,22 +151,20 @@ class Seat:
 
     def __init__(self, gate: DeviceGate, number: int) -> None:
         self._gate = gate
-        self.state = _State.BUSY
+        self.state = State.COMES
         self.number = number  # of the job in the order in which jobs begin
-        self.comes = True  # the job has been taken, and has not asked to prepare yet
-        self.open = False  # the job may hold memory
-        self.alone = False  # the job may only run while no other job is open
         self.beside = 0
         self.waited_s = 0.0
         self.on_waiting: Callable[[], object] = lambda: None
 
     def begin(self, number: int, on_waiting: Callable[[], object]) -> None:
         """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
-        self.number, self.on_waiting, self.comes = number, on_waiting, True
+        self.number, self.on_waiting = number, on_waiting
         self.beside, self.waited_s = 0, 0.0
 
     def end_job(self) -> None:
-        self._gate.end_job(self)
+        """The job's workers have ended."""
+        self._gate.enter(self, State.COMES)
 
     def leave(self) -> None:
         """The lane has no more jobs."""
@@ -186,23 +172,36 @@ class Seat:
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
-        self._gate.wait_to_prepare(self)
+        if self.state is State.MUST_BE_ALONE:
+            self._wait(State.WANTS_TO_BE_ALONE, State.ALONE)
+        elif self.state is not State.ALONE:
+            self._wait(State.WANTS_TO_PREPARE, State.PREPARES)
         try:
             yield
         finally:
-            self._gate.set(self, _State.BUSY)
+            self._ends(State.PREPARES)
 
     @contextmanager
     def timing(self) -> Iterator[float]:
         self.on_waiting()
-        waited = self._gate.wait_to_be_timed(self)
+        alone = self.state is State.ALONE
+        waited_s = 0.0 if alone else self._wait(State.WANTS_TO_BE_TIMED, State.TIMED)
         try:
-            yield waited
+            yield waited_s
         finally:
-            self._gate.set(self, _State.BUSY)
+            self._ends(State.TIMED)
 
     def asks_to_be_alone(self) -> bool:
-        if self.alone or not self._gate.others_are_open(self):
+        if self.state is State.ALONE or not self._gate.others_are_open(self):
             return False
-        self.alone = True
+        self._gate.enter(self, State.MUST_BE_ALONE)
         return True
+
+    def _wait(self, wanted: State, then: State) -> float:
+        waited_s = self._gate.wait(self, wanted, then)
+        self.waited_s += waited_s
+        return waited_s
+
+    def _ends(self, state: State) -> None:
+        if self.state is state:
+            self._gate.enter(self, State.OPEN)

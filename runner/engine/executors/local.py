@@ -30,7 +30,6 @@ from runner.engine.executors import (
 from runner.engine.executors.ahead import jobs_ahead
 from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
-from runner.engine.executors.order import ordered, weights
 from runner.engine.executors.time_budget import TimeBudget, share_of
 from runner.engine.host_process import HostPool, forking_works
 from runner.engine.job_run import Reproduce
@@ -75,7 +74,7 @@ class _LaneEnded:
 
 
 class Lanes:
-    """Runs several lists of work in parallel, the list of each device in the order of ``executors.order``.
+    """Runs several lists of work in parallel, the list of each device in its order.
 
     A list has one thread. If up to ``ahead`` > 1 jobs may prepare side by side, it has twice as many: so
     many jobs are open at once, if ``room`` says that the memory suffices (see ``executors.gate``).
@@ -128,10 +127,9 @@ class Lanes:
         return self._stop() or self._failed.is_set()
 
     def _threads(self, work: Sequence[Work]) -> list[threading.Thread]:
-        jobs, first = ordered(work, sessions(self._ahead))
-        gate = DeviceGate(self._ahead, first=first, room=self._room, check=self._check)
-        waiting = deque(enumerate(jobs))
-        firsts = [waiting.popleft() for _ in range(min(sessions(self._ahead), len(jobs)))]
+        gate = DeviceGate(self._ahead, room=self._room, check=self._check)
+        waiting = deque(enumerate(work))
+        firsts = [waiting.popleft() for _ in range(min(sessions(self._ahead), len(work)))]
         # every seat has its first job before any begins, so that they begin in order
         seats = [gate.seat(number) for number, _ in firsts]
         return [
@@ -228,14 +226,13 @@ class LocalExecutor:
         budget: TimeBudget | None,
     ) -> Events:
         shares: dict[str, tuple[int, ...]] = {}
-        expected = weights(work)
 
         def over() -> bool:
             return stop() or (budget is not None and budget.exhausted())
 
         def measure(one: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
             log = cases.open_case(one.job)
-            with share_of(budget, gate, expected[one.job.key]) as share:
+            with share_of(budget, gate) as share:
                 yield from measure_job(
                     one.job,
                     one.candidates,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 
 from runner.engine import Gate
 
@@ -25,16 +26,14 @@ Allowance = Callable[[float], float]
 class _EndedJob:
     overhead_s: float  # everything but its timed rounds and waiting for other jobs
     timed_s: float
-    weight: float
     used_up: bool
 
 
 class TimeBudget:
     """The time budget of one run with ``jobs`` jobs, ``side_by_side`` at once. It starts when created.
 
-    ``ahead``: how many jobs prepare at once on each device; they are timed one after another. The weights of
-    jobs are their expected times over the mean of all jobs: those that are left may be longer than those that
-    have ended. Threads may share the budget.
+    ``ahead``: how many jobs prepare at once on each device; they are timed one after another. Threads may
+    share the budget.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class TimeBudget:
         self._clock = clock
         self._end = clock() + budget_s
         self._left = jobs
-        self._left_weight = float(jobs)
         self._side_by_side = max(1, side_by_side)
         self._ahead = ahead
         self._ended: list[_EndedJob] = []
@@ -58,7 +56,7 @@ class TimeBudget:
         return self._clock() >= self._end
 
     @contextmanager
-    def job(self, gate: Gate, weight: float = 1.0) -> Iterator[Allowance]:
+    def job(self, gate: Gate) -> Iterator[Allowance]:
         """One job's share. The job runs until the context ends. ``gate`` knows how long it has waited."""
         share = _Share(began=self._clock())
 
@@ -66,7 +64,7 @@ class TimeBudget:
             with self._lock:
                 share.timed_s = timed_s
                 overhead_s = self._clock() - share.began - timed_s - gate.waited_s
-                share.allowed_s = self._share(timed_s, overhead_s, weight)
+                share.allowed_s = self._share(timed_s, overhead_s)
                 return share.allowed_s
 
         try:
@@ -74,32 +72,23 @@ class TimeBudget:
         finally:
             with self._lock:
                 self._left -= 1
-                self._left_weight -= weight
                 self._ended.append(
                     _EndedJob(
                         overhead_s=self._clock() - share.began - share.timed_s - gate.waited_s,
                         timed_s=share.timed_s,
-                        weight=weight,
                         used_up=share.timed_s >= USED_UP * share.allowed_s,
                     )
                 )
 
-    def _share(self, timed_s: float, overhead_s: float, weight: float) -> float:
+    def _share(self, timed_s: float, overhead_s: float) -> float:
         """Total seconds for the rounds of the current job, after reserving what the other jobs need."""
         others = max(0.0, (self._left - 1) / self._side_by_side)
-        decided = [(job.timed_s, job.weight) for job in self._ended if not job.used_up]
-        overheads = [(overhead_s, weight), *((job.overhead_s, job.weight) for job in self._ended)]
-        needed = _a_weight(overheads) / self._ahead + _a_weight(decided)
-        reserved = max(0.0, self._left_weight - weight) / self._side_by_side * needed
+        decided = [job.timed_s for job in self._ended if not job.used_up]
+        overheads = [overhead_s, *(job.overhead_s for job in self._ended)]
+        reserved = others * (fmean(overheads) / self._ahead + (fmean(decided) if decided else 0.0))
         spare = self._end - self._clock() + timed_s - reserved
         opens = (PRIOR_OPEN + sum(job.used_up for job in self._ended)) / (1 + len(self._ended))
         return max(0.0, spare / (1 + others * opens))
-
-
-def _a_weight(jobs: Sequence[tuple[float, float]]) -> float:
-    """Seconds for each unit of weight, of jobs as (seconds, weight)."""
-    weight = sum(weight for _, weight in jobs)
-    return sum(seconds for seconds, _ in jobs) / weight if weight > 0 else 0.0
 
 
 @dataclass(slots=True)
@@ -110,10 +99,10 @@ class _Share:
 
 
 @contextmanager
-def share_of(budget: TimeBudget | None, gate: Gate, weight: float = 1.0) -> Iterator[Allowance | None]:
+def share_of(budget: TimeBudget | None, gate: Gate) -> Iterator[Allowance | None]:
     """One job's share of the budget; None without a budget."""
     if budget is None:
         yield None
     else:
-        with budget.job(gate, weight) as allowance:
+        with budget.job(gate) as allowance:
             yield allowance
