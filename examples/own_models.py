@@ -63,9 +63,6 @@ def rnn() -> Made:
 
 def gpt2() -> Made:
     """A model of transformers with dropout 0.1. Its inputs have labels, its output has the loss."""
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()  # without this, transformers cannot load if torchvision does not match torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(n_layer=2, n_head=2, n_embd=64, vocab_size=500, n_positions=64)

@@ -229,9 +229,6 @@ def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:
 
 def warm() -> None:
     """Imports what every ``build`` imports, for a host that forks workers."""
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()
     import transformers.modeling_utils
     import transformers.models.auto.modeling_auto  # noqa: F401
 

@@ -108,9 +108,7 @@ def _curated(name: str, entry: Entry, setting: Setting) -> Case:
 def find(pattern: str) -> tuple[str, ...]:
     """Architectures of the installed timm by name or glob, with or without a tag (resnet50.a1_in1k)."""
     from suites.models.timm_names import matching_names
-    from suites.models.torchvision_ops import define_missing_ops
 
-    define_missing_ops()  # before timm, which imports torchvision
     return matching_names(pattern)
 
 
@@ -135,9 +133,6 @@ def build(case: Case) -> Workload:
     import torch
 
     from harness.workload import Workload
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()  # before timm, which imports torchvision
     from suites.models.timm_build import class_count, class_loss, make_model, own_input_size
 
     made = plan(case)
@@ -179,9 +174,6 @@ def plan(case: Case) -> Plan:
 
 def warm() -> None:
     """Imports what every ``build`` imports, for a host that forks workers."""
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()
     import timm  # noqa: F401
 
 

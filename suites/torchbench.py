@@ -108,9 +108,6 @@ def build(case: Case) -> Workload:
     """The model with its own example inputs. ``LookupError`` names what it lacks: a package, a file."""
     from harness.loading.losses import mean_of_output
     from harness.workload import Workload
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()  # before torchvision, which many models import
     from suites.models.torchbench_build import WithGradients, make_model
 
     if case.config:

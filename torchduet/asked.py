@@ -131,7 +131,7 @@ def check_workload(workload: Workload, job: Job) -> None:
     if why is not None:
         raise UsageError(f"options.inductor_config: {why}")
     if job.case.mode is Mode.TRAINING:
-        why = importlib.import_module("harness.loading.trainable").why_not_trainable(workload)
+        why = importlib.import_module("harness.loading.given").why_not_trainable(workload)
     if why is not None:
         raise UsageError(f"model: {why}".replace("use --inference", "give mode='inference'"))
 

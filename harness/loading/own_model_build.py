@@ -14,6 +14,7 @@ import torch
 from harness.loading.given import loss_of_two
 from harness.loading.losses import mean_of_output
 from harness.loading.python_file import load_file
+from harness.loading.torchvision_ops import mend_torchvision
 from harness.schema import Case
 from harness.workload import Workload
 
@@ -45,6 +46,7 @@ def _find(name: str, function: str) -> Callable[..., Any]:
 
 def load_module(name: str) -> Any:
     """Imports a module by name or the user's file by path. ``LookupError`` if there is none."""
+    mend_torchvision()
     if name.endswith(".py"):
         return load_file(Path(name))
     try:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from harness.loading.own_model import OwnModel, is_own_model
 from harness.loading.python_file import load_file, offer_names
+from harness.loading.torchvision_ops import mend_torchvision
 from harness.schema import Case, Setting
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def suite_names() -> tuple[str, ...]:
 def load_suite(name: str) -> Suite:
     """Imports a suite. ``LookupError`` if there is no such suite or file; its code may raise anything."""
     offer_names()
+    mend_torchvision()
     if is_own_model(name):
         return OwnModel(name)
     if name.endswith(".py"):

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from harness.backends import why_no_such_setting
 from harness.codec import from_json
+from harness.loading.given import why_not_trainable
 from harness.loading.own_model import OwnModel, module_of
 from harness.loading.python_file import load_file
-from harness.loading.trainable import why_not_trainable
 from harness.schema import Case, Mode
 from harness.workload import Workload
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from suites.models.torchvision_ops import define_missing_ops
-
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceGPTConfig:
@@ -24,8 +22,7 @@ class HuggingFaceGPT(nn.Module):
 
     def __init__(self, config: HuggingFaceGPTConfig) -> None:
         super().__init__()
-        define_missing_ops()
-        from transformers import OpenAIGPTConfig, OpenAIGPTModel  # only now: see torchvision_ops
+        from transformers import OpenAIGPTConfig, OpenAIGPTModel
 
         self.transformer = OpenAIGPTModel(
             OpenAIGPTConfig(

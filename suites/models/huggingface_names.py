@@ -19,9 +19,6 @@ _NO_MODEL = re.compile(r"^Auto|PreTrainedModel$|Mixin$|Output$|Cache$")
 
 @functools.cache
 def _library() -> Any:
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()
     import transformers
 
     return transformers

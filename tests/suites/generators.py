@@ -50,10 +50,6 @@ def build(case: Case) -> Workload:
 def make_model(name: str) -> nn.Module:
     """Random weights, larger than usual: a model fresh from its initializer repeats one token."""
     import torch
-
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()
     import transformers
 
     ends: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.loading.torchvision_ops import mend_torchvision
+
+mend_torchvision()  # as load_suite does: many tests import suites and model libraries themselves
+
 
 @pytest.fixture(autouse=True)
 def _short_collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

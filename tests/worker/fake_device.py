@@ -180,9 +180,6 @@ def _with_drop_rates(suite: str) -> Iterator[None]:
     if suite not in READING:
         yield
         return
-    from suites.models.torchvision_ops import define_missing_ops
-
-    define_missing_ops()
     with ExitStack() as stack:
         for place in READING[suite]:
             importlib.import_module(place)

@@ -16,11 +16,9 @@ from harness.worker.session import Session
 from harness.workload import Workload
 from suites.models.generation import Recorder, allocated, causal_workload
 from suites.models.generation_whisper import whisper_workload
-from suites.models.torchvision_ops import define_missing_ops
 from tests.suites import generators
 from tests.worker.planted import silent
 
-define_missing_ops()
 pytest.importorskip("transformers")
 
 CPU = torch.device("cpu")

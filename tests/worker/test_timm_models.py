@@ -13,9 +13,6 @@ from torch import Tensor, nn
 
 from harness.schema import Case, Mode, Setting
 from suites import timm_models
-from suites.models.torchvision_ops import define_missing_ops
-
-define_missing_ops()  # before timm, which imports torchvision
 
 if TYPE_CHECKING:
     from harness.workload import Workload

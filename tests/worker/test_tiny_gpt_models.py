@@ -19,7 +19,6 @@ from suites import tiny_gpt
 from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 from suites.models.tl_transformer import Attention, TLTransformerConfig
-from suites.models.torchvision_ops import define_missing_ops
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -237,7 +236,6 @@ def test_inductor_trains_them(name: str) -> None:
 
 def test_nano_gpt_is_gpt2() -> None:
     """The logits of transformers' GPT-2 with our weights in it."""
-    define_missing_ops()
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)

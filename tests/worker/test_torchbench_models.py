@@ -13,7 +13,6 @@ import torch
 
 from harness.schema import Case, Mode
 from suites import torchbench
-from suites.models.torchvision_ops import define_missing_ops
 from tests.suites.checkout import made_up
 
 
@@ -101,7 +100,6 @@ def test_another_failure_is_the_models_own(folder: Path) -> None:
 def test_torchvisions_models_are_built_without_published_weights(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    define_missing_ops()
     torchvision = pytest.importorskip("torchvision")
     asked = list[str]()
 

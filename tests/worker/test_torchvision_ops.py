@@ -13,12 +13,15 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 PROGRAM = """
-from suites.models.torchvision_ops import define_missing_ops
-define_missing_ops()
-define_missing_ops()
+import sys
+from harness.loading.torchvision_ops import mend_torchvision
+mend_torchvision()
+mend_torchvision()
+assert not {"torch", "torchvision"} & {*sys.modules}
+import torchvision.extension
 import torch
+assert torchvision is sys.modules["torchvision"] and torchvision._meta_registrations
 print("nms" if hasattr(torch.ops.torchvision, "nms") else "no nms")
-import torchvision
 print(torchvision.extension._has_ops())
 print(torch.ops.torchvision.nms.default._schema)
 """
@@ -127,14 +130,13 @@ def test_the_installed_torchvision_can_be_imported() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_defined_without_torchvision() -> None:
+def test_without_torchvision_its_import_fails_as_always() -> None:
     done = run(
-        "import importlib.util as u, torch; found = u.find_spec;"
-        "u.find_spec = lambda name, *a: None if name == 'torchvision' else found(name, *a);"
-        "from suites.models.torchvision_ops import define_missing_ops; define_missing_ops();"
-        "print(hasattr(torch.ops.torchvision, 'nms'))"
+        "import sys; sys.path = [p for p in sys.path if 'packages' not in p];"
+        "from harness.loading.torchvision_ops import mend_torchvision; mend_torchvision();"
+        "import torchvision"
     )
-    assert done.stdout.strip() == "False", done.stderr
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'torchvision'"
 
 
 @pytest.mark.slow
@@ -154,3 +156,13 @@ def test_a_torchvision_that_cannot_be_used_is_one_sentence(
     assert done.returncode == 1, done.stderr
     assert last.startswith("ImportError: torchvision")
     assert last.endswith(f"({reason}); install the torchvision that was released for this torch")
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_gets_them_too(tmp_path: Path) -> None:
+    package(tmp_path, "_C.so", None)
+    (tmp_path / "mine.py").write_text("import torchvision\n")
+    load = (
+        f"from harness.loading.own_model_build import load_module; load_module({str(tmp_path / 'mine.py')!r})"
+    )
+    assert run(load, tmp_path).returncode == 0
