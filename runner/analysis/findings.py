@@ -19,6 +19,7 @@ from runner.analysis.digits import (
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Verdict
 from runner.analysis.measuring_ended import why_measuring_ended
+from runner.analysis.noise import crowding
 from runner.analysis.verdicts.decision import MOST_PROCESSES, needed
 from runner.labels import suite_labels, where, where_text
 
@@ -34,8 +35,6 @@ RuleHit = tuple[str, str, str]
 # A disturbance of the rounds gets a warning above these limits.
 MOST_STOLEN = 0.01  # share of all CPU time; 1 % of stolen time can fall into a single round
 MOST_THROTTLED = 0.01
-MOST_SWITCHES_PER_S = 100.0
-LEAST_CV = 0.1  # if times vary less, the context switches did no harm
 LEAST_WIDENING = 1.3
 CLOCK_SPREAD = 0.05
 MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
@@ -361,9 +360,10 @@ def _throttled(comparison: Comparison) -> RuleHit | None:
 
 
 def _crowded(comparison: Comparison) -> RuleHit | None:
-    switches, cv = (_timed(comparison, name) for name in ("involuntary_switches_per_s", "baseline_cv"))
-    if switches is None or cv is None or switches <= MOST_SWITCHES_PER_S or cv <= LEAST_CV:
+    crowded = crowding(comparison)
+    if crowded is None:
         return None
+    switches, cv = crowded
     text = f"{switches:.0f} involuntary context switches per second, eager's times vary by {cv:.0%}"
     advice = "Other work used the CPU during samples: stop it, or lower --threads to leave a CPU free."
     return "Other work on the same CPUs", text, advice

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from harness.schema import Record, Samples, Scalar
-from runner.analysis.comparison import STEADINESS
+from runner.analysis.comparison import STEADINESS, Comparison
 from runner.analysis.statistics import (
     are_times,
     coefficient_of_variation,
@@ -18,6 +18,8 @@ from runner.analysis.statistics import (
 )
 
 FEWEST_ROUNDS = 6  # fewer rounds have no 95 % interval
+MOST_SWITCHES_PER_S = 100.0
+LEAST_CV = 0.1  # if times vary less, the context switches did no harm
 
 
 def steadiness(record: Record) -> dict[str, Scalar]:
@@ -37,6 +39,14 @@ def steadiness(record: Record) -> dict[str, Scalar]:
         _median(samples.candidate_minor_faults),
     )
     return dict(zip(STEADINESS, numbers, strict=True))
+
+
+def crowding(comparison: Comparison) -> tuple[float, float] | None:
+    """Involuntary context switches per second and eager's variation, where other work used the CPUs."""
+    switches, cv = (comparison.number(name) for name in ("involuntary_switches_per_s", "baseline_cv"))
+    if not comparison.n or switches is None or cv is None:
+        return None
+    return (switches, cv) if switches > MOST_SWITCHES_PER_S and cv > LEAST_CV else None
 
 
 def rounds_for(samples: Samples, share: float) -> int | None:

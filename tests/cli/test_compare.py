@@ -1,4 +1,4 @@
-"""``--compare``, ``--update-expected``, ``--history`` and ``--tag`` as a person types them."""
+"""``--compare``, ``--history`` and ``--tag`` as a person types them."""
 
 from __future__ import annotations
 
@@ -158,22 +158,6 @@ def test_runs_that_share_no_model(runs: tuple[Path, Path], tmp_path: Path) -> No
     assert done.returncode == 2
     assert "share no model; compare two runs of the same models" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_expected_files(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    path = tmp_path / "expected.csv"
-    made = runner("--update-expected", str(path), str(runs[0]))
-    assert (made.returncode, made.stderr) == (0, "")
-    assert "10 rows, 10 new, 0 changed" in made.stdout
-    assert runner("--compare", str(path), str(runs[0])).returncode == 0
-    worse = runner("--compare", str(path), str(runs[1]))
-    assert worse.returncode == 1
-    assert (
-        "--fail-on difference: FAILED (results with another status or number of graph breaks: 2)"
-        in worse.stdout
-    )
-    assert runner("--update-expected", str(path), str(runs[1])).returncode == 0
-    assert runner("--compare", str(path), str(runs[1])).returncode == 0
 
 
 @pytest.mark.long

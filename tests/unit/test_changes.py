@@ -316,6 +316,28 @@ def test_gates(tmp_path: Path) -> None:
     assert gate(reverse, "regression", "graph-breaks", "difference") == [0, 0, 6], "fewer breaks are a change"
 
 
+@pytest.mark.parametrize("with_control", [False, True])
+def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, with_control: bool) -> None:
+    busy = {"involuntary_switches": 5000, "rounds_wall_s": 10.0}
+    sides = []
+    for which, speedup in (("a", 1.5), ("b", 1.0)):
+        records = []
+        for name in MODELS:
+            job = make_job(name, candidates=("eager", "inductor"))
+            made = make_record(job, "inductor", speedup=speedup if name == "model_1" else 1.5)
+            records += [replace(made, metrics={**made.metrics, **busy})]
+            records += [control(job)] if with_control else []
+        sides.append(write(tmp_path / which, records))
+    found = compared(*sides)
+    assert any(line == "Other work used the CPUs in B: 6 of 6 results." for line in head_lines(found))
+    if with_control:
+        assert gate(found, "regression:5%") == [1]
+    else:
+        with pytest.raises(UsageError, match=r"regression:5 %: other work used the CPUs during these runs"):
+            gate(found, "regression:5%")
+    assert gate(found, "regression:50%", "parity") == [0, 0]
+
+
 def test_slower_compiled_steps_beyond_the_drift(tmp_path: Path) -> None:
     """Eager and compiled both slower: the speedup hides it, the time does not."""
     before = [make_record(make_job(name), speedup=1.5) for name in (*MODELS, "other")]

@@ -123,7 +123,7 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
 def result(rounds: range, folder: str = "run") -> Result:
     ones = (1.0,) * len(rounds)
     times = Times(job=(folder, "m"), rounds=tuple((0, n) for n in rounds), eager_s=ones, compiled_s=ones)
-    return Result(name="m", conditions={}, times=times)
+    return Result(name="m", conditions={}, status="pass", times=times)
 
 
 def test_only_rounds_that_timed_both_sides_count() -> None:
@@ -132,7 +132,7 @@ def test_only_rounds_that_timed_both_sides_count() -> None:
     assert len(shared) == 10
     assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
     assert shared_rounds(result(range(20)), result(range(20), "another run")) is None
-    assert shared_rounds(result(range(20)), Result(name="m", conditions={})) is None
+    assert shared_rounds(result(range(20)), Result(name="m", conditions={}, status="pass")) is None
 
 
 def test_the_outputs_say_that_the_rounds_are_shared(

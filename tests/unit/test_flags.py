@@ -100,7 +100,6 @@ FLAGS = [
     "--torchbench",
     "--total-partitions",
     "--training",
-    "--update-expected",
     "--use-eval-mode",
     "--version",
     "--visualize-logs",

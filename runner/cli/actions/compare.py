@@ -1,4 +1,4 @@
-"""``--compare`` and ``--update-expected``: what changed between two runs, or from an expected CSV."""
+"""``--compare``: what changed between two runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness.settings import Given, Group, flag
 from runner.cli.formats import formats_asked
-from runner.errors import UsageError
 from runner.plan.config import RunConfig
 from runner.plan.settings import listed, read_row, row_at
 from runner.runs.compare.command import Asked
@@ -19,9 +18,8 @@ COMPARE = flag(
     nargs=2,
     metavar=("A", "B"),
     help="show what changed from run A to run B: speedups with intervals, failures, graph breaks, compile "
-    "time, memory. A and B: run folders, records.jsonl or CSV files of PyTorch's harness; RUN@ENV: one "
-    "environment of a run with --envs; A may be an expected CSV, too. --format=md or json and --output-dir "
-    "write files",
+    "time, memory. A and B: run folders or records.jsonl; RUN@ENV: one environment of a run with "
+    "--envs. --format=md or json and --output-dir write files",
 )
 FAIL_ON = flag(
     "--fail-on",
@@ -31,50 +29,35 @@ FAIL_ON = flag(
     help="with --compare: exit code 1 on regression[:5%%] of a speedup, time[:5%%] of compiled steps, parity "
     "(passed before, fails now), graph-breaks, calls-captured, eager-fallbacks (more breaks, fewer captured "
     "calls, more functions left to eager than before), difference (another status or number of "
-    "graph breaks; the default with an expected CSV); repeated or comma-separated",
+    "graph breaks); repeated or comma-separated",
 )
-UPDATE = flag(
-    "--update-expected",
-    group=Group.ACTIONS,
-    nargs=2,
-    metavar=("CSV", "RUN"),
-    help="write the run's statuses and graph breaks into the expected CSV, for --compare CSV RUN",
-)
-CALLED_BY = (COMPARE, UPDATE)
+CALLED_BY = (COMPARE,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """``update``: write the expected CSV instead of comparing."""
-
     runs: Asked
-    update: bool
     formats: frozenset[str] | None  # None: all
 
 
 def add_flags(add: Callable[..., None]) -> None:
-    add(COMPARE, FAIL_ON, UPDATE)
+    add(COMPARE, FAIL_ON)
 
 
 def parse(given: Given) -> Request:
-    update = UPDATE.key in given
-    if update and FAIL_ON.key in given:
-        raise UsageError("--fail-on is for --compare A B; leave it out, or add --compare")
-    first, second = map(Path, given[UPDATE.key if update else COMPARE.key])
+    first, second = map(Path, given[COMPARE.key])
     asked = Asked(
         first=first,
         second=second,
         fail_on=listed(FAIL_ON.long, given.get(FAIL_ON.key, ())),
-        output_dir=None if update else read_row(row_at(RunConfig, "output_dir"), given, None),
+        output_dir=read_row(row_at(RunConfig, "output_dir"), given, None),
     )
-    return Request(runs=asked, update=update, formats=formats_asked(given))
+    return Request(runs=asked, formats=formats_asked(given))
 
 
 def perform(request: Request, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    from runner.runs.compare.command import compare_runs, update
+    from runner.runs.compare.command import compare_runs
 
-    if request.update:
-        return update(request.runs, Console())
     return compare_runs(request.runs, request.formats, Console())

@@ -1,5 +1,5 @@
 """Compares two finished runs: changed speedups, new failures and fixed failures.
 
-load (records, the field's CSV, an expected file) -> Run, Run
+load (records) -> Run, Run
 pairs (like with like) -> change (statistics) -> RunChanges -> console, Markdown, JSON; gates -> exit code
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -114,9 +115,7 @@ class RunChanges:
         """Status changes except new and fixed failures: another failure, or newly skipped or run."""
         named = {id(change) for change in (*self.new_failures, *self.fixed)}
         return tuple(
-            change
-            for change in self._ended(lambda a, b: None not in (a.status, b.status) and a.status != b.status)
-            if id(change) not in named
+            change for change in self._ended(lambda a, b: a.status != b.status) if id(change) not in named
         )
 
     @property
@@ -134,6 +133,11 @@ class RunChanges:
     @property
     def timed(self) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.speedup is not None)
+
+    @property
+    def crowded(self) -> tuple[int, int]:
+        """In each run, the number of timed results during which other work used the CPUs."""
+        return sum(c.first.crowded for c in self.timed), sum(c.second.crowded for c in self.timed)
 
     def with_verdict(self, verdict: ChangeVerdict) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.verdict is verdict)
@@ -158,7 +162,8 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         alike.append(not differing)
     comparable = [pair for pair, like in zip(matching.pairs, alike, strict=True) if like]
     moved = _drift(comparable)
-    noise = _noise(comparable)
+    elsewhere = [*first.controls, *(one for one in second.controls if one not in first.controls)]
+    noise = _noise(comparable, elsewhere)
     groups = _noise_by_group(comparable)
     all_changes = [
         _change(pair, like=like, noise=groups.get(_noise_group(pair[0]), noise), moved=moved)
@@ -202,12 +207,11 @@ def _within(first: Result, second: Result) -> Uncertain | None:
     return paired if paired is not None else difference(first.speedup, second.speedup)
 
 
-def _noise(pairs: Pairs) -> ProcessNoise | None:
-    """None if nothing is timed."""
+def _noise(pairs: Pairs, elsewhere: Sequence[Result] = ()) -> ProcessNoise | None:
+    """None if nothing is timed. ``elsewhere``: controls that are in no pair."""
     controls = [
         result.speedup
-        for pair in pairs
-        for result in pair
+        for result in (*itertools.chain(*pairs), *elsewhere)
         if result.is_control and result.speedup is not None and result.processes == 1
     ]
     changes = [_within(*pair) for pair in pairs if not pair[0].is_control]
@@ -259,9 +263,9 @@ def _change(
 
 
 def alike_caches(pair: tuple[Result, Result]) -> bool:
-    """Whether compile caches were in the same state, as far as is known; CSV files do not state it."""
+    """Whether compile caches were in the same state, as far as is known."""
     states = {result.caches for result in pair}
-    return "" in states or len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
+    return len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
 def _time(

@@ -1,4 +1,4 @@
-"""The actions: compare two runs, update an expected file."""
+"""The action: compare two runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ OK, FAILED = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Two runs (or files) to compare, or an expected file to update from a run.
-
-    ``fail_on``: the words of ``--fail-on``. ``output_dir``: where files go; None: nowhere.
-    """
+    """Two runs. ``fail_on``: the words of ``--fail-on``. ``output_dir``: where files go; None: nowhere."""
 
     first: Path
     second: Path
@@ -36,7 +33,7 @@ def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console)
     """
     from runner.reports.parts.grid import say
     from runner.runs.compare.changes import changes_between
-    from runner.runs.compare.gates import FOR_EXPECTED, answered, gates_asked
+    from runner.runs.compare.gates import answered, gates_asked
     from runner.runs.compare.load import load
     from runner.runs.compare.output.as_json import render_json
     from runner.runs.compare.output.console import print_changes, print_outcome
@@ -49,8 +46,6 @@ def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console)
         raise UsageError(f"--compare: {asked.first} is named twice; name two runs")
     first, second = load("--compare", asked.first), load("--compare", asked.second)
     changes = changes_between(first, second)
-    if first.expected and not gates:
-        gates = FOR_EXPECTED
     found, refusal = answered(changes, gates)
     texts = {
         "md": lambda: render_markdown(changes, found),
@@ -92,19 +87,3 @@ def _formats(asked: Asked, given: frozenset[str] | None) -> frozenset[str]:
             "--format: one format at a time is printed; name a folder for more with --output-dir"
         )
     return given
-
-
-def update(asked: Asked, console: Console) -> int:
-    """Writes the expected file, and prints which rows changed."""
-    from runner.reports.parts.grid import say
-    from runner.runs.compare.expected import update_expected
-
-    found = update_expected(asked.first, asked.second)
-    lines = [f"{found.path}: {found.rows} rows, {len(found.added)} new, {len(found.changed)} changed"]
-    lines += [f"    changed: {words}" for words in found.changed]
-    if found.kept:
-        lines.append(f"    kept: {found.kept} rows of results that this run has not measured")
-    lines += [f"note: {sentence}" for sentence in found.notes]
-    for line in lines:
-        say(console, line)
-    return OK

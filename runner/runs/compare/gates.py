@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from harness.settings import SHARE
 from runner.analysis.digits import p_text, share_text, speedup_text
 from runner.errors import UsageError, unknown
+from runner.labels import plain
 from runner.plan.settings import value_of
 from runner.runs.compare.changes import ALPHA, THRESHOLD, Change, RunChanges
 from runner.runs.compare.run import NO_RECORD, Result
@@ -39,10 +40,6 @@ class Outcome:
     cases: tuple[str, ...]
 
 
-FOR_EXPECTED = (Gate(kind="difference"),)
-"""The default gates for a comparison with an expected file."""
-
-
 def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
     """``regression:5%`` -> a gate. Raises ``UsageError`` for unknown words."""
     gates = []
@@ -58,6 +55,12 @@ def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
 
 def outcomes(changes: RunChanges, gates: Sequence[Gate]) -> tuple[Outcome, ...]:
     """One outcome for each gate. Raises ``UsageError`` if the runs lack the data for a gate."""
+    for run in (changes.first, changes.second):
+        if gates and run.damaged_lines:
+            raise UsageError(
+                f"{FLAG}: {plain(str(run.path))} has damaged lines, so results may be missing; measure them "
+                "again with --resume"
+            )
     return tuple(JUDGES[gate.kind](changes, gate) for gate in gates)
 
 
@@ -82,6 +85,7 @@ def _regression(changes: RunChanges, gate: Gate) -> Outcome:
         for c in changes.timed
         if c.speedup and c.q_value is not None and c.q_value < ALPHA and c.speedup.high < limit
     ]
+    _check_noise(changes, gate, bool(lost))
     title = f"speedups that fell by more than {share_text(gate.threshold)}, of {len(changes.timed)}"
     return Outcome(gate=gate, title=title, cases=tuple(lost))
 
@@ -98,10 +102,21 @@ def _time(changes: RunChanges, gate: Gate) -> Outcome:
         and c.compiled_q < ALPHA
         and c.compiled.low > 1 + gate.threshold
     ]
+    _check_noise(changes, gate, bool(slower))
     limit = share_text(gate.threshold)
     beyond = "" if changes.paired else " beyond the drift"
     title = f"compiled steps that became slower{beyond} by more than {limit}, of {len(timed)}"
     return Outcome(gate=gate, title=title, cases=tuple(slower))
+
+
+def _check_noise(changes: RunChanges, gate: Gate, fails: bool) -> None:
+    """``UsageError`` if the gate would fail, but other work may be the cause, and there is no control."""
+    controlled = changes.noise is not None and changes.noise.source == "controls"
+    if fails and not controlled and any(changes.crowded):
+        raise UsageError(
+            f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "
+            "measure again on a quiet machine, or with the A/A control in both runs (--compilers=...,eager)"
+        )
 
 
 def _parity(changes: RunChanges, gate: Gate) -> Outcome:
@@ -159,7 +174,7 @@ def _difference(changes: RunChanges, gate: Gate) -> Outcome:
 
 
 def _counts(result: Result) -> bool:
-    return result.status is not None and result.status != NO_RECORD
+    return result.status != NO_RECORD
 
 
 JUDGES: Mapping[str, Callable[[RunChanges, Gate], Outcome]] = {
@@ -178,7 +193,7 @@ def ending(change: Change) -> str:
     why = change.second.failure
     words = re.sub(r"\s+", " ", why)
     note = f" ({words[:120]}{'...' if len(words) > 120 else ''})" if words else ""
-    return f"{change.first.title}: {change.first.status or 'pass'} -> {change.second.status or 'pass'}{note}"
+    return f"{change.first.title}: {change.first.status} -> {change.second.status}{note}"
 
 
 def broken(change: Change) -> str:

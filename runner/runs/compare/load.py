@@ -1,4 +1,4 @@
-"""Reads one side of a comparison: a run's folder or records, or CSV files."""
+"""Reads one side of a comparison: a run's folder or its records, or one environment of a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.devices import PLATFORMS
 from harness.schema import Job, Record, Scalar, Status, of_environment
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.derive import compare
+from runner.analysis.noise import crowding
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
-from runner.runs.compare.csv_file import is_result_file, read_csv_files
 from runner.runs.compare.paired import uncertain
 from runner.runs.compare.run import (
     AS_FOUND,
@@ -31,14 +31,14 @@ from runner.runs.compare.run import (
 from runner.runs.compare.statistics import Uncertain, se_of_mean, se_of_median
 from runner.store.run_folder import RECORDS, RUN, read_run
 
-WHAT = "give the folder of a run, its records.jsonl, or a CSV file of results"
+WHAT = "give the folder of a run, or its records.jsonl"
 AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs
 TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
 SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMING_FACTS)
 
 
 def load(flag: str, path: Path) -> Run:
-    """The run or file at ``path``. Raises ``UsageError`` if it is missing or has no result."""
+    """The run at ``path``. Raises ``UsageError`` if it is missing or has no result."""
     try:
         found = _load(flag, path)
     except OSError as error:
@@ -52,15 +52,14 @@ def _load(flag: str, path: Path) -> Run:
     if path.is_dir():
         if (path / RECORDS).is_file():
             return load_records(path / RECORDS)
-        files = [file for file in sorted(path.glob("*.csv")) if is_result_file(file)]
-        if not files:
-            raise UsageError(f"{flag}: {path} has no {RECORDS} and no CSV file of results; {WHAT}")
-        return replace(read_csv_files(flag, files), path=path)
+        raise UsageError(f"{flag}: {path} has no {RECORDS}; {WHAT}")
     if not path.exists() and AT in path.name:
         return _of_environment(flag, path)
     if not path.exists():
         raise UsageError(f"{flag}: there is no {path}; {WHAT}")
-    return read_csv_files(flag, [path]) if path.suffix.lower() == ".csv" else load_records(path)
+    if not path.is_file():
+        raise UsageError(f"{flag}: {path} is not a regular file; {WHAT}")
+    return load_records(path)
 
 
 def load_records(path: Path) -> Run:
@@ -111,7 +110,8 @@ def _of_environment(flag: str, path: Path) -> Run:
         if result.compiler.endswith(ending) and result.compiler != of_environment(CONTROL, name)
     )
     facts = merged_facts(record for record in records if record.env == name)
-    return replace(whole, path=path, results=results, facts=_shown(facts))
+    controls = tuple(result for result in whole.results if result.is_control)
+    return replace(whole, path=path, results=results, facts=_shown(facts), controls=controls)
 
 
 def _times(record: Record, folder: Path) -> Times | None:
@@ -197,6 +197,7 @@ def _result(comparison: Comparison, labels: dict[str, str]) -> Result:
         compile_s=comparison.compilation_latency_s,
         caches=_caches(record),
         memory_ratio=comparison.memory_ratio,
+        crowded=crowding(comparison) is not None,
     )
 
 

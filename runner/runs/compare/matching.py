@@ -15,7 +15,7 @@ Difference = tuple[str, str, str]
 SAME_SUBJECT = ("suite", "mode", "compiler")
 """Results that differ in one of these are different subjects, not one subject under two conditions."""
 
-HOW = "name the file {compiler}_{suite}_{dtype}_{mode}_{device}_performance.csv, or give it such columns"
+Identity = tuple[str | tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,46 +38,40 @@ class Matching:
 
 
 def match(first: Run, second: Run) -> Matching:
-    """Pairs of results that have equal values in every condition that both state.
-
-    Raises ``UsageError`` if a file lacks conditions that identify a result, or if the runs have no
-    common result.
-    """
-    theirs: dict[str, list[Result]] = {}
-    for result in second.results:
-        theirs.setdefault(result.name, []).append(result)
-    pairs: list[tuple[Result, Result]] = []
-    taken: dict[int, Result] = {}
-    left = []
-    for result in first.results:
-        fitting = [other for other in theirs.get(result.name, ()) if not differences(result, other)]
-        if not fitting:
-            left.append(result)
-            continue
-        if len(fitting) > 1:
-            raise _ambiguous(first, result, fitting)
-        if id(fitting[0]) in taken:
-            raise _ambiguous(second, fitting[0], [taken[id(fitting[0])], result])
-        taken[id(fitting[0])] = result
-        pairs.append((result, fitting[0]))
-    rest = [result for result in second.results if id(result) not in taken]
+    """Pairs of results with equal conditions. ``UsageError`` if the runs have no common result."""
+    ours, theirs = _by_identity(first), _by_identity(second)
+    pairs = [(result, theirs[key]) for key, result in ours.items() if key in theirs]
+    left = [result for key, result in ours.items() if key not in theirs]
+    rest = [result for key, result in theirs.items() if key not in ours]
     mismatches = _mismatches(left, rest)
     _check_common(first, second, pairs, mismatches)
-    ours, others = {id(m.first) for m in mismatches}, {id(m.second) for m in mismatches}
+    mismatched = {id(side) for mismatch in mismatches for side in (mismatch.first, mismatch.second)}
     return Matching(
         pairs=tuple(pairs),
         mismatches=tuple(mismatches),
-        only_first=tuple(result for result in left if id(result) not in ours),
-        only_second=tuple(result for result in rest if id(result) not in others),
+        only_first=tuple(result for result in left if id(result) not in mismatched),
+        only_second=tuple(result for result in rest if id(result) not in mismatched),
     )
 
 
+def _by_identity(run: Run) -> dict[Identity, Result]:
+    results: dict[Identity, Result] = {}
+    for result in run.results:
+        key = (result.name, *result.conditions.items())
+        if key in results:
+            raise UsageError(
+                f"--compare: {run.path} has two results of {result.title}; compare runs that have one of each"
+            )
+        results[key] = result
+    return results
+
+
 def differences(first: Result, second: Result) -> tuple[Difference, ...]:
-    """The conditions that both state with different values."""
+    """The conditions with different values."""
     return tuple(
         (name, value or "none", second.conditions[name] or "none")
         for name, value in first.conditions.items()
-        if second.conditions.get(name, value) != value
+        if second.conditions[name] != value
     )
 
 
@@ -108,21 +102,6 @@ def _mismatches(left: Iterable[Result], rest: Sequence[Result]) -> list[Mismatch
     return found
 
 
-def _ambiguous(run: Run, result: Result, fitting: Sequence[Result]) -> UsageError:
-    """The error that names the missing condition and the values of the other side."""
-    unknown = [name for name in fitting[0].conditions if name not in result.conditions]
-    for name in unknown:
-        values = dict.fromkeys(other.conditions.get(name, "") for other in fitting)
-        if len(values) > 1:
-            return UsageError(
-                f"--compare: {run.path} does not say the {name} of {plain(result.name)}, and the other side "
-                f"has several ({', '.join(values)}); {HOW}"
-            )
-    return UsageError(
-        f"--compare: {run.path} does not say which result of {plain(result.name)} is meant; {HOW}"
-    )
-
-
 def _check_common(first: Run, second: Run, pairs: Sequence[object], mismatches: Sequence[Mismatch]) -> None:
     """Raises ``UsageError`` if there is nothing to compare."""
     if pairs:
@@ -139,7 +118,7 @@ def _check_common(first: Run, second: Run, pairs: Sequence[object], mismatches: 
     if not names:
         raise UsageError(f"--compare: {here} share no model; {there}")
     for name in SAME_SUBJECT:
-        values = [{r.conditions.get(name, "") for r in run.results} for run in (first, second)]
+        values = [{r.conditions[name] for r in run.results} for run in (first, second)]
         if not values[0] & values[1]:
             one, other = (", ".join(sorted(found)) for found in values)
             raise UsageError(

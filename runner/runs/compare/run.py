@@ -18,9 +18,8 @@ AS_FOUND = "as found"  # compile caches of which it is unknown whether they were
 WARM, COLD = "warm", "cold"  # compile caches that had, or had not, what the compiler looked up
 
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
-UNCOUNTED = tuple(status.value for status in Status if not status.counted)
-
 """Conditions that every table names, in this order."""
+UNCOUNTED = tuple(status.value for status in Status if not status.counted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +40,18 @@ class Times:
 class Result:
     """One model with one compiler in one run.
 
-    ``conditions``: name -> value. Two results with equal conditions are the same measurement. Unknown
-    conditions are missing. ``machine``: facts that must also be equal for a comparison of times. ``speedup``:
-    ln(eager / compiled) with its error within the run, only for results that passed. ``processes``: the
-    number of processes that measured the result. ``times``: only of an environment of a run. ``*_s`` are
-    medians of a step in seconds; ``*_se`` is the standard error of their logarithms.
+    ``conditions``: name -> value. Two results with equal conditions are the same measurement. ``machine``:
+    facts that must also be equal for a comparison of times. ``speedup``: ln(eager / compiled) with its error
+    within the run, only for results that passed. ``processes``: the number of processes that measured the
+    result. ``times``: only of an environment of a run. ``*_s`` are medians of a step in seconds; ``*_se`` is
+    the standard error of their logarithms.
     """
 
     name: str
     conditions: dict[str, str]
     machine: dict[str, str] = field(default_factory=dict)
     is_control: bool = False  # eager against itself
-    status: str | None = None
+    status: str
     failure: str = ""
     graph_breaks: int | None = None
     calls_captured: int | None = None  # operations that Dynamo captured
@@ -65,39 +64,38 @@ class Result:
     compiled_s: float | None = None
     compiled_se: float | None = None
     compile_s: float | None = None
-    caches: str = ""  # of the compilers: "empty" or "filled" by a flag; otherwise warm, cold, or as found
+    caches: str = AS_FOUND  # or "empty" or "filled" by a flag, or warm, or cold
     memory_ratio: float | None = None  # eager's peak / the compiler's
+    crowded: bool = False  # other work used the CPUs during the rounds
 
     @property
     def compiler(self) -> str:
-        return self.conditions.get("compiler", "compiler")
+        return self.conditions["compiler"]
 
     @property
     def passed(self) -> bool:
-        """A result with a time and no status counts as passed: performance files have no status."""
-        return self.status is None or self.status in (Status.PASS.value, Status.PASS_DUE_TO_SKIP.value)
+        return self.status in (Status.PASS.value, Status.PASS_DUE_TO_SKIP.value)
 
     @property
     def skipped(self) -> bool:
         """Whether it is in no pass rate."""
-        return self.status is not None and self.status in UNCOUNTED
+        return self.status in UNCOUNTED
 
     @property
     def title(self) -> str:
         """``tiny_gpt NanoGPT (training, float32, cpu, scale small), inductor``"""
         known = self.conditions
-        parts = [known[name] for name in ("mode", "precision", "device") if name in known]
+        parts = [known[name] for name in ("mode", "precision", "device")]
         parts += [f"{name} {value}" for name, value in known.items() if name not in NAMED_FIRST and value]
-        inside = f" ({', '.join(parts)})" if parts else ""
-        suite = f"{known['suite']} " if "suite" in known else ""
-        return plain(f"{suite}{self.name}{inside}, {self.compiler}")
+        return plain(f"{known['suite']} {self.name} ({', '.join(parts)}), {self.compiler}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One side of the comparison. ``facts``: of the machine and the programs. ``notes``: sentences.
 
-    ``expected``: whether this side is a file of expected statuses and graph breaks, without times.
+    ``controls``: A/A controls that are not among the results. Of an environment: eager of the reference
+    environment in a second process.
     """
 
     path: Path
@@ -105,7 +103,7 @@ class Run:
     facts: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     damaged_lines: int = 0
-    expected: bool = False
+    controls: tuple[Result, ...] = ()
 
 
 def conditions(job: Job, suite: str, compiler: str, batch: int | None) -> Iterator[tuple[str, str]]:

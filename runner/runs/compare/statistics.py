@@ -31,7 +31,6 @@ CONFIDENCE = 0.95
 LEAST_CONTROLS = 4  # A/A values; fewer are too few for a variance
 LEAST_CHANGES = 8  # models; fewer are too few for a variance
 ASSUMED_PROCESS_SD = 0.02  # of ln(speedup), if the runs have too few controls and models
-ASSUMED_WITHIN_SD = 0.04  # of ln(speedup) in a file without intervals; typical for ratios of medians
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from runner.runs.compare.changes import ChangeVerdict, RunChanges
 from runner.runs.compare.gates import Outcome
 from runner.runs.compare.output.words import (
     GROUP_HEADER,
+    SIDES,
     CaseList,
     case_lists,
     change_header,
@@ -35,8 +36,11 @@ NOTE = "dim"
 
 def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Console) -> None:
     """Prints everything; names are text, never markup."""
-    for line in head_lines(changes):
-        say(console, line)
+    for place, line in enumerate(head_lines(changes)):
+        if place < len(SIDES):
+            say(console, line)  # the path may be copied
+        else:
+            console.print(text_for(console, line))
     rows = group_rows(changes)
     if rows:
         console.print()
@@ -48,9 +52,9 @@ def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Con
     found = change_rows(changes)
     if found:
         console.print()
-        say(console, verdict_line(changes), "bold")
+        console.print(text_for(console, verdict_line(changes), "bold"))
         _table(console, change_header(changes), found)
-        say(console, threshold_line(changes), NOTE)
+        console.print(text_for(console, threshold_line(changes), NOTE))
     for one in case_lists(changes):
         console.print()
         _cases(console, one)
@@ -88,4 +92,5 @@ def _table(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]
     console.print(grid)
     left = [name.replace("\n", " ") for name in table.header if name not in shown.header]
     if left:
-        say(console, f"Columns omitted for width: {', '.join(left)}; --format=md has all columns.", NOTE)
+        omitted = f"Columns omitted for width: {', '.join(left)}; --format=md has all columns."
+        console.print(text_for(console, omitted, NOTE))

@@ -30,14 +30,17 @@ from runner.runs.compare.changes import (
 )
 from runner.runs.compare.gates import broken, differences_text, ending
 from runner.runs.compare.run import Result, Run
-from runner.runs.compare.statistics import Estimate
+from runner.runs.compare.statistics import LEAST_CHANGES, LEAST_CONTROLS, Estimate
 
+SIDES = ("A", "B")
 SOURCES = {
     "controls": "from {count} A/A controls of the two runs",
     "spread": "from the spread of the changes over {count} models, which includes real differences between "
     "models; for a better estimate, add the A/A control to both runs (--compilers=...,eager)",
     "assumed": "assumed, because there are too few A/A controls and models; add the control "
     "(--compilers=...,eager), or measure in several processes",
+    "few controls": f"assumed, because an estimate needs at least {LEAST_CONTROLS} A/A controls or "
+    f"{LEAST_CHANGES} models; measure more models, or in several processes",
 }
 GROUP_HEADER = (
     "compiler",
@@ -75,10 +78,9 @@ class CaseList:
 
 def head_lines(changes: RunChanges) -> Iterator[str]:
     """The two sides, their differences, the drift and the noise."""
-    for letter, run in (("A", changes.first), ("B", changes.second)):
+    for letter, run in zip(SIDES, (changes.first, changes.second), strict=True):
         facts = ", ".join(f"{name} {value}" for name, value in run.facts.items())
-        kind = " (expected)" if run.expected else ""
-        yield plain(f"{letter}: {run.path}{kind}{f': {facts}' if facts else ''}")
+        yield plain(f"{letter}: {run.path}{f': {facts}' if facts else ''}")
     other = [
         f"{name} {value} -> {changes.second.facts[name]}"
         for name, value in changes.first.facts.items()
@@ -99,6 +101,10 @@ def head_lines(changes: RunChanges) -> Iterator[str]:
             f"Compilation times of {counted(count, 'result')} are not compared: compile caches are {first} "
             f"in A and {second} in B."
         )
+    timed = counted(len(changes.timed), "result")
+    for letter, count in zip(SIDES, changes.crowded, strict=True):
+        if count:
+            yield f"Other work used the CPUs in {letter}: {count} of {timed}."
     yield from _drift_and_noise(changes)
 
 
@@ -107,20 +113,30 @@ def _drift_and_noise(changes: RunChanges) -> Iterator[str]:
     if moved is not None:
         models = counted(moved.models, "shared model")
         factor = speedup_text(moved.factor, moved.low, moved.high)
-        spread = f", spread over models {_percent(moved.spread)}" if moved.spread is not None else ""
+        spread = (
+            f", spread over models {significant(100 * moved.spread, 2)} %" if moved.spread is not None else ""
+        )
         what = "In the same rounds" if changes.paired else "Drift"
         yield f"{what}: eager in B takes {factor} of its time in A ({models}{spread})."
     if noise is not None:
-        where = SOURCES[noise.source].format(count=noise.count)
-        yield f"Noise of a process: {_percent(noise.sd)} of a speedup, {where}."
+        source = noise.source
+        if source == "assumed" and _has_control(changes):
+            source = "few controls"
+        where = SOURCES[source].format(count=noise.count)
+        if noise.variance > noise.variance_sd or noise.source == "assumed":
+            size = f"{significant(100 * noise.sd, 2)} % of a speedup"
+        else:  # within one standard error of zero
+            most = math.sqrt(noise.variance + 2 * noise.variance_sd)
+            size = f"not resolved, below about {significant(100 * most, 2)} % of a speedup"
+        yield f"Noise of a process: {size}, {where}."
     if changes.controls and any(change.speedup for change in changes.controls):
         timed = [change.speedup for change in changes.controls if change.speedup]
         held = sum(change.low <= 1 <= change.high for change in timed)
         yield f"A/A control: in {held} of {len(timed)} the interval of the change contains 1."
 
 
-def _percent(sd: float) -> str:
-    return f"{significant(100 * sd, 2)} %" if sd >= 5e-5 else "under 0.005 %"
+def _has_control(changes: RunChanges) -> bool:
+    return bool(changes.controls or changes.first.controls or changes.second.controls)
 
 
 def group_rows(changes: RunChanges) -> list[tuple[str, ...]]:
