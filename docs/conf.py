@@ -6,6 +6,7 @@ leads to the same place here and there. A link that leads nowhere is an error.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -65,7 +66,9 @@ docs/RESULTS
 :hidden:
 :caption: Trust
 
-docs/METHODOLOGY
+docs/MEASURING
+docs/STATISTICS
+docs/PARITY
 docs/BIAS
 docs/RELIABILITY
 docs/PERFORMANCE
@@ -91,5 +94,11 @@ def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] += CONTENTS
 
 
+def name_results(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Pages below results/ are no part of the site: a link to one becomes its path."""
+    source[0] = re.sub(r"\[([^]]+)\]\((?:\.\./)?(results/[^)]+\.md)\)", r"\1 (`\2`)", source[0])
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add_contents)
+    app.connect("source-read", name_results)

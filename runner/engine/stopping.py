@@ -9,7 +9,7 @@ processes, a process is done when its interval is narrow: the verdict is closed 
 Stopping at the first sufficient interval would select intervals that are narrow by chance: in
 simulation, the coverage of the 95 % interval fell to 92.7 %. The interval must therefore be sufficient
 without the last few rounds, too, and a verdict must still hold with the interval widened around its
-estimate (tables in docs/METHODOLOGY.md).
+estimate (docs/STATISTICS.md, results/calibration).
 """
 
 from __future__ import annotations
