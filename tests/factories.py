@@ -25,7 +25,7 @@ from harness.schema import (
     TensorError,
 )
 from runner.analysis.derive import summarize
-from runner.reports.console import print_report
+from runner.reports.console import print_answer, print_report
 
 ENVIRONMENT: dict[str, Scalar] = {
     "python": "3.0.0",
@@ -227,5 +227,7 @@ def accuracy_run() -> tuple[Record, ...]:
 def printed(records: Sequence[Record], width: int, **settings: Any) -> str:
     """The console's report of these records, as that console would show it."""
     file = io.StringIO()
-    print_report(summarize(records), Console(file=file, width=width, **settings))
+    summary, console = summarize(records), Console(file=file, width=width, **settings)
+    print_report(summary, console)
+    print_answer(summary, console)
     return file.getvalue()

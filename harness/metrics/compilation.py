@@ -53,7 +53,7 @@ METRICS = (
         "the compiler's call and the first calls, less as many settled eager steps",
         group=COMPILATION,
         order=10,
-        columns=(Column("compile", "compile\ns", place=240, drop=100, starred_by="prepared_beside"),),
+        columns=(Column("compile", "compile\ns", place=240, drop=205, starred_by="prepared_beside"),),
         average=Average(
             caption="Compilation time in seconds, arithmetic mean",
             heading="compilation",

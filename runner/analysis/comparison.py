@@ -179,6 +179,7 @@ class GroupSummary:
     geomean_high: float | None
     means: dict[str, Mean]  # of the metrics that have an average
     verdicts: dict[str, int]  # number of passed records by verdict
+    checked: bool = True  # whether parity was checked; without it (--performance), ``passed`` counts what ran
     these_low: float | None = None  # 95 % interval for these models: the errors of their measurements alone
     these_high: float | None = None
     pass_low: float | None = None  # 95 % interval of pass_share (Wilson)

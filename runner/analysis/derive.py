@@ -172,6 +172,7 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
         common_high=shared.high,
         means={one.name: _mean(passed, one.name) for one in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
+        checked=any(c.record.job.protocol.accuracy for c in members),
     )
 
 

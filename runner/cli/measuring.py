@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from rich.console import Console
 
 from harness.schema import Job, Record
+from runner.analysis.comparison import Summary
 from runner.analysis.derive import summarize
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.cli.formats import printed
@@ -19,9 +20,12 @@ from runner.engine.executors import Executor, Work
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.reports import render_all
-from runner.reports.console import print_report
+from runner.reports.console import print_answer, print_report
+from runner.reports.parts.grid import say
 from runner.runs.history.enter import enter
 from runner.store.run_folder import RunFolder
+
+PAGE = "report.html"
 
 
 def measure(
@@ -35,22 +39,20 @@ def measure(
     with _kept(folder):
         stopped = measure_missing(folder, jobs, console, executor)
         if stopped and not folder.read().records:
-            sentence = f"Stopped: nothing was measured yet; {folder.how_to_go_on()}"
-            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+            say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
-        code = report(folder, console, formats)
+        code = report(folder, console, formats, _unfinished(folder, jobs, stopped=stopped))
         enter(folder.path)
-        left = 0 if stopped else len(_without_records(folder, jobs))
-    if left:
-        of_all = f"{left} of {counted(len(jobs), 'job')}"
-        sentence = f"The time budget ended before {of_all}; {folder.how_to_go_on()}"
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    return INTERRUPTED if stopped else code
+
+
+def _unfinished(folder: RunFolder, jobs: Sequence[Job], *, stopped: bool) -> str:
+    """How to continue a run that was stopped, or whose time budget ended; "" if all is measured."""
     if stopped:
-        console.print(
-            f"Stopped early; {folder.how_to_go_on()}", markup=False, highlight=False, soft_wrap=True
-        )
-        return INTERRUPTED
-    return code
+        return f"Stopped early; {folder.how_to_go_on()}"
+    left = len(_without_records(folder, jobs))
+    of_all = f"{left} of {counted(len(jobs), 'job')}"
+    return f"The time budget ended before {of_all}; {folder.how_to_go_on()}" if left else ""
 
 
 @contextmanager
@@ -73,8 +75,7 @@ def _kept(folder: RunFolder) -> Iterator[None]:
 def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
     """Measures the jobs without a record. Returns True if the user stopped the run early."""
     missing = _without_records(folder, jobs)
-    heading = f"{counted(len(missing), 'job')} -> {folder.path}"
-    console.print(heading, markup=False, highlight=False, soft_wrap=True)
+    say(console, f"{counted(len(missing), 'job')} -> {folder.path}")
     with _interrupts() as stop, view(console, missing) as seen:
         # closing ends the workers, also after an error in this loop
         with closing(executor.run(missing, folder, stop)) as events:
@@ -95,22 +96,24 @@ def _missing(job: Job, done: set[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(candidate for candidate in job.candidates if (job.key, candidate) not in done)
 
 
-def report(folder: RunFolder, console: Console, formats: frozenset[str] | None = None) -> int:
+def report(
+    folder: RunFolder, console: Console, formats: frozenset[str] | None = None, unfinished: str = ""
+) -> int:
     """What is derived from ``records.jsonl``, to the folder and the console; the exit code.
 
-    ``formats``: only these; None: all. Garbage collection is off meanwhile: among millions of objects
-    that stay there is nothing to collect.
+    ``formats``: only these; None: all. ``unfinished``: a sentence before the answer. Garbage collection is
+    off meanwhile: among millions of objects that stay there is nothing to collect.
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
-        return _report(folder, console, formats)
+        return _report(folder, console, formats, unfinished)
     finally:
         if enabled:
             gc.enable()
 
 
-def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None) -> int:
+def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None, unfinished: str) -> int:
     try:
         found = folder.read()
     except OSError as error:
@@ -118,15 +121,7 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None)
     for sentence in found.damage:
         print(f"error: {sentence}", file=sys.stderr)
     if found.records:
-        summary = summarize(found.records)
-        try:
-            folder.write_derived(render_all(summary, formats))
-        except UsageError:  # a full disk does not hide the numbers
-            print_report(summary, console)
-            raise
-        if printed(formats):
-            print_report(summary, console)
-        console.print(f"Files: {folder.path}", markup=False, highlight=False, soft_wrap=True)
+        _show(summarize(found.records), folder, console, formats, unfinished)
     else:
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT
@@ -134,6 +129,27 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None)
         return BAD_INPUT
     fine = all(record.status.passed or not record.status.counted for record in found.records)
     return OK if fine else FAILURES
+
+
+def _show(
+    summary: Summary, folder: RunFolder, console: Console, formats: frozenset[str] | None, unfinished: str
+) -> None:
+    """Writes the files and prints the report, which ends with the answer and the path of report.html."""
+    files = render_all(summary, formats)
+    try:
+        folder.write_derived(files)
+    except UsageError:  # a full disk does not hide the numbers
+        print_report(summary, console)
+        raise
+    if printed(formats):
+        print_report(summary, console)
+    if traces := len([*folder.path.glob("cases/*/trace-*.json")]):
+        say(console, f"{counted(traces, 'trace')} for ui.perfetto.dev: {folder.path}/cases/*/trace-*.json")
+    if unfinished:
+        say(console, unfinished)
+    if printed(formats):
+        print_answer(summary, console)
+    say(console, f"Report: {folder.path / PAGE}" if PAGE in files else f"Files: {folder.path}")
 
 
 @contextmanager

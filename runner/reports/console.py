@@ -14,12 +14,14 @@ from runner.analysis.comparison import CONTROL, Comparison, Finding, Summary
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name
-from runner.reports.parts.averages import AverageTable, detailed_tables
+from runner.reports.closing import closing_lines
+from runner.reports.parts.averages import AverageTable, averages_note, detailed_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.fit import WIDE_GAP, Fitted, fit, widest
 from runner.reports.parts.grid import Table, grid_for, text_for
 from runner.reports.parts.pairs import MOST_ON_A_CONSOLE, pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
+from runner.reports.parts.table import NOT_CHECKED
 from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
@@ -35,21 +37,18 @@ VERDICT_STYLES = {
     Verdict.INCONCLUSIVE.value: "yellow",
     Verdict.UNSTEADY.value: "magenta",
 }
-NO_STYLE = (MISSING, Status.PASS_DUE_TO_SKIP.value, "")
+NO_STYLE = (MISSING, NOT_CHECKED, "")
 NOTE = "dim"
 
 
 def print_report(summary: Summary, console: Console, *, elsewhere: str = "report.md") -> None:
     """Prints the whole report. Names are text, never markup. ``elsewhere``: what has all of it."""
     writer = _Writer(console, elsewhere)
-    for table in detailed_tables(summary):
-        if not table.empty:
-            writer.averages(table)
-    writer.paragraph(
-        "Only models that passed parity enter an average; the number after the slash counts all models. "
-        "Averages include slowdowns.",
-        NOTE,
-    )
+    tables = detailed_tables(summary)
+    for table in tables:
+        writer.averages(table)
+    if tables:
+        writer.paragraph(averages_note(summary), NOTE)
     writer.tables(environment_tables(summary))
     if summary.across:
         writer.paragraph(environment_note(summary), NOTE)
@@ -68,6 +67,14 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
         writer.paragraph(f"Note: {caveat}", NOTE)
 
 
+def print_answer(summary: Summary, console: Console) -> None:
+    """Prints what a run found, in a line for each result or group: the last that a user reads."""
+    writer = _Writer(console, "")
+    writer.blank()
+    for line in closing_lines(summary):
+        writer.paragraph(line, hanging=4)
+
+
 class _Writer:
     def __init__(self, console: Console, elsewhere: str) -> None:
         self._console = console
@@ -76,10 +83,12 @@ class _Writer:
     def blank(self) -> None:
         self._console.print()
 
-    def paragraph(self, text: str, style: str = "", indent: int = 0) -> None:
-        for line in text_for(self._console, text, style).wrap(self._console, self._console.width - indent):
+    def paragraph(self, text: str, style: str = "", indent: int = 0, hanging: int = 0) -> None:
+        """``hanging``: more indentation of the lines after the first."""
+        room = self._console.width - indent - hanging
+        for place, line in enumerate(text_for(self._console, text, style).wrap(self._console, room)):
             line.rstrip()
-            line.pad_left(indent)
+            line.pad_left(indent + (hanging if place else 0))
             self._console.print(line)
 
     def averages(self, table: AverageTable) -> None:
@@ -164,10 +173,12 @@ def _chunks(room: int, table: AverageTable) -> Iterator[list[int]]:
 
 def _caption(part: Section, fitted: Fitted, elsewhere: str) -> Iterator[str]:
     counts = ", ".join(f"{compiler_name(g.compiler)} {g.passed}/{g.total}" for g in part.groups)
+    passed = "passed" if any(g.checked for g in part.groups) else "parity not checked; ran"
     yield "; ".join(
-        text for text in (part.rounds, f"passed: {counts}", protocol_line(part.comparisons)) if text
+        text for text in (part.rounds, f"{passed}: {counts}", protocol_line(part.comparisons)) if text
     )
-    yield environment_line(part.environment)
+    if part.environment:  # a worker that could not load the model tells nothing
+        yield environment_line(part.environment)
     if CONTROL in part.compilers:
         yield f"{compiler_name(CONTROL)} compares eager with itself: its speedup should be 1.00x."
     if any(c.verdict is not None and not c.record.status.passed for c in part.comparisons):

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from runner.analysis.comparison import Finding, Summary
 from runner.labels import plain
-from runner.reports.parts.averages import detailed_tables
+from runner.reports.closing import closing_lines
+from runner.reports.parts.averages import averages_note, detailed_tables
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import pair_tables
@@ -73,15 +74,14 @@ def _cut(line: str) -> str:
 
 def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
     yield text("## Executive summary")
-    for table in detailed_tables(summary):
-        if not table.empty:
-            rows = [(compiler_name(compiler), *cells) for compiler, cells in table.rows]
-            yield text(f"**{escape(table.caption.strip())}**")
-            yield table_block(("Compiler", *table.columns), rows, len(rows))
-    yield text(
-        "Only models that passed parity enter an average; the number after the slash counts all models. "
-        "Averages include slowdowns."
-    )
+    yield list_block(closing_lines(summary))
+    tables = detailed_tables(summary)
+    for table in tables:
+        rows = [(compiler_name(compiler), *cells) for compiler, cells in table.rows]
+        yield text(f"**{escape(table.caption.strip())}**")
+        yield table_block(("Compiler", *table.columns), rows, len(rows))
+    if tables:
+        yield text(averages_note(summary))
     if summary.caveats:
         yield MarkdownBlock(rows=[f"- {escape(caveat)}" for caveat in summary.caveats])
 

@@ -28,7 +28,7 @@ def test_only_what_was_asked_for_is_made_and_nothing_printed(run: Path) -> None:
     done = runner("--visualize-logs", str(run), "--format=html,md")
     assert (done.returncode, done.stderr) == (0, "")
     assert made(run) == {"report.html", "report.md"}
-    assert done.stdout.splitlines() == [f"Files: {run}"]
+    assert done.stdout.splitlines() == [f"Report: {run}/report.html"]
 
 
 def test_the_console_alone_leaves_no_file(run: Path) -> None:
@@ -42,9 +42,7 @@ def test_the_console_alone_leaves_no_file(run: Path) -> None:
 def test_without_it_everything_is_made(run: Path) -> None:
     done = runner("--visualize-logs", str(run))
     assert done.returncode == 0
-    assert {name.rsplit(".", 1)[-1] for name in made(run)} == {
-        *("csv", "html", "json", "md", "png", "svg", "txt")
-    }
+    assert {name.rsplit(".", 1)[-1] for name in made(run)} == {*("csv", "html", "json", "md", "png", "svg")}
     assert "Geometric mean speedup" in done.stdout
 
 

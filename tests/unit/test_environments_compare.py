@@ -159,7 +159,8 @@ def test_the_files() -> None:
     assert [row["same_results"] for row in found["environments"][1:]] == [None, True]
     assert len(found["environment_averages"]) == 3
     report = files["report.md"].decode()
-    assert report.index("## Environments: geometric mean") < report.index("## Environments: toys, training")
+    assert "## Environments: toys, training" in report
+    assert "## Environments: geometric mean" not in report  # of one model
     assert "compared with eager of old" in report
 
 

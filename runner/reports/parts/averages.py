@@ -22,15 +22,21 @@ class AverageTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
-    @property
-    def empty(self) -> bool:
-        return not any(cell for _, cells in self.rows for cell in cells)
+
+def averages_note(summary: Summary) -> str:
+    """What enters an average."""
+    checked = any(group.checked for group in summary.groups)
+    enter = "Only models that passed parity enter" if checked else "Parity was not checked; all models enter"
+    return f"{enter} an average; the number after the slash counts all models. Averages include slowdowns."
 
 
 def detailed_tables(summary: Summary) -> tuple[AverageTable, ...]:
-    """The pass rate and the averages, with intervals over the models and the number of models of each."""
-    return (
-        _table(summary, "Passrate [95 % interval, Wilson]", _passrate_in_full),
+    """The pass rate and the averages, with intervals over the models and the number of models of each.
+
+    Tables without a number are left out; a group of one model has no average.
+    """
+    tables = (
+        _table(summary, "Passrate [95 % interval, Wilson]", _passrate),
         _table(
             summary,
             "Geometric mean speedup [95 % interval for models like these], models",
@@ -40,11 +46,12 @@ def detailed_tables(summary: Summary) -> tuple[AverageTable, ...]:
         *_common(summary),
         *(_means(summary, one) for one in declared().averages()),
     )
+    return tuple(table for table in tables if any(cell for _, cells in table.rows for cell in cells))
 
 
 def _table(summary: Summary, caption: str, cell: Cell) -> AverageTable:
-    parts = sections(summary)
-    found = [{group.compiler: cell(group) for group in part.groups} for part in parts]
+    parts = tuple(part for part in sections(summary) if any(map(_several, part.groups)))
+    found = [{group.compiler: cell(group) for group in part.groups if _several(group)} for part in parts]
     rows = tuple(
         (compiler, tuple(cells.get(compiler, "") for cells in found))
         for compiler in compilers(summary)
@@ -53,19 +60,20 @@ def _table(summary: Summary, caption: str, cell: Cell) -> AverageTable:
     return AverageTable(caption=caption, columns=column_titles(parts), rows=rows)
 
 
+def _several(group: GroupSummary) -> bool:
+    """An average over one model would be the model's own number, with another interval."""
+    return group.total > 1
+
+
 def _passrate(group: GroupSummary) -> str:
-    return f"{group.pass_share:.0%}, {group.passed}/{group.total}"
-
-
-def _passrate_in_full(group: GroupSummary) -> str:
-    if group.pass_low is None or group.pass_high is None:
-        return _passrate(group)
+    if not group.checked or group.pass_low is None or group.pass_high is None:
+        return ""
     interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
     return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}"
 
 
 def _geomean_of_these(group: GroupSummary) -> str:
-    if group.geomean_speedup is None:
+    if group.averaged < 2:
         return ""
     return speedup_text(group.geomean_speedup, group.these_low, group.these_high)
 
@@ -80,14 +88,14 @@ def _common(summary: Summary) -> tuple[AverageTable, ...]:
 
 
 def _geomean_in_common(group: GroupSummary) -> str:
-    if group.common_geomean is None:
+    if group.common_models < 2:
         return ""
     text = speedup_text(group.common_geomean, group.common_low, group.common_high)
     return f"{text}, {group.common_models}/{group.total}"
 
 
 def _geomean_in_full(group: GroupSummary) -> str:
-    if group.geomean_speedup is None:
+    if group.averaged < 2:
         return ""
     text = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
     return f"{text}, {group.averaged}/{group.total}"
@@ -100,6 +108,10 @@ def _means(summary: Summary, metric: Metric) -> AverageTable:
 
     def cell(group: GroupSummary) -> str:
         mean = group.means[metric.name]
-        return "" if mean.value is None else f"{metric_text(mean.value, metric)}, {mean.n}/{group.total}"
+        return (
+            ""
+            if mean.value is None or mean.n < 2
+            else f"{metric_text(mean.value, metric)}, {mean.n}/{group.total}"
+        )
 
     return _table(summary, f"{average.caption}, models", cell)

@@ -23,7 +23,8 @@ def environment_tables(summary: Summary) -> tuple[Table, ...]:
     """The averages, then a table for each suite, mode, device and dtype; () for an ordinary run."""
     if not summary.across:
         return ()
-    return (_averages(summary), *_by_model(summary))
+    several = any(row.total > 1 for row in summary.across_averages)
+    return (*([_averages(summary)] if several else []), *_by_model(summary))
 
 
 def environment_note(summary: Summary) -> str:
@@ -36,7 +37,7 @@ def _averages(summary: Summary) -> Table:
     rows = []
     for row in summary.across_averages:
         mean = MISSING
-        if row.geomean_speedup is not None:
+        if row.averaged > 1:
             mean = speedup_text(row.geomean_speedup, row.geomean_low, row.geomean_high)
         where = f"{labels[row.suite]}, {row.mode}, {row.dtype}, {row.device}"
         count = f"{row.averaged}/{row.total}"

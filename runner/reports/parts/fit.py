@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from runner.reports.parts.sections import Section
-from runner.reports.parts.table import Column, filled_columns, lines, verdict_or_status
+from runner.reports.parts.table import Column, filled_columns, lines, parity_word, verdict_or_status
 
 WIDE_GAP, NARROW_GAP = 2, 1
 SHORTEST_NAME = 20  # a column is omitted if model names would get less room
@@ -43,10 +43,12 @@ def fit(section: Section, width: int) -> Fitted:
 
 
 def _kept(everything: Sequence[Column], dropped: Sequence[Column]) -> tuple[Column, ...]:
-    kept = tuple(column for column in everything if column not in dropped)
-    if all(column.key != "parity" for column in dropped):
-        return kept
-    return tuple(replace(c, cell=verdict_or_status) if c.key == "verdict" else c for c in kept)
+    """The columns of a narrow table: parity is a word, or takes the verdict's place where it fails."""
+    narrow = {"parity": lambda c: parity_word(c.record)}
+    if any(column.key == "parity" for column in dropped):
+        narrow = {"verdict": verdict_or_status}
+    kept = (column for column in everything if column not in dropped)
+    return tuple(replace(c, cell=narrow[c.key]) if c.key in narrow else c for c in kept)
 
 
 def _fitted(section: Section, columns: tuple[Column, ...], dropped: tuple[Column, ...], gap: int) -> Fitted:

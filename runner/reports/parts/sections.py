@@ -103,10 +103,14 @@ def environment_line(environment: Mapping[str, Scalar]) -> str:
         f"Python {facts['python']}" if "python" in facts else "",
         device,
         host,
-        f"{facts['threads']} threads" if "threads" in facts else "",
-        f"{facts['cpu_count']} CPUs" if "cpu_count" in facts else "",
+        _number("thread", facts.get("threads")),
+        _number("CPU", facts.get("cpu_count")),
     )
     return ", ".join(part for part in parts if part) or "environment unknown"
+
+
+def _number(noun: str, number: str | None) -> str:
+    return "" if number is None else f"{number} {noun}{'' if number == '1' else 's'}"
 
 
 def protocol_line(comparisons: Iterable[Comparison]) -> str:

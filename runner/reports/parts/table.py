@@ -12,7 +12,7 @@ from itertools import groupby
 from harness import declared as declared_column
 from harness.declared import EAGER, Metric, finite
 from harness.metrics import declared
-from harness.schema import ModelFacts, Scalar, Status
+from harness.schema import ModelFacts, Record, Scalar, Status
 from runner.analysis.comparison import OPERATION, Comparison, Part
 from runner.analysis.digits import (
     MISSING,
@@ -28,6 +28,7 @@ from runner.labels import batch_text, case_name, ran_batch, ran_case
 from runner.reports.parts.sections import Section, compiler_name
 
 Number = float | int | None
+NOT_CHECKED = "not checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,13 @@ def input_text(model: ModelFacts | None) -> str:
     return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)))) or MISSING
 
 
+def batch_cell(comparison: Comparison) -> str:
+    """The batch that ran; a model that failed to load may not have told it."""
+    record = comparison.record
+    unknown = record.model is None and ran_batch(record) is None
+    return MISSING if unknown else batch_text(ran_case(record))
+
+
 def _millions(comparison: Comparison) -> float | None:
     model = comparison.record.model
     return None if model is None else model.parameters / 1e6
@@ -103,6 +111,11 @@ def processes_cell(comparison: Comparison) -> str:
     return f"{comparison.between_sd:.1%} ({comparison.processes})"
 
 
+def parity_word(record: Record) -> str:
+    """The status in a word; a candidate whose parity was not checked did not pass a check."""
+    return NOT_CHECKED if record.status is Status.PASS_DUE_TO_SKIP else record.status.value
+
+
 def parity_cell(comparison: Comparison) -> str:
     """The status; of a pass, the largest error that would pass; of an approximate candidate, its error;
     of a localized failure, the stage of the compiler and the submodule.
@@ -111,7 +124,7 @@ def parity_cell(comparison: Comparison) -> str:
     """
     status, parity = comparison.record.status, comparison.record.parity
     if parity is None:
-        return status.value
+        return parity_word(comparison.record)
     if status is Status.PASS and parity.resolution_largest is not None:
         return f"{status.value}, to {significant(parity.resolution_largest * 100, 2)} %"
     worst = parity.worst
@@ -173,11 +186,11 @@ FIXED = (
         drop=160,
         value=lambda c: ran_batch(c.record),
         header="batch",
-        cell=lambda c: batch_text(ran_case(c.record)),
+        cell=batch_cell,
         number=True,
         of_model=True,
     ),
-    _number("eager_ms", "eager\nms", lambda c: c.baseline_ms, ms_text, place=50, drop=210, of_model=True),
+    _number("eager_ms", "eager\nms", lambda c: c.baseline_ms, ms_text, place=50, drop=203, of_model=True),
     Column(key="candidate", place=60, header="candidate", cell=lambda c: compiler_name(c.compiler)),
     _number("ms", "ms", lambda c: c.candidate_ms, ms_text, place=70, drop=200),
     Column(
@@ -220,7 +233,7 @@ FIXED = (
     _number("p", "p", lambda c: c.p_value, p_text, place=190, drop=40),
     _number("q", "q", lambda c: c.q_value, p_text, place=200, drop=70),
     Column(key="verdict", place=210, header="verdict", cell=verdict_text),
-    Column(key="parity", place=220, drop=150, header="parity", cell=parity_cell),
+    Column(key="parity", place=220, drop=250, header="parity", cell=parity_cell),
     Column(key="worst", place=230, drop=10, header="worst error\n/ its limit", cell=worst_cell),
     _number("break_even", "break-even\nsteps", lambda c: c.break_even_steps, steps_text, place=260, drop=50),
     _number("n", "n", lambda c: c.n or None, lambda n: f"{n:,}", place=270, drop=90),

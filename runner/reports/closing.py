@@ -1,0 +1,121 @@
+"""The last lines of a run: the answer for each result or, of many results, for each group."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.schema import Record, Status
+from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
+from runner.analysis.digits import seconds_text, speedup_text, steps_text
+from runner.analysis.estimate import Verdict
+from runner.labels import case_name, counted, plain, reason
+from runner.reports.parts.sections import Section, compiler_name, sections
+from runner.reports.parts.table import parity_word
+
+MOST_LINES = 12  # results with a line of their own
+LONGEST_REASON = 100
+OPEN = {Verdict.INCONCLUSIVE.value: "open"}
+
+
+def closing_lines(summary: Summary) -> tuple[str, ...]:
+    """One line for each result; with more than ``MOST_LINES`` results, one for each group.
+
+    The A/A control has a line only if nothing else was measured.
+    """
+    only_controls = all(c.compiler == CONTROL for c in summary.comparisons)
+    parts = sections(summary)
+    results = [
+        (part, comparison)
+        for part in parts
+        for comparison in part.comparisons
+        if only_controls or comparison.compiler != CONTROL
+    ]
+    names = _Names(
+        suite=len({part.suite for part in parts}) > 1, device=len({part.device for part in parts}) > 1
+    )
+    if len(results) <= MOST_LINES:
+        return tuple(_of_result(names, *one) for one in results)
+    groups: dict[tuple[str, str], tuple[Section, list[Comparison]]] = {}
+    for part, comparison in results:
+        groups.setdefault((part.title, comparison.compiler), (part, []))[1].append(comparison)
+    return tuple(_of_group(names, part, members) for part, members in groups.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """Whether lines name the suite and the device, because the run has several."""
+
+    suite: bool
+    device: bool
+
+    def line(self, part: Section, comparison: Comparison, model: str = "") -> str:
+        """``tiny_gpt NanoGPT training float32, inductor``"""
+        words = (part.suite if self.suite else "", model, part.mode, part.dtype)
+        device = part.device if self.device else ""
+        where = " ".join(word for word in (*words, device) if word)
+        return f"{plain(where)}, {compiler_name(comparison.compiler)}"
+
+
+def _of_result(names: _Names, part: Section, comparison: Comparison) -> str:
+    """``branch training float32, inductor: faster, 1.2x [1.1, 1.3], compiles in 9.12 s, parity pass``"""
+    model = case_name(comparison.record.job.case)
+    return f"{names.line(part, comparison, model)}: {', '.join(_facts(comparison))}"
+
+
+def _facts(comparison: Comparison) -> Iterator[str]:
+    record = comparison.record
+    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+    if not record.status.passed and record.status is not Status.APPROXIMATE:
+        yield f"{record.status.value}{_because(record)}"
+        if comparison.speedup is not None:
+            yield f"so {speedup} does not count"
+        return
+    if comparison.verdict is not None:
+        yield OPEN.get(comparison.verdict.value, comparison.verdict.value)
+        yield speedup
+    if comparison.compiler != CONTROL and comparison.compilation_latency_s is not None:
+        beside = " beside other jobs" if comparison.value("prepared_beside") else ""
+        yield f"compiles in {seconds_text(comparison.compilation_latency_s)} s{beside}"
+    yield f"parity {parity_word(record)}"
+    steps = comparison.break_even_steps
+    if steps is not None and comparison.compiler != CONTROL:
+        yield "never pays" if math.isinf(steps) else f"pays after {steps_text(steps)} steps"
+
+
+def _because(record: Record) -> str:
+    parity, failure = record.parity, record.failure
+    if failure is not None:
+        text = reason(f"{failure.kind}: {failure.message}")
+    elif parity is not None and parity.failed:
+        text = f"{parity.failed} of {parity.tensors} tensors differ too much"
+    else:
+        return ""
+    return f" ({text if len(text) <= LONGEST_REASON else f'{text[:LONGEST_REASON]}...'})"
+
+
+def _of_group(names: _Names, part: Section, members: list[Comparison]) -> str:
+    """``training float32, inductor: 18 models: 12 faster, 1 slower, 5 open; 17/18 pass, 1 crash``"""
+    first = members[0]
+    if len(members) == 1:
+        return _of_result(names, part, first)
+    group = next((group for group in part.groups if group.compiler == first.compiler), None)
+    facts = "; ".join(_group_facts(members, group))
+    return f"{names.line(part, first)}: {counted(len(members), 'model')}: {facts}"
+
+
+def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Iterator[str]:
+    verdicts = group.verdicts if group else {}
+    counts = [f"{count} {OPEN.get(word, word)}" for word, count in verdicts.items() if count]
+    if counts:
+        yield ", ".join(counts)
+    if group and group.averaged > 1:
+        mean = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
+        yield f"geometric mean {mean}"
+        if (latency := group.means["compilation_latency_s"].value) is not None:
+            yield f"compile in {seconds_text(latency)} s on average"
+    words = Counter(parity_word(c.record) for c in members)
+    passed = words.pop(Status.PASS.value, 0)
+    yield ", ".join((f"{passed}/{len(members)} pass", *(f"{count} {word}" for word, count in words.items())))
