@@ -11,20 +11,25 @@ and, if its library has more models than the suite lists,
                                            library; ``LookupError`` with a sentence if nothing matches
     case_for(name, setting) -> Case        the case of such a name: fast, without torch
 
-The runner loads suites to plan, the worker to build models; neither imports a suite by a fixed name.
+The runner loads this project's suites to plan, the worker every suite to build models; neither imports a
+suite by a fixed name. A file of the user's own is listed by ``harness.probes.suite``, in another process.
 ``package.module:function`` is a suite with one model of the user's own: see ``harness.loading.own_model``.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from harness.codec import from_json, to_json
 from harness.loading.own_model import OwnModel, is_own_model
 from harness.loading.python_file import load_file, offer_names
 from harness.loading.torchvision_ops import mend_torchvision
-from harness.schema import Case, Setting
+from harness.schema import LOSSES, SCALES, Case, Setting
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -57,3 +62,39 @@ def load_suite(name: str) -> Suite:
     if name not in suite_names():
         raise LookupError(f"there is no suite called {name!r}")
     return cast("Suite", importlib.import_module(f"suites.{name}"))
+
+
+def checked_cases(offered: Iterable[object], suite: str, setting: Setting) -> tuple[Case, ...]:
+    """The cases, with lists as tuples. ``TypeError`` or ``ValueError`` if one cannot be measured."""
+    cases = tuple(_checked(one, suite, setting) for one in offered)
+    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
+    if twice:
+        raise ValueError(f"cases() gave {twice[0]!r} more than once")
+    return cases
+
+
+def _checked(one: object, suite: str, setting: Setting) -> Case:
+    if not isinstance(one, Case):
+        raise TypeError(f"cases() gave a {type(one).__name__} where a harness.schema.Case belongs")
+    try:
+        case = from_json(Case, to_json(one))
+        json.dumps(to_json(case), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"a text of the case {one.name!r} is not valid Unicode") from None
+    except ValueError as error:
+        raise ValueError(f"of the case {one.name!r}, {error}") from None
+    for what, value, known in (
+        ("mode", case.mode, (setting.mode,)),
+        ("scale", case.scale, SCALES),
+        ("loss", case.loss, LOSSES),
+    ):
+        if value not in known:
+            words = " or ".join(to_json(known))
+            raise ValueError(f"the {what} of the case {case.name!r} is {to_json(value)}, not {words}")
+    if not case.name.strip():
+        raise ValueError(f"the name of a case is {case.name!r}; give it a name")
+    if case.batch_size is not None and case.batch_size < 1:
+        raise ValueError(f"the batch size of the case {case.name!r} is {case.batch_size}; give 1 or more")
+    if case.suite != suite:
+        raise ValueError(f"the suite of the case {case.name!r} is {case.suite!r}; write suite=__file__")
+    return case

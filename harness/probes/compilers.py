@@ -1,9 +1,8 @@
 """``python -m harness.probes.compilers cpu [NAME...]``: what each compiler is, and whether it can be used.
 
-Prints ``{name: {"what": line, "why": reason or null, "modes": [mode, ...]}}``. An empty list of modes means
-all modes. Without names it lists: the compilers with a file in harness/backends, the compilers that
-installed packages or the given files register, and the user's own. The compilers' own output goes to
-standard error.
+The answer is ``{name: {"what": line, "why": reason or null, "modes": [mode, ...]}}``. An empty list of modes
+means all modes. Without names it lists: the compilers with a file in harness/backends, the compilers that
+installed packages or the given files register, and the user's own.
 
     --own NAME=file.py:function    a compiler of the user's own
     --file mine.py                 a file or module that may register compilers with torch.compile
@@ -12,12 +11,12 @@ standard error.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import sys
 from collections.abc import Iterable, Sequence
 
 from harness.backends import backend_names, describe, modes_of, why_unavailable
+from harness.failures import words_of
+from harness.probes.answering import answer
 
 
 def probe(name: str, device_type: str, source: str = "") -> dict[str, str | list[str] | None]:
@@ -29,10 +28,10 @@ def probe(name: str, device_type: str, source: str = "") -> dict[str, str | list
             "modes": list(modes_of(name, source)),
         }
     except Exception as error:  # the import of a package may raise anything
-        return {"what": "", "why": str(error) or type(error).__name__, "modes": []}
+        return {"what": "", "why": words_of(error) or type(error).__name__, "modes": []}
 
 
-def main(arguments: Sequence[str]) -> None:
+def probed(arguments: Sequence[str]) -> dict[str, dict[str, str | list[str] | None]]:
     parser = argparse.ArgumentParser(prog="python -m harness.probes.compilers")
     parser.add_argument("device_type")
     parser.add_argument("names", nargs="*")
@@ -40,13 +39,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--file", action="append", default=[])
     options = parser.parse_intermixed_args(arguments)
     own = dict(str(text).split("=", 1) for text in options.own)
-    with contextlib.redirect_stdout(sys.stderr):
-        elsewhere: tuple[str, ...] = ()
-        if not options.names or set(options.names) - {*backend_names(), *own}:
-            elsewhere = _registered_by(options.file)
-        names = options.names or dict.fromkeys((*backend_names(), *elsewhere, *own))
-        found = {name: probe(name, options.device_type, own.get(name, "")) for name in names}
-    print(json.dumps(found))
+    elsewhere: tuple[str, ...] = ()
+    if not options.names or set(options.names) - {*backend_names(), *own}:
+        elsewhere = _registered_by(options.file)
+    names = options.names or dict.fromkeys((*backend_names(), *elsewhere, *own))
+    return {name: probe(name, options.device_type, own.get(name, "")) for name in names}
 
 
 def _registered_by(files: Iterable[str]) -> tuple[str, ...]:
@@ -64,4 +61,4 @@ def _registered_by(files: Iterable[str]) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    answer(lambda: probed(sys.argv[1:]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 
 from harness.devices import named
+from harness.probes.answering import answer
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
@@ -15,4 +15,4 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(missing(sys.argv[1:])))
+    answer(lambda: missing(sys.argv[1:]))

@@ -1,46 +1,67 @@
 """``python -m harness.probes.plan JSON``: checks the user's own models and settings before a run.
 
-The argument is ``{"cases": [case, ...], "inductor_config": ["key=value", ...]}``, the answer
+The argument is ``{"cases": [case, ...], "inductor_config": ["key=value", ...], "build_s": 20.0}``, the answer
 ``{"wrong": sentence or null}``. An exception of the model's own function is not reported here: the run
-makes a record of it, with the traceback in the log. The model's own output goes to standard error.
+makes a record of it, with the traceback in the log.
+
+A model that returns something wrong, or that cannot be trained, is found only by building it. So it is built
+here, but for ``build_s`` seconds at most. SIGALRM then ends the process, also in the middle of a C function,
+and the runner goes on: the model's worker builds it with its own limits.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from harness.backends import why_no_such_setting
 from harness.codec import from_json
 from harness.loading.given import why_not_trainable
 from harness.loading.own_model import OwnModel, module_of
-from harness.loading.python_file import load_file
+from harness.probes.answering import answer
 from harness.schema import Case, Mode
 from harness.workload import Workload
 
 
-def what_is_wrong(cases: Sequence[Case], inductor_config: Sequence[str]) -> str | None:
+def what_is_wrong(cases: Sequence[Case], inductor_config: Sequence[str], build_s: float) -> str | None:
     """The first problem, as a sentence that names its flag; None if there is none."""
     why = why_no_such_setting(inductor_config)
     if why is not None:
         return f"--inductor-config: {why}"
-    return next((why for case in cases if (why := _of_model(case)) is not None), None)
+    of_model: dict[str, list[Case]] = {}
+    for case in cases:
+        of_model.setdefault(case.suite, []).append(case)
+    return next((why for found in of_model.values() if (why := _of_model(found, build_s)) is not None), None)
 
 
-def _of_model(case: Case) -> str | None:
+def _of_model(cases: Sequence[Case], build_s: float) -> str | None:
+    """``cases``: one model in different modes, so it is built once."""
+    name = cases[0].suite
+    why = _of_import(module_of(name))
+    if why is not None:
+        return why
     try:
-        workload = OwnModel(case.suite).build(case)
+        with _at_most(build_s):
+            workload = OwnModel(name).build(cases[0])
     except (LookupError, TypeError) as error:
         text = str(error.args[0]) if error.args else ""
-        return text if text.startswith("--") else _of_import(case.suite)
+        return text if text.startswith("--") else None
     except BaseException:  # the user's code may raise anything, also SystemExit
-        return _of_import(case.suite)
-    return of_workload(workload, case.suite, case.mode)
+        return None
+    return next((why for case in cases if (why := of_workload(workload, name, case.mode)) is not None), None)
+
+
+@contextmanager
+def _at_most(limit_s: float) -> Iterator[None]:
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def of_workload(workload: Workload, name: str, mode: Mode) -> str | None:
@@ -51,14 +72,17 @@ def of_workload(workload: Workload, name: str, mode: Mode) -> str | None:
     return f"--training: of {name}, {why}" if why is not None else None
 
 
-def _of_import(spec: str) -> str | None:
+def _of_import(name: str) -> str | None:
     """Why the model's file or module cannot be imported; None if it can."""
-    name = module_of(spec)
+    from harness.loading.own_model_build import load_module
+
     try:
-        load_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        load_module(name)
     except SyntaxError as error:
         return f"--model: {error.filename or name}, line {error.lineno}: {error.msg}"
     except BaseException as error:  # the user's code may raise anything
+        if type(error) is LookupError:
+            return f"--model: {error}"
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         words = " ".join(str(error).split())[:300]
@@ -66,13 +90,11 @@ def _of_import(spec: str) -> str | None:
     return None
 
 
-def main(argument: str) -> None:
-    asked = json.loads(argument)
-    with contextlib.redirect_stdout(sys.stderr):
-        cases = [from_json(Case, case) for case in asked["cases"]]
-        wrong = what_is_wrong(cases, asked["inductor_config"])
-    print(json.dumps({"wrong": wrong}))
+def reply(argument: str) -> dict[str, str | None]:
+    question = json.loads(argument)
+    cases = [from_json(Case, case) for case in question["cases"]]
+    return {"wrong": what_is_wrong(cases, question["inductor_config"], question["build_s"])}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    answer(lambda: reply(sys.argv[1]))

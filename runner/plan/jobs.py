@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import signal
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
-from harness.codec import from_json, to_json
 from harness.devices import of, type_of
-from harness.loading.suite_files import Suite, load_suite
-from harness.schema import LOSSES, NEW_TOKENS, PROMPT_TOKENS, SCALES, Case, Job, Mode, Setting
-from runner.errors import UsageError, unknown, words_of
+from harness.loading.suite_files import checked_cases, load_suite
+from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Setting
+from runner.errors import UsageError, unknown
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.partition import balanced
-from runner.plan.probe import ask_suite
+from runner.plan.probe import LIMIT_S, ask_suite, limit_for, listed_cases
 
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
@@ -47,73 +44,26 @@ def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
     )
 
 
-def suite_cases(name: str, setting: Setting) -> tuple[Case, ...]:
-    """All cases of a suite. Raises ``UsageError`` if the suite's file cannot be used."""
-    with _code_of(name):
-        return _checked(_suite(name).cases(setting), setting)
+def suite_cases(name: str, setting: Setting, limit_s: float = LIMIT_S) -> tuple[Case, ...]:
+    """All cases of a suite. A file of the user's own is listed in another process.
+
+    Raises ``UsageError`` if the suite's file cannot be used.
+    """
+    if name.endswith(".py"):
+        return listed_cases(name, setting, limit_s=limit_s)
+    return checked_cases(load_suite(name).cases(setting), name, setting)
 
 
 def _find(name: str, patterns: Sequence[str]) -> Answers:
     """The names in the suite's library that match these patterns; {} if the suite has no ``find``."""
-    with _code_of(name):
-        finds = hasattr(_suite(name), "find")
-    return ask_suite(name, patterns) if finds else {}
+    return ask_suite(name, patterns) if name.endswith(".py") or hasattr(load_suite(name), "find") else {}
 
 
-def _case_for(name: str, model: str, setting: Setting) -> Case:
-    with _code_of(name):
-        one = _suite(name).case_for(model, setting)  # type: ignore[attr-defined]  # it goes with find
-        return _checked((one,), setting)[0]
-
-
-@contextmanager
-def _code_of(suite: str) -> Iterator[None]:
-    """Turns every exception of a suite's code, also ``SystemExit``, into ``UsageError``, except Ctrl-C."""
-    pressed: list[int] = []
-
-    def on_signal(number: int, frame: object) -> None:
-        pressed.append(number)
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGINT, on_signal)
-    try:
-        yield
-    except UsageError:
-        raise
-    except BaseException as error:
-        if pressed:
-            raise
-        raise UsageError(
-            f"--suites: {suite} cannot be listed: {words_of(error)}; "
-            "a suite needs cases(setting) and build(case)"
-        ) from None
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _checked(offered: Iterable[object], setting: Setting) -> tuple[Case, ...]:
-    """The cases, with lists as tuples. ``TypeError`` or ``ValueError`` if one cannot be sent to a worker."""
-    cases = []
-    for one in offered:
-        if not isinstance(one, Case):
-            raise TypeError(f"cases() gave a {type(one).__name__} where a harness.schema.Case belongs")
-        try:
-            case = from_json(Case, to_json(one))
-        except ValueError as error:
-            raise ValueError(f"of the case {one.name!r}, {error}") from None
-        for what, value, known in (
-            ("mode", case.mode, (setting.mode,)),
-            ("scale", case.scale, SCALES),
-            ("loss", case.loss, LOSSES),
-        ):
-            if value not in known:
-                words = " or ".join(to_json(known))
-                raise ValueError(f"the {what} of the case {case.name!r} is {to_json(value)}, not {words}")
-        cases.append(case)
-    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
-    if twice:
-        raise ValueError(f"cases() gave {twice[0]!r} more than once")
-    return tuple(cases)
+def _cases_of(name: str, models: Sequence[str], setting: Setting) -> tuple[Case, ...]:
+    if name.endswith(".py"):
+        return listed_cases(name, setting, models)
+    suite: Any = load_suite(name)
+    return checked_cases([suite.case_for(model, setting) for model in models], name, setting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +72,12 @@ class Catalog:
 
     cases: Callable[[str, Setting], tuple[Case, ...]] = suite_cases
     find: Callable[[str, Sequence[str]], Answers] = _find
-    case_for: Callable[[str, str, Setting], Case] = _case_for
+    cases_of: Callable[[str, Sequence[str], Setting], tuple[Case, ...]] = _cases_of
 
 
-def _suite(name: str) -> Suite:
-    try:
-        return load_suite(name)
-    except LookupError as error:
-        raise UsageError(f"--suites: {error}") from None
+def catalog_for(config: RunConfig) -> Catalog:
+    """Lists each suite once in each setting."""
+    return Catalog(cases=cache(partial(suite_cases, limit_s=limit_for(config.protocol))))
 
 
 def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
@@ -137,7 +85,7 @@ def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
 
     Raises ``UsageError`` if the selection matches nothing in a mode, or a name is unknown.
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or catalog_for(config)
     jobs = [job for mode in config.modes for job in _of_mode(mode, config, catalog)]
     return spread(jobs, config.devices)
 
@@ -282,7 +230,7 @@ def _selected(
     cases = select(offered, selection, narrowed=bool(config.selection.only))
     beyond = [name for name in named if name not in listed]
     kept = [name for name in beyond if not any(re.search(pattern, name) for pattern in selection.excludes)]
-    return (*cases, *(catalog.case_for(suite, name, setting) for name in kept))
+    return (*cases, *(catalog.cases_of(suite, kept, setting) if kept else ()))
 
 
 def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -> tuple[Case, ...]:

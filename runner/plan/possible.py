@@ -13,7 +13,7 @@ from harness.loading.own_model import is_own_model
 from harness.schema import Job
 from runner.errors import UsageError, unknown
 from runner.labels import counted
-from runner.plan.probe import missing_devices, what_is_wrong
+from runner.plan.probe import limit_for, missing_devices, what_is_wrong
 
 
 def check_threads(threads: int | None, flag: str = "--threads") -> None:
@@ -51,7 +51,8 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
     if not modes and not settings:
         return
-    environments = jobs[0].environments
-    why = what_is_wrong(tuple(modes.values()), settings, environments[0].python if environments else None)
+    environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)
+    python = environments[0].python if environments else None
+    why = what_is_wrong(tuple(modes.values()), settings, python, limit_s=limit_s)
     if why is not None:
         raise UsageError(why)

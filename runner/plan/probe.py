@@ -1,50 +1,98 @@
-"""Questions to a worker's interpreter, which may import torch and model libraries. The parent may not."""
+"""Questions to a worker's interpreter, which may import torch, model libraries and the user's files.
+
+The parent may not. ``harness.probes.answering`` is the other side.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
-from harness.codec import to_json
+from harness.codec import from_json, to_json
 from harness.loading.own_model import is_own_model
-from harness.schema import Case, Job
+from harness.schema import Case, Job, Protocol, Setting
 from runner.errors import UsageError
-from runner.labels import plain
+from runner.labels import plain, reason
 from runner.plan.compilers import Ask, Usable
-from runner.plan.interpreter import worker_command, worker_environment
+from runner.plan.interpreter import exit_name, worker_command, worker_environment
 
-PROBE_TIMEOUT_S = 180.0  # importing torch for the first time, from a cold disk
+LIMIT_S = 180.0  # importing torch for the first time, from a cold disk
+LEAST_S = 30.0  # of a limit that the user gave: starting Python and importing torch
+BUILD_S = 20.0  # a model that takes longer to build is built by its worker alone
+SLOW_S = 5.0  # after which the user is told what is waited for
+GOODBYE_S = 6.0
+NO_TORCH = "torch cannot be imported here; install it (make bench does), then try again"
+
+
+class NoAnswer(Exception):
+    """The interpreter did not answer. ``why`` continues a sentence about it; ``code`` is its exit code."""
+
+    def __init__(self, why: str, *, code: int | None = None, missing: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.code = code  # None: it raised, or was ended after the limit
+        self.missing = missing  # the package that cannot be imported
+
+
+def limit_for(protocol: Protocol) -> float:
+    """Seconds for one question: the user's limit for building a model, or else ``LIMIT_S``."""
+    given = protocol.phase_timeouts_s.get("build", protocol.timeout_s)
+    return LIMIT_S if given == Protocol().timeout_s else max(given, LEAST_S)
 
 
 def missing_devices(devices: Sequence[str]) -> dict[str, str]:
     """Missing device -> reason. Raises ``UsageError`` if torch cannot be imported."""
-    answer = _ask("harness.probes.devices", devices)
-    if answer is None:
-        raise UsageError(
-            "--devices: torch cannot be imported here; install it (make bench does), then try again"
-        )
+    try:
+        answer = _ask("harness.probes.devices", devices)
+    except NoAnswer as error:
+        raise UsageError(f"--devices: {_without_torch(error)}") from None
     return {str(device): str(why) for device, why in answer.items()}
 
 
-def ask_suite(
-    suite: str, patterns: Sequence[str], python: str | None = None
-) -> dict[str, tuple[str, ...] | str]:
+def _without_torch(error: NoAnswer) -> str:
+    return NO_TORCH if error.missing == "torch" else f"torch cannot be used here: {error.why}"
+
+
+def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
     """Name or glob -> the matching names in the suite's library, or a sentence why there are none.
 
     Raises ``UsageError`` if the library cannot be imported.
     """
-    answer = _ask("harness.probes.names", [suite, *patterns], python)
-    if answer is None:
+    try:
+        answer = _ask("harness.probes.suite", [json.dumps({"suite": suite, "patterns": list(patterns)})])
+    except NoAnswer as error:
         raise UsageError(
-            f"--only: the model library of suite {suite} cannot be imported here, so {', '.join(patterns)} "
-            "cannot be looked up; install it (make bench does), or choose from --list"
+            f"--only: the model library of suite {suite} cannot be used here, so {', '.join(patterns)} "
+            f"cannot be looked up ({error.why}); install it (make bench does), or choose from --list"
+        ) from None
+    names = answer["names"].items()
+    return {str(name): found if isinstance(found, str) else tuple(found) for name, found in names}
+
+
+def listed_cases(
+    suite: str, setting: Setting, names: Sequence[str] | None = None, *, limit_s: float = LIMIT_S
+) -> tuple[Case, ...]:
+    """The cases of a suite in the user's own file; with ``names``, its cases of these names.
+
+    Raises ``UsageError``, which names the file.
+    """
+    question = {"suite": suite, "setting": to_json(setting), **({} if names is None else {"names": names})}
+    needs = "a suite needs cases(setting) and build(case)"
+    try:
+        answer = _ask(
+            "harness.probes.suite", [json.dumps(question)], limit_s=limit_s, doing=f"listing {suite}"
         )
-    return {
-        str(pattern): str(found["error"]) if "error" in found else tuple(found["names"])
-        for pattern, found in answer.items()
-    }
+    except NoAnswer as error:
+        raise UsageError(f"--suites: {suite} cannot be listed: {error.why}; {needs}") from None
+    if "wrong" in answer:
+        raise UsageError(f"--suites: {suite} cannot be listed: {reason(answer['wrong'])}; {needs}")
+    return tuple(from_json(Case, case) for case in answer["cases"])
 
 
 def usable_compilers(
@@ -58,15 +106,18 @@ def usable_compilers(
     """Whether these compilers (no names: all) can be used, as a worker's interpreter reports.
 
     ``python`` is another interpreter. ``own`` maps the user's own compilers to their functions; files in
-    ``suites`` may register more compilers with torch. Raises ``UsageError`` if torch cannot be imported.
+    ``suites`` may register more compilers with torch. Raises ``UsageError`` if the interpreter cannot say.
     """
-    words = [f"--own={name}={source}" for name, source in (own or {}).items()]
-    words += [f"--file={file}" for suite in suites if (file := file_of(suite))]
-    answer = _ask("harness.probes.compilers", [device_type, *names, *words], python)
-    if answer is None:
-        raise UsageError(
-            "--compilers: torch cannot be imported here; install it (make bench does), then try again"
-        )
+    files = [file for suite in suites if (file := file_of(suite))]
+    words = [*(f"--own={name}={source}" for name, source in (own or {}).items())]
+    words += [f"--file={file}" for file in files]
+    try:
+        answer = _ask("harness.probes.compilers", [device_type, *names, *words], python)
+    except NoAnswer as error:
+        theirs = " and ".join(dict.fromkeys((*(own or {}).values(), *files)))
+        if theirs and not error.missing:
+            raise UsageError(f"--compilers: {theirs} cannot be loaded: {error.why}") from None
+        raise UsageError(f"--compilers: {_without_torch(error)}") from None
     return {
         str(name): Usable(what=str(found["what"]), why_not=found["why"], modes=tuple(found["modes"]))
         for name, found in answer.items()
@@ -92,39 +143,100 @@ def file_of(suite: str) -> str | None:
 
 
 def what_is_wrong(
-    cases: Sequence[Case], inductor_config: Sequence[str], python: str | None = None
+    cases: Sequence[Case],
+    inductor_config: Sequence[str],
+    python: str | None = None,
+    *,
+    limit_s: float = LIMIT_S,
 ) -> str | None:
     """A sentence about what is wrong with these cases of the user's own models, or these settings.
 
-    None if nothing is wrong, or if the interpreter gave no answer: the job's worker then finds the fault.
+    None if nothing is wrong, or if the interpreter gave no answer: the job's worker then finds the fault. A
+    model that takes long to build is not refused: its worker builds it, and makes the record.
     """
-    question = json.dumps({"cases": to_json(tuple(cases)), "inductor_config": list(inductor_config)})
-    answer = _ask("harness.probes.plan", [question], python)
-    why = None if answer is None else answer.get("wrong")
-    return None if why is None else plain(str(why))
-
-
-def _ask(module: str, arguments: Sequence[str], python: str | None = None) -> dict[str, Any] | None:
-    """The JSON object that ``python -m module`` prints last; None if it prints none.
-
-    Raises ``UsageError`` after ``PROBE_TIMEOUT_S``.
-    """
-    command = [*worker_command(*([python] if python else []))[:-1], module, *arguments]
+    build_s = min(BUILD_S, limit_s)
+    question = {"cases": to_json(tuple(cases)), "inductor_config": list(inductor_config), "build_s": build_s}
+    doing = "building the model" if cases else ""
     try:
-        done = subprocess.run(
+        answer = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s, doing=doing)
+    except NoAnswer as error:
+        if error.code == -signal.SIGALRM:
+            _say(f"building the model takes longer than {build_s:g} s, so its worker alone checks it")
+        return None
+    return None if answer["wrong"] is None else plain(str(answer["wrong"]))
+
+
+def _ask(
+    module: str,
+    arguments: Sequence[str],
+    python: str | None = None,
+    *,
+    limit_s: float = LIMIT_S,
+    doing: str = "",
+) -> Any:
+    """The answer of ``python -m module``. Raises ``NoAnswer``. ``doing``: what the user waits for."""
+    command = [*worker_command(*([python] if python else []))[:-1], module, *arguments]
+    # files: a process that inherits a pipe and lives on would keep it open
+    with tempfile.TemporaryFile() as replies, tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
             command,
             env=worker_environment(None),
-            capture_output=True,
-            text=True,
-            timeout=PROBE_TIMEOUT_S,
-            check=False,
+            stdin=subprocess.PIPE,
+            stdout=replies,
+            stderr=log,
+            start_new_session=True,
         )
-        answer = json.loads(done.stdout.splitlines()[-1])
+        try:
+            _wait(process, limit_s, doing)
+        except subprocess.TimeoutExpired:
+            raise NoAnswer(f"it did not answer in {limit_s:g} s") from None
+        finally:
+            _end(process)
+        return _answer(_lines(replies), process.returncode, _lines(log))
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float, doing: str) -> None:
+    if doing and limit_s > SLOW_S:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(SLOW_S)
+            return
+        if sys.stderr.isatty():
+            _say(f"{doing} ...")
+        limit_s -= SLOW_S
+    process.wait(limit_s)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the process, which first ends all that it started when its standard input is closed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(GOODBYE_S)
     except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"{plain(command[0])} did not answer in {PROBE_TIMEOUT_S:g} s; try again when the machine is "
-            "less busy, or check that this Python can import torch"
-        ) from None
-    except (ValueError, IndexError):
-        return None
-    return answer if isinstance(answer, dict) else None
+        process.kill()
+        process.wait()
+
+
+def _lines(file: IO[bytes]) -> list[str]:
+    file.seek(0)
+    return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+
+
+def _answer(lines: Sequence[str], code: int, log: Sequence[str]) -> Any:
+    found: dict[str, Any] = {}
+    try:
+        for line in lines:
+            found.update(json.loads(line))
+    except (TypeError, ValueError, RecursionError):
+        raise NoAnswer("its answer cannot be read") from None
+    if "answer" in found:
+        return found["answer"]
+    if "raised" in found:
+        raise NoAnswer(reason(found["raised"]), missing=str(found["missing"] or ""))
+    code = found.get("ended", code)
+    said = f", after {reason(log[-1].strip())!r}" if log else ""
+    raise NoAnswer(f"it ended Python ({exit_name(code)}{said})", code=code)
+
+
+def _say(text: str) -> None:
+    print(f"note: {plain(text)}", file=sys.stderr)

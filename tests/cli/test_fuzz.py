@@ -22,6 +22,7 @@ from harness.codec import to_json
 from runner import reports
 from runner.cli.main import main
 from runner.cli.parser import build_parser
+from runner.plan.probe import NoAnswer
 from tests.cli.command import ANIMALS, TOYS
 from tests.factories import accuracy_run, synthetic_run
 
@@ -130,11 +131,15 @@ def no_worker(*_: object, **__: object) -> Any:
     raise AssertionError("a process was started")
 
 
+def not_there(*_: object, **__: object) -> Any:
+    raise NoAnswer("it is not there")
+
+
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started: a library that would be asked says that it is not there. One parser is built."""
     monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
-    monkeypatch.setattr("runner.plan.probe._ask", lambda *_: None)
+    monkeypatch.setattr("runner.plan.probe._ask", not_there)
     monkeypatch.setattr("subprocess.Popen", no_worker)
     monkeypatch.setattr("runner.store.run_folder.RunFolder.create", no_worker)
 

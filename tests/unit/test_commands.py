@@ -63,7 +63,7 @@ def planned(command: str, case: Case) -> tuple[Job, ...]:
 
     jobs = plan(
         config if suite is None else dataclasses.replace(config, suites=(case.suite,)),
-        Catalog(cases=offered, find=lambda *_: {}, case_for=lambda *_: case),
+        Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: (case,)),
     )
     return named(config.environments, jobs) if config.environments else jobs
 

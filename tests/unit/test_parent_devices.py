@@ -70,9 +70,11 @@ def test_settings_that_a_device_cannot_have(
 def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def answer(*given: Any) -> dict[str, Any] | None:
+    def answer(*given: Any) -> dict[str, Any]:
         asked.append(given)
-        return {"cuda": NONE} if "cuda" in given[1] else None
+        if "cuda" not in given[1]:
+            raise probe.NoAnswer("ModuleNotFoundError", missing="torch")
+        return {"cuda": NONE}
 
     monkeypatch.setattr(probe, "_ask", answer)
     assert probe.missing_devices(["cpu", "cuda"]) == {"cuda": NONE}

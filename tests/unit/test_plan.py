@@ -35,11 +35,13 @@ def find(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str
     return {pattern: known.get(pattern, ()) for pattern in patterns}
 
 
-def beyond(suite: str, name: str, setting: Setting) -> Case:
-    return dataclasses.replace(case(name), published_batch_size=None, scale=setting.scale)
+def beyond(suite: str, names: Sequence[str], setting: Setting) -> tuple[Case, ...]:
+    return tuple(
+        dataclasses.replace(case(name), published_batch_size=None, scale=setting.scale) for name in names
+    )
 
 
-MADE_UP = Catalog(cases=lambda *_: OFFERED, find=find, case_for=beyond)
+MADE_UP = Catalog(cases=lambda *_: OFFERED, find=find, cases_of=beyond)
 
 
 def config(**changes: object) -> RunConfig:

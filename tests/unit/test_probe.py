@@ -1,13 +1,57 @@
-"""Questions for a worker's interpreter that does not answer."""
+"""Questions for a worker's interpreter that does not answer, and for files of the user that misbehave."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from harness.loading.suite_files import ROOT
+from harness.schema import Case, Mode, Protocol, Setting
 from runner.errors import UsageError
 from runner.plan import probe
+
+SETTING = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny")
+PATIENCE_S = 60.0
+SUITE = """
+from harness.schema import Case
+def cases(setting):
+    right = dict(suite=__file__, name="x", mode=setting.mode, batch_size=1, published_batch_size=1)
+    return [Case(**{{**right, **{changes}}})]
+"""
+HARMLESS = (
+    "import os; os.chdir('/')",
+    "import os; os.close(1); os.close(2)",
+    "import sys; sys.stdout = sys.stderr = None",
+    "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()",
+    "print('[' * 100_000)",
+    "import atexit, time; atexit.register(time.sleep, 600)",
+)
+REFUSED = {
+    "import os; os._exit(0)": r"it ended Python \(exit 0\)",
+    "import os; os.write(2, b'bye'); os._exit(5)": r"it ended Python \(exit 5, after 'bye'\)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": r"it ended Python \(SIGSEGV\)",
+    "import builtins; builtins.len = None": "TypeError: 'NoneType' object is not callable",
+    "import json; json.dumps = None": "it ended Python",
+    "import sys; sys.excepthook = None; 1 / 0": "ZeroDivisionError",
+    "while True: pass": "it did not answer in 1.5 s",
+}
+BAD_CASES = {
+    "{'suite': 'tiny_gpt'}": "the suite of the case 'x' is 'tiny_gpt'; write suite=__file__",
+    "{'name': ' '}": "the name of a case is ' '; give it a name",
+    "{'batch_size': -1}": "the batch size of the case 'x' is -1; give 1 or more",
+    "{'name': '\\ud800'}": "a text of the case '\\ud800' is not valid Unicode",
+}
+
+
+def listed(folder: Path, before: str = "", changes: str = "{}", limit_s: float = 60.0) -> tuple[Case, ...]:
+    suite = folder / "mine.py"
+    suite.write_text(before + SUITE.format(changes=changes))
+    return probe.listed_cases(str(suite), SETTING, limit_s=limit_s)
 
 
 def interpreter(path: Path, answer: str) -> str:
@@ -16,16 +60,99 @@ def interpreter(path: Path, answer: str) -> str:
     return str(path)
 
 
+def has_ended(pid: int) -> bool:
+    """Within ``PATIENCE_S``."""
+    deadline = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def pid_in(path: Path) -> int:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (path.exists() and path.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize("before", HARMLESS)
+def test_what_a_suite_file_does_when_it_is_imported_stays_in_its_process(tmp_path: Path, before: str) -> None:
+    here = Path.cwd()
+    assert [case.name for case in listed(tmp_path, before)] == ["x"]
+    assert Path.cwd() == here
+
+
+@pytest.mark.parametrize("before", REFUSED)
+def test_a_suite_file_that_gives_no_cases_is_refused_by_its_name(tmp_path: Path, before: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"^--suites: {tmp_path}/mine.py cannot be listed: {REFUSED[before]}"
+    ):
+        listed(tmp_path, before, limit_s=1.5 if "while" in before else 60.0)
+
+
+@pytest.mark.parametrize("changes", BAD_CASES)
+def test_a_case_that_no_worker_could_measure_is_refused(tmp_path: Path, changes: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        listed(tmp_path, changes=changes)
+    assert BAD_CASES[changes] in str(raised.value)
+
+
+def test_a_process_that_a_suite_file_starts_is_ended(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    daemon = (
+        "import subprocess; daemon = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"print(daemon.pid, file=open({str(pid)!r}, 'w'), flush=True)"
+    )
+    assert listed(tmp_path, daemon)
+    assert has_ended(pid_in(pid))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_runner_is_killed(tmp_path: Path, how: signal.Signals) -> None:
+    pid, suite = tmp_path / "pid", tmp_path / "mine.py"
+    endless = f"import os\nprint(os.getpid(), file=open({str(pid)!r}, 'w'), flush=True)\nwhile True: pass\n"
+    suite.write_text(endless)
+    command = [sys.executable, "runner.py", f"--suites={suite}", "--list"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as runner:
+        spinning = pid_in(pid)
+        runner.send_signal(how)
+    assert has_ended(spinning)
+
+
+def test_the_limit_is_the_users_if_there_is_one() -> None:
+    assert probe.limit_for(Protocol()) == probe.LIMIT_S
+    assert probe.limit_for(Protocol(timeout_s=900.0, phase_timeouts_s={"build": 600.0})) == 600.0
+    assert probe.limit_for(Protocol(timeout_s=2.0)) == probe.LEAST_S
+
+
 def test_an_interpreter_that_is_slow_is_not_called_one_without_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "PROBE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(probe, "GOODBYE_S", 0.1)
     python = interpreter(tmp_path / "python", "exec sleep 60")
-    with pytest.raises(UsageError, match=r"/python did not answer in 0\.2 s; try again") as raised:
+    with pytest.raises(probe.NoAnswer, match=r"it did not answer in 0\.2 s"):
+        probe._ask("harness.probes.compilers", ["cpu"], python, limit_s=0.2)
+
+
+def test_an_interpreter_without_torch_is_and_a_compiler_that_ends_it_is_not(tmp_path: Path) -> None:
+    missing = '{"raised": "ModuleNotFoundError", "missing": "torch"}'
+    python = interpreter(tmp_path / "python", f"echo '{missing}'; exit 1")
+    with pytest.raises(UsageError, match="--compilers: torch cannot be imported here; install it"):
         probe.usable_compilers("cpu", python=python)
-    assert "install" not in str(raised.value)
+    python = interpreter(tmp_path / "python", "echo '{\"ended\": 5}'")
+    with pytest.raises(UsageError, match=r"--compilers: c.py:f cannot be loaded: it ended Python \(exit 5\)"):
+        probe.usable_compilers("cpu", ["f"], python=python, own={"f": "c.py:f"})
 
 
-def test_an_interpreter_without_torch_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="torch cannot be imported here; install it"):
-        probe.usable_compilers("cpu", python=interpreter(tmp_path / "python", "exit 1"))
+def test_an_answer_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    python = interpreter(tmp_path / "python", "head -c 100000 /dev/zero | tr '\\0' '['")
+    with pytest.raises(probe.NoAnswer, match="its answer cannot be read"):
+        probe._ask("harness.probes.devices", ["cpu"], python)
+
+
+def test_a_model_that_takes_long_to_build_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = interpreter(tmp_path / "python", f"echo '{{\"ended\": {-signal.SIGALRM}}}'")
+    assert probe.what_is_wrong([], [], python) is None
+    assert "note: building the model takes longer than 20 s" in capsys.readouterr().err

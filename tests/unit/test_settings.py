@@ -251,7 +251,7 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
         )
         return (plain,)
 
-    jobs = plan(config, Catalog(cases=offered, find=lambda *_: {}, case_for=lambda *_: job.case))
+    jobs = plan(config, Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: (job.case,)))
     (again,) = in_environments(config.environments, jobs) if config.environments else jobs
     assert again == job
     assert job_command(again) == command

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
-import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
@@ -23,9 +21,8 @@ from harness.backends.shared.around import around
 from harness.backends.shared.inductor import all_settings, compile_with_inductor, packs_weights
 from harness.backends.shared.options import inductor_settings, notes_on
 from harness.counters import graphs_compiled
-from harness.loading.suite_files import ROOT
 from harness.parity.rule import compare
-from harness.probes.compilers import probe
+from harness.probes.compilers import probe, probed
 from harness.program import Program
 from harness.schema import CompilerOptions, Mode
 from harness.workload import Workload
@@ -362,9 +359,7 @@ def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatc
 
 def test_the_probe_tells_of_those_named_and_of_nobody_else() -> None:
     names = ["cudagraphs", "aot_ts"]
-    command = [sys.executable, "-m", "harness.probes.compilers", "cpu", *names]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout)
+    found = probed(["cpu", *names])
     assert list(found) == names
     assert found["cudagraphs"]["why"] == "CUDA graphs need a CUDA device"
     assert (found["aot_ts"]["why"], found["aot_ts"]["modes"]) == (None, [])

@@ -14,6 +14,7 @@ import torch
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import notes_on
 from harness.counters import counting_graphs
+from harness.failures import words_of
 from harness.loading.own_compiler import parts_of
 from harness.loading.own_model_build import load_module
 from harness.program import Compiled, Program, forward_of
@@ -47,7 +48,9 @@ class Own:
         except (KeyboardInterrupt, LookupError):
             raise
         except BaseException as error:  # a user's file can raise anything, for example SystemExit
-            raise LookupError(f"{place} cannot be loaded ({type(error).__name__}: {error})") from error
+            raise LookupError(
+                f"{place} cannot be loaded ({type(error).__name__}: {words_of(error)})"
+            ) from error
         made = getattr(module, function, None)
         if not callable(made):
             near = difflib.get_close_matches(function, [n for n in vars(module) if callable(vars(module)[n])])

@@ -9,7 +9,7 @@ from runner.cli.exit_codes import OK
 from runner.labels import batch_text, plain, suite_labels
 from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
-from runner.plan.jobs import ON_REQUEST, plan, setting_for, suite_cases
+from runner.plan.jobs import ON_REQUEST, catalog_for, plan, setting_for
 from runner.plan.partition import our_part
 
 CALLED_BY = (flag("--list", group=Group.ACTIONS, help="list the models that the other flags select"),)
@@ -24,13 +24,14 @@ def parse(given: Given) -> RunConfig:
 
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:
-    jobs = our_part(config.partition, plan(config))
+    catalog = catalog_for(config)
+    jobs = our_part(config.partition, plan(config, catalog))
     for suite in config.suites:
         selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
         offered = [
             case
             for mode in config.modes
-            for case in suite_cases(suite, setting_for(config, config.devices[0], mode))
+            for case in catalog.cases(suite, setting_for(config, config.devices[0], mode))
         ]
         named = bool(config.selection.only or config.selection.filters or config.partition)
         on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not named}
