@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import traceback
 
@@ -32,18 +33,19 @@ def describe_failure(error: BaseException, phase: str) -> Failure:
     cause = _first_cause(error)
     if cause is not None and words_of(cause) not in words:
         words = f"{words[: 10 * LONGEST]} (caused by {type(cause).__name__}: {words_of(cause)})"
+    words = _without_command(words)
     # a lone surrogate, as in an undecodable file name, cannot be written to the record
     plain = "".join(c if c.isprintable() or c.isspace() else "?" for c in words[: 20 * LONGEST])
-    return Failure(kind=type(error).__name__, message=_shortened(" ".join(plain.split())), phase=phase)
+    return Failure(kind=type(error).__name__, message=" ".join(plain.split())[:LONGEST], phase=phase)
 
 
-def _shortened(line: str) -> str:
-    """The line's beginning; of a C++ compiler's output, whose command is long, also its first error."""
-    place = line.find(" error: ", LONGEST)
-    if len(line) <= LONGEST or place < 0:
-        return line[:LONGEST]
-    end = f" ...{line[place : place + LONGEST // 2]}"
-    return line[: LONGEST - len(end)] + end
+def _without_command(words: str) -> str:
+    """Of a C++ compiler's long output: the first line, and the first error with its file and line."""
+    error = re.search(r"(?m)^.*\berror: .*", words)
+    if len(words) <= LONGEST or error is None or error.start() == 0:
+        return words
+    place, colon, fault = error[0].partition(": ")
+    return f"{words.partition(chr(10))[0]}: {place.rpartition('/')[2]}{colon}{fault}"
 
 
 def line_of(error: BaseException) -> str:

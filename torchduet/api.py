@@ -99,6 +99,7 @@ def compare(
         raise unknown("mode", mode, "mode", modes)
     if not named:
         _check_possible_here(protocol, extras)
+    workload = None if named else _workload(model, inputs, loss, target)
     dtype, place = dtype_name(dtype), device_name(device, model, inputs)
     check_settings(
         mode=Mode(mode), dtype=dtype, device=place, protocol=protocol, options=options, extras=extras
@@ -123,7 +124,6 @@ def compare(
         options=options,
         extras=extras,
     )
-    workload = None if named else _workload(model, inputs, loss, target)
     if workload is None:
         check_in_a_worker(job)
         check_jobs((job,))
@@ -224,14 +224,8 @@ def _measured_here(
 
 
 def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:
-    import torch
-
     from harness.loading.own_model_build import workload_of
 
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"model must be a torch module or 'package.module:function', not a {type(model).__name__}"
-        )
     try:
         return workload_of(model, inputs, loss, target)
     except TypeError as error:

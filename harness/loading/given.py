@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from harness.failures import is_out_of_memory
 from harness.precision import Precision
 from harness.tensors import named_tensors
 from harness.workload import Workload
 
 SHOWN = 3  # names in a sentence
+OF_TYPES = re.compile(r"dtype|\btypes?\b|not implemented for '")
+"""What torch's messages about the types of tensors say."""
 
 
 def loss_of_two(loss: Callable[..., Any], target: Any) -> Callable[[Any, Any], Any]:
@@ -62,21 +66,20 @@ def why_not_trainable(workload: Workload) -> str | None:
     )
 
 
-def why_failed(error: BaseException, workload: Workload) -> str:
-    """A sentence on the user's input that explains the exception of eager's step; "" if none is found."""
-    if isinstance(
-        error, TypeError | ValueError | RuntimeError | AttributeError | IndexError | AssertionError
-    ):
-        own = not getattr(workload.loss, "__module__", "").startswith("harness.")
-        if own and workload.target is None and _in_loss(error):
-            return (
-                "the loss failed without a target: give one (compare(target=...), or return (module, inputs, "
-                "loss, target)), or a loss that needs none"
-            )
-        if isinstance(error, TypeError) and (why := _not_bound(workload)):
-            return why
-        return "; ".join(_mismatches(workload))
-    return ""
+def explained(error: BaseException, message: str, workload: Workload) -> str:
+    """The message of an exception of eager's step, with what explains it in the user's input."""
+    own = not getattr(workload.loss, "__module__", "").startswith("harness.")
+    if not isinstance(error, Exception) or is_out_of_memory(error):
+        return message
+    if own and workload.target is None and _in_loss(error):
+        return (
+            "the loss failed without a target: give one (compare(target=...), or return (module, inputs, "
+            f"loss, target)), or a loss that needs none: {message}"
+        )
+    if isinstance(error, TypeError) and (why := _not_bound(workload)):
+        return f"{why}: {message}"
+    types = isinstance(error, RuntimeError) and OF_TYPES.search(message)
+    return f"{message} ({'; '.join(why)})" if types and (why := [*_mismatches(workload)]) else message
 
 
 def _not_bound(workload: Workload) -> str:

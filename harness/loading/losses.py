@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +20,20 @@ def sum_of_output(output: Any, target: Any) -> torch.Tensor:
     """The sum of all values of the output's floating tensors."""
     sums = [tensor.sum() for tensor in _floating(output)]
     return torch.stack(sums).sum()
+
+
+def loss_of_output(output: Any, target: Any) -> Any:
+    """The output's own ``loss`` if it has one, else the mean of the output."""
+    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    return own if own is not None else mean_of_output(output, target)
+
+
+def remarks_on_loss(loss: object, results: Container[str]) -> tuple[str, ...]:
+    """Which loss a training step has if the user gave none. ``results``: the names of the step's results."""
+    if loss is not loss_of_output:
+        return ()
+    chosen = "the output's own loss" if "output.loss" in results else "the mean of the output"
+    return (f"no loss was given: the loss is {chosen}; set one by compare(loss=...) or --model's third item",)
 
 
 def _floating(output: Any) -> list[torch.Tensor]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.loading.given import loss_of_two
-from harness.loading.losses import mean_of_output
+from harness.loading.losses import loss_of_output
 from harness.loading.python_file import load_file
 from harness.loading.torchvision_ops import mend_torchvision
 from harness.schema import Case
@@ -62,33 +62,54 @@ def load_module(name: str) -> Any:
 
 def _as_workload(spec: str, made: Any) -> Workload:
     if isinstance(made, Workload):
-        return made if made.loss is not None else replace(made, loss=loss_of_output)
-    if not isinstance(made, tuple) or len(made) not in (2, 3, 4) or not isinstance(made[0], torch.nn.Module):
+        return made if made.loss is not None else replace(made, loss=_loss(None, made.target))
+    if not isinstance(made, tuple) or len(made) not in (2, 3, 4):
         raise TypeError(
             f"--model: {spec} returned a {type(made).__name__}; it must return (module, inputs), "
             "(module, inputs, loss) or (module, inputs, loss, target)"
         )
     module, inputs, *rest = made
     loss, target = (*rest, None, None)[:2]
-    return workload_of(module, inputs, loss, target)
+    try:
+        return workload_of(module, inputs, loss, target)
+    except TypeError as error:
+        raise TypeError(f"--model: {spec} returned a wrong {error}") from None
 
 
-def workload_of(module: torch.nn.Module, inputs: Any, loss: Any = None, target: Any = None) -> Workload:
-    """A workload from the user's arguments. ``TypeError`` with a sentence for a loss that is no function."""
+def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) -> Workload:
+    """A workload from the user's arguments. ``TypeError`` with a sentence for what cannot be measured."""
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"model: {_no_module(module)}")
     named = dict(inputs) if isinstance(inputs, Mapping) else {}
     plain = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    if loss is not None and not callable(loss):
-        raise TypeError(f"loss: it must be a function of (output, target), not a {type(loss).__name__}")
     return Workload(
         module=module,
         args=() if isinstance(inputs, Mapping) else plain,
         kwargs=named,
         target=target,
-        loss=loss_of_output if loss is None else loss_of_two(loss, target),
+        loss=_loss(loss, target),
     )
 
 
-def loss_of_output(output: Any, target: Any) -> Any:
-    """The output's own ``loss`` if it has one, else the mean of the output."""
-    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    return own if own is not None else mean_of_output(output, target)
+def _no_module(given: Any) -> str:
+    if isinstance(given, type) or not callable(given):
+        return f"it must be a torch.nn.Module, not {_kind(given)}"
+    return (
+        f"it must be a torch.nn.Module, not {_kind(given)}; wrap the function in one: "
+        "class Model(torch.nn.Module): forward = staticmethod(your_function)"
+    )
+
+
+def _kind(given: Any) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+
+
+def _loss(loss: Any, target: Any) -> Callable[[Any, Any], Any]:
+    if loss is None and target is None:
+        return loss_of_output
+    if loss is None:
+        raise TypeError("target: no loss is given that uses it; give a loss of (output, target), too")
+    if not callable(loss):
+        order = "; the order is (module, inputs, loss, target)" if callable(target) else ""
+        raise TypeError(f"loss: it must be a function of (output, target), not {_kind(loss)}{order}")
+    return loss_of_two(loss, target)

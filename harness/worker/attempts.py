@@ -24,11 +24,11 @@ def attempting(
     phase: str,
     status: Status,
     oom: Status = Status.OOM,
-    explain: Callable[[BaseException], str | None] = lambda _: None,
+    explain: Callable[[BaseException, str], str] = lambda _, message: message,
 ) -> Iterator[None]:
     """Turns every exception inside into ``JobFailed`` with ``status``, or ``oom`` if memory ran out.
 
-    ``explain`` may return a sentence on the cause of an exception.
+    ``explain`` may add a sentence on the cause to an exception's message.
     """
     try:
         yield
@@ -37,6 +37,5 @@ def attempting(
     except BaseException as error:  # the model's code may raise anything, also SystemExit
         log_traceback()
         failure = describe_failure(error, phase)
-        if why := explain(error):
-            failure = replace(failure, message=f"{why}: {failure.message}")
+        failure = replace(failure, message=explain(error, failure.message))
         raise JobFailed(oom if is_out_of_memory(error) else status, failure) from error

@@ -24,8 +24,8 @@ from harness.counters import watching_breaks
 from harness.devices import of
 from harness.failures import describe_failure, log_traceback
 from harness.loading.dropout import KEPT_DROPOUT
-from harness.loading.given import remarks, why_failed
-from harness.loading.losses import REDUCTIONS
+from harness.loading.given import explained, remarks
+from harness.loading.losses import REDUCTIONS, remarks_on_loss
 from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
@@ -118,8 +118,8 @@ class Session:
         ``imported``: a file of another worker's ``export``; its weights and inputs replace the session's own.
         """
         self._say("build")
-        unusable = f"{self._device} cannot be used in this process"
-        with attempting("open", Status.INFRA_ERROR, Status.INFRA_ERROR, lambda _: unusable):
+        unusable = f"{self._device} cannot be used in this process: "
+        with attempting("open", Status.INFRA_ERROR, Status.INFRA_ERROR, lambda _, words: unusable + words):
             of(self._device).open()
             settle(self._device)
         with attempting("open", Status.MODEL_FAIL_TO_LOAD):
@@ -132,7 +132,7 @@ class Session:
         self._say("eager")
         checked = self._job.protocol.accuracy
         fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
-        explain = partial(why_failed, workload=workload)
+        explain = partial(explained, workload=workload)
         with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
             eager, first = self._open_baseline()
             self._settle("in its step, and again in each later step")
@@ -148,7 +148,7 @@ class Session:
             if self._bench.precision == self._bench.baseline_precision:
                 self._drift.remember(self._variants[BASELINE], first, second, reference)
         program = self._variants[BASELINE].program
-        said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_gradients(first))
+        said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
         said = (*said, *remarks_on_process())
         facts = facts_of(program, said, tuple(self._drawn))
         return facts, describe(self._device)
@@ -159,13 +159,15 @@ class Session:
             changed = f"the model's code changes torch's precision of float32 products {when}: restored"
             self._remarks = (*self._remarks, changed)
 
-    def _of_gradients(self, first: Results) -> tuple[str, ...]:
-        """A remark where a training step leaves no gradient on any tensor of the copy."""
-        if not self._bench.training or any(family_of(name) == "gradient" for name in first):
+    def _of_training(self, first: Results) -> tuple[str, ...]:
+        """Remarks on a loss that was chosen, and on a step that leaves no gradient on the copy's tensors."""
+        if not self._bench.training:
             return ()
-        return (
-            "the step computes gradients only of tensors that the module does not hold: none is compared",
-        )
+        said = remarks_on_loss(self._bench.workload.loss, first)
+        if any(family_of(name) == "gradient" for name in first):
+            return said
+        none = "the step computes gradients only of tensors that the module does not hold: none is compared"
+        return (*said, none)
 
     def _of_dropout(self, program: Program) -> tuple[str, ...]:
         rates = ", ".join(f"{rate:g}" for rate in sorted(set(program.rates)))

@@ -26,6 +26,15 @@ def raises():
 def frozen():
     return torch.nn.Linear(8, 4).requires_grad_(False), torch.randn(4, 8)
 
+def three_arguments():
+    return torch.nn.Linear(8, 4), torch.randn(4, 8), lambda a, b, c: a
+
+def other_order():
+    return torch.nn.Linear(8, 4), torch.randn(4, 8), torch.randn(4, 4), torch.nn.functional.mse_loss
+
+def plain():
+    return torch.relu, torch.randn(4, 8)
+
 value = 3
 """
 
@@ -57,6 +66,17 @@ def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
 
 REFUSED = [
     ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
+    (
+        "my_models:three_arguments",
+        [],
+        "returned a wrong loss: it is called as loss(output, target), but its",
+    ),
+    ("my_models:other_order", [], "not a Tensor; the order is (module, inputs, loss, target)"),
+    (
+        "my_models:plain",
+        [],
+        "wrap the function in one: class Model(torch.nn.Module): forward =",
+    ),
     ("my_models:absent", [], "--model: 'my_models' has no function 'absent'"),
     ("my_models:value", [], "--model: 'my_models' has no function 'value'"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),

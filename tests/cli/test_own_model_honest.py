@@ -47,9 +47,6 @@ def target():
 def one_argument():
     return nn.Linear(8, 4), torch.randn(4, 8), lambda output: output.square().mean()
 
-def three_arguments():
-    return nn.Linear(8, 4), torch.randn(4, 8), lambda a, b, c: a
-
 def wide():
     return nn.Linear(8, 4), torch.randn(4, 8).double()
 """
@@ -121,7 +118,7 @@ def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
 
 @pytest.mark.slow
 def test_losses_and_inputs_are_taken_or_said(here: Path) -> None:
-    names = ("no_target", "target", "one_argument", "three_arguments", "wide")
+    names = ("no_target", "target", "one_argument", "wide")
     words = ["--training", "--compilers=eager", "--accuracy", "-dcpu", *BRIEFLY]
     words.append(f"--output-dir={here / 'run'}")
     runner(*(f"--model=mine.py:{name}" for name in names), *words, cwd=here)
@@ -131,10 +128,7 @@ def test_losses_and_inputs_are_taken_or_said(here: Path) -> None:
     }
     assert said["target"] == said["one_argument"] == "pass"
     assert said["no_target"].startswith("the loss failed without a target: give one")
-    assert said["three_arguments"].startswith(
-        "loss: it is called as loss(output, target), but its signature is"
-    )
-    assert said["wide"].startswith("input.0 is float64 and the model's parameters are float32: ")
+    assert said["wide"].endswith("(input.0 is float64 and the model's parameters are float32)")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,28 @@ def test_a_wrong_word_is_one_sentence(changes: dict[str, Any], says: str) -> Non
         compare(mlp(), torch.randn(2, 8), **{"compilers": ["eager"], **changes})
 
 
-def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(TypeError, match="model must be a torch module"):
-        compare(3, torch.randn(2))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (3, "model: it must be a torch.nn.Module, not a int"),
+        (nn.Linear, "model: it must be a torch.nn.Module, not the class Linear"),
+        (
+            lambda x: x,
+            "a function; wrap the function in one: class Model(torch.nn.Module): forward =",
+        ),
+    ],
+)
+def test_what_is_no_module_is_refused(model: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        compare(model, torch.randn(2))
+
+
+def test_a_wrapped_function_is_measured() -> None:
+    class Model(nn.Module):
+        forward = staticmethod(torch.relu)
+
+    result = compare(Model(), torch.randn(4, 8), compilers=["aot_eager"], mode="inference", protocol=FEW)
+    assert result.records[0].status is Status.PASS
 
 
 def test_without_times_there_is_no_plot() -> None:

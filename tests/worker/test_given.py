@@ -27,7 +27,7 @@ def record_of(model: nn.Module, inputs: Any = None, **more: Any) -> Record:
 
 def remarks(record: Record) -> tuple[str, ...]:
     assert record.model is not None, record.failure
-    return record.model.remarks
+    return tuple(remark for remark in record.model.remarks if not remark.startswith("no loss was given"))
 
 
 # -- compiled already ---------------------------------------------------------
@@ -172,9 +172,24 @@ def test_a_loss_that_misses_its_target_says_so(loss: Any) -> None:
     assert record_of(nn.Linear(8, 4), loss=loss, target=torch.rand(6, 4)).status is Status.PASS
 
 
+class OwnLoss(nn.Linear):
+    def forward(self, x: torch.Tensor) -> Any:
+        return {"loss": super().forward(x).sum()}
+
+
+def test_the_loss_that_is_chosen_is_said() -> None:
+    chosen = "No loss was given: the loss is the mean of the output; set one by compare(loss=...)"
+    result = compare(nn.Linear(8, 4), torch.randn(6, 8), compilers=["eager"], protocol=CHECK)
+    assert chosen in str(result)
+    assert "the loss is the output's own loss" in str(record_of(OwnLoss(8, 4)).model)
+    for more in ({"loss": torch.sum}, {"mode": "inference"}):
+        assert "no loss" not in str(record_of(nn.Linear(8, 4), **more).model)
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
+        ({"target": torch.ones(6)}, "target: no loss is given that uses it; give a loss of (output, target)"),
         (
             {"loss": lambda a, b, c: a},
             "loss: it is called as loss(output, target), but its signature is (a, b, c)",
@@ -219,6 +234,17 @@ def test_inputs_that_do_not_fit_are_said(inputs: Any, says: str) -> None:
     failure = record_of(nn.Linear(8, 4), inputs).failure
     assert failure is not None
     assert says in failure.message
+
+
+def test_types_are_named_for_errors_about_types_alone() -> None:
+    model, tokens = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 3)), torch.randint(9, (2,))
+    wrong = record_of(model, tokens, loss=functional.cross_entropy, target=torch.randint(3, (3,))).failure
+    assert wrong is not None
+    assert wrong.message == "Expected input batch_size (2) to match target batch_size (3)."
+    plain = record_of(nn.Linear(8, 4), torch.ones(6, 8, dtype=torch.int64)).failure
+    assert plain is not None
+    assert plain.message.startswith("mat1 and mat2 must have the same dtype")
+    assert plain.message.endswith("(all inputs are int64 and the model's parameters are float32)")
 
 
 def test_inputs_that_a_model_takes_all_the_same_are_noted() -> None:
