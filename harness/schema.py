@@ -350,6 +350,7 @@ class ModelFacts:
 PHASES = (
     *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "perturb", "cross parity"),
     *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize"),
+    "runner",
 )
 """Where a job can fail, in the order in which a job comes to them; ``docs/FORMAT.md`` explains each."""
 

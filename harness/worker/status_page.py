@@ -24,28 +24,34 @@ class Activity:
 
 
 class StatusPage:
-    """Worker and parent open the same file descriptor; the worker writes, the parent reads."""
+    """Worker and parent open the same file descriptor; the worker writes, the parent reads.
+
+    Only the worker maps the file: whoever maps a file that a model makes shorter is killed by SIGBUS.
+    """
 
     def __init__(self, descriptor: int) -> None:
         if os.fstat(descriptor).st_size < SIZE:
             os.pwrite(descriptor, bytes(SIZE), 0)  # on a full disk, fails here and not at a later write
-        self._map = mmap.mmap(descriptor, SIZE)
+        self._descriptor = descriptor
+        self._map: mmap.mmap | None = None
         self._last = Activity()
 
     def write(self, activity: Activity) -> None:
+        if self._map is None:
+            self._map = mmap.mmap(self._descriptor, SIZE)
         text = json.dumps([activity.phase, activity.variant, activity.rounds]).encode()[: SIZE - 1]
         self._map[: len(text) + 1] = text + b"\0"
-        self._last = activity
 
     def read(self) -> Activity:
-        """The present state. If a write is under way and the page is not valid, the state before it."""
-        raw = bytes(self._map[:]).split(b"\0", 1)[0]
+        """The present state. If the page is not valid, or a write is under way, the state before it."""
         try:
+            raw = os.pread(self._descriptor, SIZE, 0).split(b"\0", 1)[0]
             phase, variant, rounds = json.loads(raw)
             self._last = Activity(phase=str(phase), variant=str(variant), rounds=int(rounds))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError, OverflowError, OSError):
             pass
         return self._last
 
     def close(self) -> None:
-        self._map.close()
+        if self._map is not None:
+            self._map.close()

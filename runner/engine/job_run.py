@@ -107,7 +107,7 @@ class JobRun:
         self._allowance = allowance
         self._gate = gate or Ungated()
         self._batch_size = job.case.batch_size
-        self._started = _now()
+        self._started = now()
         self._known = {name: _Known() for name in place.logs}
         # (the part's eager, batch size) -> failure
         self._failed_to_open: dict[tuple[str, int | None], CallFailed] = {}
@@ -450,7 +450,7 @@ class JobRun:
             reproduce=self._reproduce(self._job, (candidate,)),
             notes=notes,
             started=self._started,
-            ended=_now(),
+            ended=now(),
             env=env,
             env_parity=known.parity,
             first_calls_s=state.first_calls_s,
@@ -491,5 +491,5 @@ def _without(group: tuple[str, ...], finished: Sequence[Record]) -> tuple[str, .
     return tuple(candidate for candidate in group if candidate not in done)
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.codec import to_json
-from harness.schema import Environment, Job, Record
+from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
 from harness.worker.status_page import Activity
 from runner.engine import Gate, Place, Watcher
 from runner.engine.compile_caches import Caches, with_starts
 from runner.engine.host_process import HostPool
-from runner.engine.job_run import JobRun, Reproduce
+from runner.engine.job_run import JobRun, Reproduce, now
 from runner.engine.processes import with_processes
-from runner.engine.worker_process import WorkerProcess
+from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, fresh_start
+from runner.errors import UsageError, words_of
+from runner.labels import reason
 from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.environments.plan import split_candidate
 from runner.plan.environments.probe import base_environment
@@ -27,6 +32,8 @@ from runner.plan.interpreter import worker_environment
 from runner.store.run_folder import by_hand
 
 FOLDER = "envs"
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # these end the run: no record can be written, either
+LONG_LOG = "the job's log was longer than 64 MiB: its middle was cut out"
 TAKING_TURNS = {"KMP_BLOCKTIME": "1"}
 """Idle threads of Intel's OpenMP spin for this many milliseconds. The default of 200 would take CPU time from
 the environment worker whose turn it is."""
@@ -47,6 +54,55 @@ class Quiet:
 
 
 def measure_job(
+    job: Job,
+    candidates: tuple[str, ...],
+    watch: Watching,
+    stop: Callable[[], bool],
+    *,
+    log: Path,
+    log_name: str,
+    reproduce: Reproduce,
+    **how: Any,
+) -> Iterator[Record]:
+    """The records of these candidates, as ``_measured`` makes them.
+
+    If an exception of this program ends the job, the missing records say so, and the run goes on.
+    """
+    missing = list(candidates)
+    try:
+        for record in _measured(
+            job, candidates, watch, stop, log=log, log_name=log_name, reproduce=reproduce, **how
+        ):
+            yield replace(record, notes=(*record.notes, LONG_LOG)) if was_shortened(log) else record
+            missing.remove(record.candidate)
+    except UsageError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise
+        _log_traceback(log)
+        message = f"torchduet failed ({reason(words_of(error))}); the log has the traceback"
+        failure = Failure(kind=type(error).__name__, message=message, phase="runner", log=log_name)
+        for candidate in missing:
+            again = reproduce(job, (candidate,))
+            yield Record(
+                job=job,
+                candidate=candidate,
+                status=Status.INFRA_ERROR,
+                failure=failure,
+                reproduce=again,
+                ended=now(),
+            )
+
+
+def _log_traceback(log: Path) -> None:
+    with suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)  # a model may have removed it
+        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exc(file=file)
+
+
+def _measured(
     job: Job,
     candidates: tuple[str, ...],
     watch: Watching,

@@ -20,7 +20,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.schema import Failure, Status
 from harness.worker.status_page import Activity, StatusPage
+from runner.engine.replies import LONGEST_LINE, invalid, parsed
 from runner.engine.worker_start import Start
+from runner.labels import plain
 from runner.plan.interpreter import exit_name
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 TICK_S = 0.5  # the parent wakes this often while a worker runs; a shorter time would disturb the worker
 GRACE_S = 2.0  # for a worker to end before it is killed
+
+LONGEST_LOG = 64 << 20  # bytes; of a longer log, the first and the last MiB are kept
+KEPT = 1 << 20
+CUT = b"\n... the middle of this log was cut out, because it was longer than 64 MiB ...\n"
 
 
 class WorkerLost(Exception):
@@ -67,7 +73,7 @@ class WorkerProcess:
         finally:
             os.close(request_read)
             os.close(reply_write)
-        self._buffer = b""
+        self._buffer = bytearray()
 
     def __enter__(self) -> Self:
         return self
@@ -84,30 +90,44 @@ class WorkerProcess:
             os.write(self._requests, json.dumps(request).encode() + b"\n")
         except OSError:
             raise self._lost() from None
+        line = self._line(deadline)
+        try:
+            return parsed(line)
+        except ValueError as error:
+            raise self._invalid(error) from None
+
+    def _line(self, deadline: float) -> bytes:
+        """The next line of the pipe."""
+        end = self._buffer.find(b"\n")
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
+            while end < 0:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._ended(Status.TIMEOUT, "timeout", "out of time")
                 if selector.select(min(TICK_S, left)):
-                    part = os.read(self._replies, 1 << 20)
-                    if not part:
-                        raise self._lost()
-                    self._buffer += part
+                    end = self._receive()
                 elif self._process.poll() is not None:
                     # the worker has ended, though a child may keep the pipe open
                     raise self._lost()
                 self._on_tick(self._page.read())
                 self._watch_memory()
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        try:
-            reply = json.loads(line)
-        except ValueError:
-            raise self._lost() from None
-        if not isinstance(reply, dict):
+                shorten(self._log)
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return line
+
+    def _receive(self) -> int:
+        """Reads what the pipe holds. The place of the line's end in the buffer; -1 if it has not come yet."""
+        part = os.read(self._replies, 1 << 20)
+        if not part:
             raise self._lost()
-        return reply
+        before = len(self._buffer)
+        self._buffer += part
+        end = self._buffer.find(b"\n", before)
+        if max(end, before) > LONGEST_LINE:
+            raise self._invalid(ValueError(f"a line is longer than {LONGEST_LINE >> 20} MiB"))
+        return end
 
     def activity(self) -> Activity:
         """The worker's current activity, from its status page."""
@@ -125,6 +145,7 @@ class WorkerProcess:
         self._kill_group()
         self._wait(None)
         self._running.release()
+        shorten(self._log)
         os.close(self._replies)
         self._page.close()
         self._page_file.close()
@@ -151,12 +172,20 @@ class WorkerProcess:
 
     def _ended(self, status: Status, kind: str, why: str) -> WorkerLost:
         """Kills the worker because it exceeded a limit."""
+        activity = self._killed()
+        message = f"{why} during {_during(activity)}"
+        return WorkerLost(Failure(kind=kind, message=message, phase=plain(activity.phase)), activity, status)
+
+    def _invalid(self, error: ValueError) -> WorkerLost:
+        """Kills the worker because it, or its model, wrote what is no reply."""
+        activity = self._killed()
+        return WorkerLost(invalid(error, plain(activity.phase)), activity)
+
+    def _killed(self) -> Activity:
         activity = self._page.read()
         self._kill_group()
         self._wait(None)
-        variant = f" of {activity.variant}" if activity.variant else ""
-        message = f"{why} during {activity.phase}{variant}"
-        return WorkerLost(Failure(kind=kind, message=message, phase=activity.phase), activity, status)
+        return activity
 
     def _lost(self) -> WorkerLost:
         self._wait(GRACE_S)
@@ -168,10 +197,13 @@ class WorkerProcess:
             kind = exit_name(self._process.returncode or 0)
         activity = self._page.read()
         tail = log_tail(self._log)
-        message = f"the worker ended ({kind}) during {activity.phase}"
-        message += f" of {activity.variant}" if activity.variant else ""
+        message = f"the worker ended ({kind}) during {_during(activity)}"
         message += f"; the end of its log: {tail}" if tail else ""
-        return WorkerLost(Failure(kind=kind, message=message, phase=activity.phase), activity)
+        return WorkerLost(Failure(kind=kind, message=message, phase=plain(activity.phase)), activity)
+
+
+def _during(activity: Activity) -> str:
+    return plain(f"{activity.phase} of {activity.variant}" if activity.variant else activity.phase)
 
 
 def resident_bytes(pid: int) -> int:
@@ -195,6 +227,31 @@ def resident_bytes(pid: int) -> int:
 def bytes_text(count: float) -> str:
     """``1.5 GB``"""
     return f"{count / 1e9:.3g} GB"
+
+
+def shorten(log: Path) -> None:
+    """Cuts the middle out of a log that is longer than ``LONGEST_LOG``. The worker may write meanwhile."""
+    with suppress(OSError):
+        if log.stat().st_size <= LONGEST_LOG:
+            return
+        with log.open("r+b", buffering=0) as head, log.open("ab", buffering=0) as end:
+            head.seek(-KEPT, os.SEEK_END)
+            tail = head.read(KEPT)
+            head.truncate(KEPT)
+            head.seek(KEPT)
+            head.write(
+                CUT
+            )  # at this place, also if the worker has written there: ``was_shortened`` looks here
+            end.write(tail)
+
+
+def was_shortened(log: Path) -> bool:
+    try:
+        with log.open("rb") as file:
+            file.seek(KEPT)
+            return file.read(len(CUT)) == CUT
+    except OSError:
+        return False
 
 
 def log_tail(path: Path, characters: int = 300) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from harness.codec import from_json, to_json
 from harness.schema import (
@@ -25,11 +26,15 @@ from harness.schema import (
     of_environment,
 )
 from harness.worker.status_page import Activity
+from runner.engine.replies import Checked, Failed, Finished, Measured, Opened, WarmedUp, invalid
 from runner.engine.worker_process import WorkerLost
+from runner.labels import plain
 from runner.plan.environments.plan import EAGER, split_candidate
 
 PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity", "perturb"), "build"), "prepare": "compile"}
 """The phase of ``--phase-timeout`` that limits each call; every other call: measure."""
+
+T = TypeVar("T")
 
 Numbers = dict[str, dict[str, Scalar]]
 """Metrics by variant."""
@@ -181,39 +186,40 @@ class WorkerSession:
 
     def open(self, imported: Path | None = None) -> tuple[ModelFacts, dict[str, Scalar]]:
         """Builds the model. ``imported`` is the file that the reference's session exported."""
-        reply = self._call("open", **({"imported": str(imported)} if imported is not None else {}))
-        return from_json(ModelFacts, reply["model"]), reply["environment"]
+        given = {"imported": str(imported)} if imported is not None else {}
+        opened = self._call("open", partial(from_json, Opened), **given)
+        return opened.model, opened.environment
 
     def export(self, path: Path) -> None:
         """Writes the weights, the inputs and eager's results."""
-        self._call("export", path=str(path))
+        self._call("export", dict, path=str(path))
 
     def perturb(self, path: Path) -> None:
         """Writes eager's results with perturbed weights. Writes no file in inference."""
-        self._call("perturb", path=str(path))
+        self._call("perturb", dict, path=str(path))
 
     def cross_parity(self, notes: tuple[str, ...], perturbed: Path | None = None) -> CandidateState:
         """Compares eager's results with those in the imported file."""
         given = {"perturbed": str(perturbed)} if perturbed is not None else {}
-        return _state(self._call("cross_parity", **given), notes)
+        return _state(self._call("cross_parity", partial(from_json, Checked), **given), notes)
 
     def prepare(self, compiler: str, notes: tuple[str, ...]) -> CandidateState:
         """Compiles and checks. Drops the compiler from ``compilers`` if the call fails."""
         try:
-            return _state(self._call("prepare", candidate=compiler), notes)
+            return _state(self._call("prepare", partial(from_json, Checked), candidate=compiler), notes)
         except CallFailed:
             del self.compilers[compiler]
             raise
 
     def warm_up(self, states: Mapping[str, CandidateState]) -> None:
         """Runs the warm-up. Sets ``warmed``, and the first calls and compilation latency of ``states``."""
-        reply = self._call("warm_up", candidates=list(self.compilers))
+        warmed = self._call("warm_up", partial(from_json, WarmedUp), candidates=list(self.compilers))
         for compiler, candidate in self.compilers.items():
             state = states[candidate]
-            state.first_calls_s = tuple(reply.get("first_calls_s", {}).get(compiler, state.first_calls_s))
-            if compiler in reply.get("compilation_latency_s", {}):
-                state.metrics["compilation_latency_s"] = reply["compilation_latency_s"][compiler]
-        self.warmed = reply["metrics"]
+            state.first_calls_s = warmed.first_calls_s.get(compiler, state.first_calls_s)
+            if compiler in warmed.compilation_latency_s:
+                state.metrics["compilation_latency_s"] = warmed.compilation_latency_s[compiler]
+        self.warmed = warmed.metrics
 
     def measure(self, rounds: int, within_s: float) -> Batch:
         """Times up to ``rounds`` rounds. No round begins after ``within_s`` seconds."""
@@ -224,15 +230,19 @@ class WorkerSession:
         return self._batch(iterations=iterations)
 
     def _batch(self, **how: Any) -> Batch:
-        reply = self._call("measure", candidates=list(self.compilers), **how)
+        return self._call("measure", self._renamed, candidates=list(self.compilers), **how)
+
+    def _renamed(self, reply: Any) -> Batch:
+        """With the job's names for the variants."""
+        measured = from_json(Measured, reply)
+        measured.check({BASELINE, *self.compilers})
         names = {**self.part.compilers, BASELINE: self.part.eager}
         # a turn starts with an untimed sample: compilations that it reports for eager were not timed
-        compiled = [name for name in self.compilers if name in reply["recompiled"]]
-        reasons = reply.get("reasons", {})
+        compiled = [name for name in self.compilers if name in measured.recompiled]
         return Batch(
-            rounds=[_renamed(from_json(Round, one), names) for one in reply["rounds"]],
-            recompiled={names[one]: reply["recompiled"][one] for one in compiled},
-            reasons={names[one]: reasons[one] for one in compiled if one in reasons},
+            rounds=[_with_names(one, names) for one in measured.rounds],
+            recompiled={names[one]: measured.recompiled[one] for one in compiled},
+            reasons={names[one]: measured.reasons[one] for one in compiled if one in measured.reasons},
         )
 
     def finish(self, states: Mapping[str, CandidateState]) -> Numbers:
@@ -243,12 +253,11 @@ class WorkerSession:
         found: Numbers = {}
         try:
             for call in ("finish", "conclude"):
-                reply = self._call(call)
-                changed = {name: from_json(TensorError, e) for name, e in reply.get("changed", {}).items()}
-                judge_drift(states, changed)
-                for name, failure in reply.get("late_failures", {}).items():
-                    fail_late(states, name, Status.FAIL_TO_RUN, from_json(Failure, failure))
-                for name, numbers in reply["metrics"].items():
+                finished = self._call(call, partial(from_json, Finished))
+                judge_drift(states, finished.changed)
+                for name, failure in finished.late_failures.items():
+                    fail_late(states, name, Status.FAIL_TO_RUN, failure)
+                for name, numbers in finished.metrics.items():
                     found.setdefault(name, {}).update(numbers)
         except CallFailed as failed:
             what = "some metrics are missing" if found else "no step metrics"
@@ -260,9 +269,10 @@ class WorkerSession:
     def localize(self, compiler: str, folder: Path | None) -> Where:
         """Where the compiler goes wrong. Call it instead of ``open``. Writes a script into ``folder``."""
         given = {"folder": str(folder.resolve())} if folder is not None else {}
-        return from_json(Where, self._call("localize", candidate=compiler, **given))
+        return self._call("localize", partial(from_json, Where), candidate=compiler, **given)
 
-    def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def _call(self, name: str, read: Callable[[Any], T], **arguments: Any) -> T:
+        """What ``read`` makes of the reply. A reply that it cannot read costs the worker."""
         limit = self._limits.get(PHASE_OF.get(name, "measure"))
         deadline = self._deadline if limit is None else min(self._deadline, self._clock() + limit)
         try:
@@ -271,13 +281,15 @@ class WorkerSession:
             running = lost.activity.variant
             raise CallFailed(self, lost.status, lost.failure, running=running, lost=True) from lost
         self._job = None  # the worker keeps it: later calls do not send it
-        if "failed" in reply:
-            status = Status(reply["failed"]["status"])
-            failure = from_json(Failure, reply["failed"]["failure"])
-            running = self._worker.activity().variant
-            broken = bool(reply["failed"].get("broken"))  # the device: the worker ends
-            raise CallFailed(self, status, failure, running=running, lost=broken)
-        return dict(reply["ok"] or {})
+        running = self._worker.activity().variant
+        try:
+            failed = from_json(Failed, reply["failed"]) if "failed" in reply else None
+            if failed is None:
+                return read(reply["ok"] or {})
+        except Exception as error:  # a model can write anything
+            failure = invalid(error, plain(self._worker.activity().phase))
+            raise CallFailed(self, Status.CRASH, failure, running=running, lost=True) from None
+        raise CallFailed(self, failed.status, failed.failure, running=running, lost=failed.broken)
 
 
 def in_run(found: Where, folder: Path) -> Where:
@@ -285,18 +297,17 @@ def in_run(found: Where, folder: Path) -> Where:
     return replace(found, repro=str(folder / found.repro) if found.repro else "")
 
 
-def _state(reply: Mapping[str, Any], notes: tuple[str, ...]) -> CandidateState:
-    parity = reply["parity"]
+def _state(checked: Checked, notes: tuple[str, ...]) -> CandidateState:
     return CandidateState(
-        status=Status(reply["status"]),
-        parity=from_json(Parity, parity) if parity is not None else None,
-        metrics=dict(reply.get("metrics", {})),
-        notes=(*notes, *reply["notes"]),
-        first_calls_s=tuple(reply.get("first_calls_s", ())),
+        status=checked.status,
+        parity=checked.parity,
+        metrics=dict(checked.metrics),
+        notes=(*notes, *checked.notes),
+        first_calls_s=checked.first_calls_s,
     )
 
 
-def _renamed(one: Round, names: Mapping[str, str]) -> Round:
+def _with_names(one: Round, names: Mapping[str, str]) -> Round:
     columns = (one.seconds, one.minor_faults, one.prefill_s)
     seconds, faults, prefill = ({names[v]: value for v, value in column.items()} for column in columns)
     order = tuple(names[variant] for variant in one.order)

@@ -132,7 +132,7 @@ def _parse(line: bytes) -> Record:
     try:
         # checking every integer would double the time of reading
         many = MANY_DIGITS in line.translate(DIGITS_ALIKE)
-        value = json.loads(line.decode(), parse_int=_whole if many else None)
+        value = json.loads(line.decode(), parse_int=whole_number if many else None)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except (json.JSONDecodeError, RecursionError):
@@ -147,7 +147,7 @@ def _parse(line: bytes) -> Record:
     return record
 
 
-def _whole(digits: str) -> int:
+def whole_number(digits: str) -> int:
     """Rejects integers with more digits than any count or size can have."""
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"it has a number of {len(digits)} digits")

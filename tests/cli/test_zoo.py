@@ -26,7 +26,7 @@ from tests.zoo import animals
 from tests.zoo.animals import HOSTILE_NAME
 from tests.zoo.expected import CANDIDATES, EXPECTED, GROUPS, Ending, label_of, table
 
-RELIABILITY = ROOT / "docs" / "RELIABILITY.md"
+README = ROOT / "tests" / "zoo" / "README.md"
 LONGEST_S = 900
 AT_ONCE = 3  # visits side by side: one of them mostly waits for hangs to end
 
@@ -240,14 +240,14 @@ def test_every_animal_has_an_expected_ending() -> None:
 
 
 def test_the_document_shows_the_table() -> None:
-    text = RELIABILITY.read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     before, rest = text.split("<!-- table -->\n")
     _, after = rest.split("<!-- end of table -->\n")
     right = f"{before}<!-- table -->\n{table()}<!-- end of table -->\n{after}"
     right = re.sub(r"faults tried: \d+", f"faults tried: {len(EXPECTED)}", right)
     right = re.sub(r"records expected: \d+", f"records expected: {len(EXPECTED) * len(CANDIDATES)}", right)
     if os.environ.get("UPDATE_GOLDEN"):
-        RELIABILITY.write_text(right, encoding="utf-8")
-    assert RELIABILITY.read_text(encoding="utf-8") == right
+        README.write_text(right, encoding="utf-8")
+    assert README.read_text(encoding="utf-8") == right
     # the one figure that no test can write: run all of them, then put it there by hand
     assert f"with the expected status: {len(EXPECTED) * len(CANDIDATES)}\n" in right

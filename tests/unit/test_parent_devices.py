@@ -142,7 +142,7 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch,
 
         def run(self) -> Iterator[Any]:
             self.launch(self.job)
-            yield "record"
+            yield make_record(self.job)
 
     monkeypatch.setattr(launch, "JobRun", Run)
     monkeypatch.setattr(launch, "WorkerProcess", lambda start, *_: starts.append(start))
@@ -153,8 +153,7 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch,
         "reproduce": lambda *_: "",
         "pool": pool,
     }
-    found: list[Any] = [*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)]
-    assert found == ["record"]
+    assert len([*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)]) == 1
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
 

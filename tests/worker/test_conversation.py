@@ -60,7 +60,7 @@ class Parent:
     def __init__(self, folder: Path) -> None:
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
-        page = os.open(folder / "page", os.O_RDWR | os.O_CREAT)
+        self._page_file = page = os.open(folder / "page", os.O_RDWR | os.O_CREAT)
         self.page = StatusPage(page)
         self.log = folder / "output.log"
         handed = (request_read, reply_write, page)
@@ -74,8 +74,8 @@ class Parent:
                 cwd=folder,
                 pass_fds=handed,
             )
-        for descriptor in handed:
-            os.close(descriptor)
+        os.close(request_read)
+        os.close(reply_write)
         self._incoming = os.fdopen(self._replies, encoding="utf-8")
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
@@ -97,6 +97,7 @@ class Parent:
         self.process.wait()
         self._incoming.close()
         self.page.close()
+        os.close(self._page_file)
 
 
 @pytest.fixture

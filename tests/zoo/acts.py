@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 Act = Callable[[], Any]
@@ -210,6 +212,62 @@ def write_everywhere() -> None:
     for descriptor in range(3, 64):
         with contextlib.suppress(OSError):
             os.write(descriptor, b'["measure", "baseline", 7]\n{"ok"\n')
+
+
+# -- what the parent reads -------------------------------------------------------------
+
+SEEN_S = 1.2  # the parent looks at the page every half second
+
+
+def _descriptor(name: str) -> int:
+    """The worker's ``requests``, ``replies`` or ``page``, from the frame that serves them."""
+    from harness.worker.main import run
+
+    frame = sys._getframe()
+    while frame.f_code is not run.__code__:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    return int(frame.f_locals[name])
+
+
+def write_page(content: bytes) -> Act:
+    """The page holds this until the worker announces something."""
+
+    def act() -> None:
+        os.pwrite(_descriptor("page"), content, 0)
+        time.sleep(SEEN_S)
+
+    return act
+
+
+def truncate_page() -> None:
+    os.ftruncate(_descriptor("page"), 0)
+    time.sleep(SEEN_S)
+
+
+def write_reply(content: bytes, times: int = 1) -> Act:
+    def act() -> None:
+        for _ in range(times):
+            left = content
+            while left:
+                left = left[os.write(_descriptor("replies"), left) :]
+
+    return act
+
+
+def close_requests() -> None:
+    with contextlib.suppress(OSError):  # closed already, in an earlier step
+        os.close(_descriptor("requests"))
+
+
+def remove_the_folder_and_abort() -> None:
+    shutil.rmtree(Path.cwd())
+    os.abort()
+
+
+def print_a_gigabyte() -> None:
+    for _ in range(1 << 10):
+        os.write(1, b"x" * (MEGABYTE - 1) + b"\n")
 
 
 # -- what belongs to everybody -------------------------------------------------------

@@ -7,6 +7,7 @@ eager: Dynamo puts an op into the graph that eager never calls.
 from __future__ import annotations
 
 import dataclasses
+import random
 import signal
 import sys
 import threading
@@ -308,6 +309,20 @@ ANIMALS: dict[str, Make] = {
     "closes_files_and_raises": compiled(acts.close_standard_streams_and_bite),
     "closes_everything": compiled(acts.close_everything),
     "writes_everywhere": compiled(acts.write_everywhere),
+    # what the parent reads
+    "page_truncate": in_build(acts.truncate_page),
+    "page_deep": in_build(acts.write_page(b"[" * 4095 + b"\0")),
+    "page_inf": in_build(acts.write_page(b'["a", "b", 1e999]\0')),
+    "page_garbage": in_build(acts.write_page(bytes(range(255, -1, -1)) * 16)),
+    "pipe_deep": in_build(acts.write_reply(b"[" * 200_000 + b"\n")),
+    "pipe_nan": in_build(acts.write_reply(b'{"ok": NaN}\n')),
+    "pipe_wrongtypes": in_build(acts.write_reply(b'{"status": 3, "ok": [1], "failed": [{}]}\n')),
+    "pipe_digits": in_build(acts.write_reply(b'{"ok": {"model": ' + b"9" * 20_000 + b"}}\n")),
+    "pipe_long_line": in_build(acts.write_reply(b"x" * acts.MEGABYTE, 300)),
+    "pipe_binary": compiled(acts.write_reply(random.Random(0).randbytes(acts.MEGABYTE))),
+    "closes_requests": compiled(acts.close_requests),
+    "removes_its_folder": compiled(acts.remove_the_folder_and_abort),
+    "prints_a_gigabyte": in_build(acts.print_a_gigabyte),
     # what belongs to everybody
     "changes_the_process": in_step(acts.change_the_process),
     "changes_torch": in_step(acts.change_torch),

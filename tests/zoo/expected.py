@@ -1,6 +1,6 @@
 """How every animal has to end, for the A/A control (``eager``) and for a compiler (``aot_eager``).
 
-``docs/RELIABILITY.md`` shows this table; ``tests/cli/test_zoo.py`` holds the command line to it.
+``tests/zoo/README.md`` shows this table; ``tests/cli/test_zoo.py`` holds the command line to it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from harness.schema import Status
+from runner.engine.launch import LONG_LOG
 from tests.zoo.animals import HOSTILE_NAME
 
 CANDIDATES = ("eager", "aot_eager")
@@ -57,6 +58,7 @@ GROUPS = {
     "early": Group(flags=("--phase-timeout=build=30",)),
     "memory": Group(flags=("--fixed-batch", "--max-memory=2", "--prepare-ahead=2")),
     "halving": Group(flags=("--prepare-ahead=2",)),
+    "attacks": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
 }
 
 PASS = Ending(status=Status.PASS)
@@ -71,8 +73,12 @@ def fails(kind: str, phase: str = "compile", status: Status = Status.FAIL_TO_RUN
     return Ending(status=status, kind=kind, phase=phase)
 
 
-def crash(kind: str | None, phase: str = "compile") -> Ending:
+def crash(kind: str | None, phase: str | None = "compile") -> Ending:
     return Ending(status=Status.CRASH, kind=kind, phase=phase)
+
+
+def attack(phase: str = "build") -> Ending:
+    return crash("invalid reply", phase)
 
 
 def hang(phase: str = "compile") -> Ending:
@@ -207,6 +213,25 @@ EXPECTED: dict[str, Fault] = {
     ),
     "closes_everything": only("closes every descriptor, the worker's pipes too", crash("exit 1", "check")),
     "writes_everywhere": only("writes nonsense to every descriptor", crash(None, "check")),
+    # what the parent reads
+    "page_truncate": both("makes its status page empty", crash("SIGBUS", None), "attacks"),
+    "page_deep": both("fills its status page with 4,095 `[`", PASS, "attacks"),
+    "page_inf": both("writes an infinite number of rounds to its status page", PASS, "attacks"),
+    "page_garbage": both("writes random bytes to its status page", PASS, "attacks"),
+    "pipe_deep": both("replies with 200,000 `[`", attack(), "attacks"),
+    "pipe_nan": both("replies with NaN", attack(), "attacks"),
+    "pipe_wrongtypes": both("replies with values of wrong types", attack(), "attacks"),
+    "pipe_digits": both("replies with a number of 20,000 digits", attack(), "attacks"),
+    "pipe_long_line": both("replies with 300 MB without a line end", attack(), "attacks"),
+    "pipe_binary": only("replies with a megabyte of random bytes", attack("compile"), "attacks"),
+    "closes_requests": only("closes the pipe of the requests", crash(None, None), "attacks"),
+    "removes_its_folder": Fault(
+        what="removes the job's folder, then aborts",
+        eager=fails("FileNotFoundError", "runner", Status.INFRA_ERROR),
+        aot_eager=crash("SIGABRT"),
+        group="attacks",
+    ),
+    "prints_a_gigabyte": both("prints 1 GB", replace(PASS, note=LONG_LOG), "attacks"),
     # what belongs to everybody
     "changes_the_process": both(
         "changes folder, environment, arguments, mask and signal handlers in every step", PASS, "quick"
@@ -237,7 +262,7 @@ def label_of(name: str) -> str:
 
 
 def table() -> str:
-    """The table of ``docs/RELIABILITY.md``, in Markdown."""
+    """The table of ``tests/zoo/README.md``, in Markdown."""
     lines = [
         "| model | what it does | `eager` (A/A control) | `aot_eager` | test |",
         "|---|---|---|---|---|",

@@ -38,8 +38,8 @@ from runner.engine.launch import measure_job
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
 
-class Abandoned(Exception):
-    """The lane's worker must end at once."""
+class Abandoned(BaseException):
+    """The lane's worker must end at once. No failure of its job: ``except Exception`` lets it pass."""
 
 
 class Watch:
