@@ -22,7 +22,6 @@ from runner.labels import counted
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
-from runner.runs.history.enter import enter
 from runner.store.run_folder import RunFolder
 
 PAGE = "report.html"
@@ -35,14 +34,13 @@ def measure(
     executor: Executor,
     formats: frozenset[str] | None,
 ) -> int:
-    """Measures the missing jobs, reports, and adds the run to the index of runs. Returns the exit code."""
+    """Measures the missing jobs and reports. Returns the exit code."""
     with _kept(folder):
         stopped = measure_missing(folder, jobs, console, executor)
         if stopped and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
         code = report(folder, console, formats, _unfinished(folder, jobs, stopped=stopped))
-        enter(folder.path)
     return INTERRUPTED if stopped else code
 
 

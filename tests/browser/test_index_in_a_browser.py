@@ -10,6 +10,7 @@ import pytest
 from runner.analysis.derive import summarize
 from runner.reports import render_all
 from runner.runs.history.page import write_page
+from runner.runs.history.runs import read_runs
 from runner.store.record_file import append_record
 from tests.browser.open_pages import DESKTOP, PHONE, Scheme, new_visit, overflow
 from tests.factories import make_job, make_record
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (run / file).write_bytes(content)
         if cut_short:
             (run / "records.jsonl").write_bytes(b'{"job": 1}\n')
-    write_page(parent)
+    write_page(parent, read_runs(parent))
     return parent
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import ROOT, TOYS, runner
-from tests.unit.test_history import make_run
 
 PATIENCE_S = 300.0
 
@@ -83,33 +82,6 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     assert "holds no record" not in output + errors
 
 
-def test_a_history_with_filters_leaves_the_picture_of_the_whole(tmp_path: Path) -> None:
-    for number in range(3):
-        make_run(tmp_path, number, about={"tags": ["night"]} if number else {})
-    whole = runner("--history", str(tmp_path), "--rebuild")
-    assert whole.returncode == 0, whole.stderr
-    before = (tmp_path / "history.png").read_bytes()
-    part = runner("--history", str(tmp_path), "--tag=night", "--compilers=inductor")
-    assert part.returncode == 0, part.stderr
-    assert (tmp_path / "history.png").read_bytes() == before
-    assert (tmp_path / "history-inductor-night.png").stat().st_size > 1000
-    assert "history-inductor-night.png" in part.stdout
-
-
-def test_a_run_takes_few_lines_of_a_history_in_80_columns(tmp_path: Path) -> None:
-    for number in range(2):
-        run = make_run(tmp_path, number)
-        run.rename(
-            tmp_path / f"2026010{number}T120000-tiny_gpt+huggingface-training+inference-float32+bfloat16"
-        )
-    runner("--history", str(tmp_path), "--rebuild", "--format=console")
-    done = runner("--history", str(tmp_path), "--format=console")
-    table = done.stdout.split("Columns omitted for width: ")[0].splitlines()
-    assert all(len(line) <= 80 for line in table)
-    assert len(table) <= 2 + 3 * 2, done.stdout  # the header, then a line for each compiler's mean at most
-    assert "Columns omitted for width: what, torch, machine." in done.stdout
-
-
 def test_in_the_clone_commands_are_the_clones(tmp_path: Path) -> None:
     printed = runner("--training", "--only=MLP_addition", "--print-run-commands", "-dcpu").stdout
     assert printed.startswith("python suites/tiny_gpt.py --training ")
@@ -151,5 +123,5 @@ def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -
     run.mkdir(parents=True)
     (run / "records.jsonl").touch()
     (run / "run.json").write_text(json.dumps({"jobs": [], "command": []}))
-    missing = installed("--history", str(run.parent))
-    assert "torchduet --history" in missing.stderr
+    assert installed("--history", str(run.parent)).returncode == 0
+    assert "torchduet --history" in (run.parent / "index.html").read_text()

@@ -1,14 +1,10 @@
-"""The index of runs: entered as they end, made again, filtered, drawn; what is beyond noise is marked."""
+"""``--history``: every run of a folder is listed, whatever has become of its files."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import random
-import shutil
-import sqlite3
+import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,255 +13,162 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.schema import Status
+from harness.codec import to_json
+from harness.schema import Mode, Record, Status
+from runner.analysis.derive import summarize
+from runner.cli.main import main
 from runner.errors import UsageError
-from runner.runs.history.asked import Asked, since
-from runner.runs.history.command import show_history
-from runner.runs.history.enter import enter, entry_of, rebuild
-from runner.runs.history.index import INDEX, VERSION, IndexedRun, read_entries, write_entry
-from runner.runs.history.listing import matching
-from runner.runs.history.plot import render
-from runner.runs.history.trends import latest_changes, trends
+from runner.reports import render_all
+from runner.runs.history import runs as history_runs
+from runner.runs.history.listing import HistoryRequest, show_history
+from runner.runs.history.page import write_page
+from runner.runs.history.runs import Run, read_runs
+from runner.runs.history.trends import status_changes, trends
 from runner.store.record_file import append_record
 from tests.command_line import config_of_words
 from tests.factories import make_job, make_record
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
-MODELS = 6
+MODELS = ("a", "b")
 
 
-def make_run(folder: Path, number: int, *, about: dict[str, Any] | None = None, **changes: Any) -> Path:
-    """Run ``number``, on day ``number``: inductor and the control on a few models, with some noise."""
+def records(speedup: float = 1.5, status: Status = Status.PASS, mode: Mode = Mode.TRAINING) -> list[Record]:
+    """Inductor on two models; ``status``: of the second."""
+    jobs = [make_job(name, candidates=("inductor",), mode=mode) for name in MODELS]
+    return [make_record(jobs[0], speedup=speedup), make_record(jobs[1], speedup=speedup, status=status)]
+
+
+def make_run(
+    folder: Path, number: int, found: Sequence[Record] | None = None, *, derived: bool = False, **about: Any
+) -> Path:
+    """Run ``number``, on day ``number``."""
     run = folder / f"run-{number}"
     run.mkdir(parents=True)
+    found = records() if found is None else found
+    jobs = to_json([make_job(name, candidates=("inductor",)) for name in MODELS])
     created = (BEGIN + timedelta(days=number)).isoformat()
-    facts = {"command": ["--training"], "created": created, "jobs": [], **(about or {})}
-    (run / "run.json").write_text(json.dumps(facts))
-    rng = random.Random(number)
-    wanted = {"speedup": 1.5, "compilation_s": 5.0, "status": Status.PASS, **changes}
-    for model in range(MODELS):
-        job = make_job(f"model_{model}", candidates=("eager", "inductor"))
-        append_record(
-            run / "records.jsonl",
-            make_record(job, "eager", speedup=1 + rng.gauss(0, 0.005), compilation_s=0, machine=str(number)),
-        )
-        append_record(
-            run / "records.jsonl",
-            make_record(
-                job,
-                "inductor",
-                speedup=wanted["speedup"] * (1 + rng.gauss(0, 0.005)),
-                compilation_s=wanted["compilation_s"] * (1 + rng.gauss(0, 0.05)),
-                memory_ratio=1.2,
-                status=wanted["status"] if model == 0 else Status.PASS,
-                machine=str(number),
-            ),
-        )
+    (run / "run.json").write_text(json.dumps({"command": ["-n6"], "created": created, "jobs": jobs, **about}))
+    (run / "records.jsonl").touch()
+    for record in found:
+        append_record(run / "records.jsonl", record)
+    if derived:
+        derive(run, found)
     return run
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two steady runs, one with a failure, then a slower compiler, then a slower compilation."""
-    folder = tmp_path_factory.mktemp("story")
-    make_run(folder, 0, about={"tags": ["base", "night"]})
-    make_run(folder, 1, about={"tags": ["night"]})
-    make_run(folder, 2, status=Status.CRASH)
-    make_run(folder, 3, speedup=1.35)
-    make_run(folder, 4, speedup=1.35, compilation_s=8.0)
-    rebuild(folder)
-    return folder
+def derive(run: Path, found: Sequence[Record]) -> None:
+    for name, content in render_all(summarize(found), {"json"}).items():
+        (run / name).write_bytes(content)
+    (run / "report.html").touch()
 
 
-def entries(folder: Path) -> tuple[IndexedRun, ...]:
-    return read_entries(folder / INDEX)
+def read(folder: Path, name: str) -> Run:
+    return next(run for run in read_runs(folder) if run.name == name)
 
 
-def marks(folder: Path) -> dict[str, set[str]]:
-    (section,) = trends(entries(folder))
-    return {point.run: set(point.marks or ()) for point in section.lines["inductor"]}
+def page(folder: Path) -> str:
+    return write_page(folder, read_runs(folder)).read_text()
 
 
-def test_changes_beyond_noise_are_marked_and_no_others(story: Path) -> None:
-    assert marks(story) == {
-        "run-0": set(),
-        "run-1": set(),
-        "run-2": {"pass rate"},
-        "run-3": {"pass rate", "speedup"},
-        "run-4": {"compile time"},
+def shown(folder: Path, **asked: Any) -> str:
+    with Console(width=200) as console, console.capture() as printed:
+        show_history(HistoryRequest(folder=folder, **asked), console)
+    return printed.get()
+
+
+# -- reading -----------------------------------------------------------------------
+
+
+def test_a_run_is_read_from_its_summary_or_where_that_is_missing_from_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path, 0, tags=["base", "night"], derived=True)
+    from_records = make_run(tmp_path, 1)
+    without = read(tmp_path, from_records.name)
+    with monkeypatch.context() as patch:
+        patch.setattr(history_runs, "read_run", None)  # would fail
+        first = read_runs(tmp_path)[0]
+    assert first.numbers == without.numbers
+    assert (first.name, first.created, first.tags) == (run.name, BEGIN, ("base", "night"))
+    assert first.command == "python runner.py -n6"
+    assert first.numbers.torch == "0.0.0+synthetic"
+    assert (first.state, first.link) == ("complete", "./run-0/report.html")
+    assert without.link is None
+
+
+@pytest.mark.parametrize("damage", ["older", "[]", "{", '{"schema_version": 99}', "odd"])
+def test_a_summary_that_does_not_fit_is_made_from_the_records(tmp_path: Path, damage: str) -> None:
+    run = make_run(tmp_path, 0, derived=True)
+    right = read(tmp_path, run.name).numbers
+    summary = run / "summary.json"
+    if damage == "older":
+        derive(run, records()[:1])
+    elif damage == "odd":
+        stored = json.loads(summary.read_text())
+        summary.write_text(json.dumps({**stored, "groups": [{"suite": 1}]}))
+    else:
+        summary.write_text(damage)
+    assert read(tmp_path, run.name).numbers == right
+    assert read(tmp_path, run.name).state == "complete"
+
+
+def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
+    make_run(tmp_path, 0)
+    make_run(tmp_path, 1, records()[:1])
+    with (make_run(tmp_path, 2) / "records.jsonl").open("ab") as file:
+        file.write(b'{"schema_version": 2, "job"\n')
+    (make_run(tmp_path, 3) / "run.json").write_text("[" * 100_000)
+    for name, file_name, content in (
+        ("no plan", "records.jsonl", b"\0\xff{"),
+        ("torn plan", "run.json", b'{"jobs": [{"candi'),
+        ("odd plan", "run.json", b'{"jobs": [{}]}'),
+        ("list", "run.json", b"[[1, 2]]"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file_name).write_bytes(content)
+    (tmp_path / "no run at all").mkdir()
+    torn = "damaged: run.json is no plan, or was cut short"
+    assert {run.name: run.state for run in read_runs(tmp_path)} == {
+        "run-0": "complete",
+        "run-1": "unfinished: 1 of 2 records",
+        "run-2": "damaged: 1 line of records.jsonl cannot be read",
+        "run-3": torn,
+        "no plan": "damaged: run.json is missing; 1 line of records.jsonl cannot be read",
+        **dict.fromkeys(("torn plan", "odd plan", "list"), f"{torn}; records.jsonl is missing"),
     }
+    assert "8 runs, newest first; 6 damaged" in page(tmp_path)
 
 
-def test_no_change_is_marked_where_there_is_none(tmp_path: Path) -> None:
-    for number in range(12):
+def test_parts_of_a_merged_run_are_not_counted_again(tmp_path: Path) -> None:
+    for number in range(2):
         make_run(tmp_path, number)
-    rebuild(tmp_path)
-    marked = [found for found in marks(tmp_path).values() if found]
-    assert len(marked) <= 1
-
-
-def test_the_newest_change_is_told(story: Path) -> None:
-    (sentence,) = latest_changes(trends(entries(story)))
-    assert sentence.startswith("toys, training, float32, cpu on Synthetic CPU, inductor: compile time 1.")
-    assert sentence.endswith("(in run-4)")
-
-
-def test_a_run_is_entered_as_it_is_in_its_folder(story: Path) -> None:
-    first = entries(story)[0]
-    assert first == entry_of(story / "run-0")
-    assert (first.name, first.created, first.tags) == ("run-0", BEGIN, ("base", "night"))
-    assert first.facts["torch"] == "0.0.0+synthetic"
-    assert first.command == "python runner.py --training"
-    assert len(first.results) == 2 * MODELS
-
-
-def test_entering_twice_keeps_one(tmp_path: Path) -> None:
-    run = make_run(tmp_path, 0)
-    enter(run)
-    append_record(run / "records.jsonl", make_record(make_job("later"), "inductor"))
-    enter(run)
-    (entry,) = entries(tmp_path)
-    assert len(entry.results) == 2 * MODELS + 1
-
-
-def test_rebuilding_says_what_is_gone(tmp_path: Path) -> None:
-    for number in range(3):
-        enter(make_run(tmp_path, number))
-    shutil.rmtree(tmp_path / "run-1")
-    assert len(entries(tmp_path)) == 3, "what was measured is remembered when its folder is gone"
-    (tmp_path / "no run").mkdir()
-    assert "2 runs -> " in rebuild(tmp_path)
-    assert [entry.name for entry in entries(tmp_path)] == ["run-0", "run-2"]
-
-
-def test_a_run_that_cannot_be_read_is_left_out_by_name(tmp_path: Path) -> None:
-    make_run(tmp_path, 0)
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "records.jsonl").write_text("nonsense\n")
-    assert "1 run -> " in (sentence := rebuild(tmp_path))
-    assert "left out, because they cannot be read: broken (it holds no record)" in sentence
-
-
-# -- damage, and several at once ---------------------------------------------------
-
-
-def damage(path: Path, kind: str) -> None:
-    if kind == "nonsense":
-        path.write_bytes(b"nonsense" * 1000)
-    elif kind == "torn":
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    elif kind == "newer":
-        with sqlite3.connect(path) as index:
-            index.execute(f"pragma user_version = {VERSION + 1}")
-    elif kind == "foreign":
-        path.unlink()
-        with sqlite3.connect(path) as index:
-            index.execute("create table somebody_elses (x)")
-    elif kind == "odd row":
-        with sqlite3.connect(path) as index:
-            index.execute("update results set result = '{}'")
-
-
-@pytest.mark.parametrize("kind", ["nonsense", "torn", "newer", "foreign", "odd row"])
-def test_a_damaged_index_is_one_sentence_and_can_be_made_again(
-    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in range(3):
-        enter(make_run(tmp_path, number))
-    damage(tmp_path / INDEX, kind)
-    with pytest.raises(UsageError, match=r"rebuild it from the run folders: .* --rebuild") as caught:
-        entries(tmp_path)
-    assert str(caught.value).startswith("--history: ")
-    assert "\n" not in str(caught.value)
-    run = make_run(tmp_path, 3)
-    enter(run)  # must not raise
-    said = capsys.readouterr().err
-    if kind != "odd row":
-        assert said.startswith("note: this run was not entered in ")
-        assert said.count("\n") == 1
-    rebuild(tmp_path)
-    assert [entry.name for entry in entries(tmp_path)] == [f"run-{number}" for number in range(4)]
-
-
-def test_a_folder_that_cannot_be_written_costs_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run(tmp_path, 0)
-    (tmp_path / INDEX).mkdir()
-    enter(run)
-    assert capsys.readouterr().err.startswith("note: this run was not entered in ")
-
-
-def _enter_many(folder: Path, numbers: Sequence[int]) -> None:
-    entry = entry_of(folder / "run-0")
-    for number in numbers:
-        write_entry(folder / INDEX, replace(entry, name=f"many-{number}"))
-
-
-def test_several_may_enter_at_once(tmp_path: Path) -> None:
-    make_run(tmp_path, 0)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda part: _enter_many(tmp_path, range(part * 5, part * 5 + 5)), range(4)))
-    assert len(entries(tmp_path)) == 20
-
-
-@pytest.mark.slow  # three interpreters start
-def test_programs_may_enter_at_once(tmp_path: Path) -> None:
-    make_run(tmp_path, 0)
-    context = multiprocessing.get_context("spawn")
-    programs = [
-        context.Process(target=_enter_many, args=(tmp_path, range(part * 20, part * 20 + 20)))
-        for part in range(3)
-    ]
-    for program in programs:
-        program.start()
-    for program in programs:
-        program.join(60)
-        assert program.exitcode == 0
-    assert len(entries(tmp_path)) == 60
-
-
-def test_there_is_no_index_yet(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no .*history\.sqlite; rebuild it"):
-        entries(tmp_path)
-    with pytest.raises(UsageError, match="there is no run in"):
-        rebuild(tmp_path)
-    with pytest.raises(UsageError, match="there is no folder"):
-        rebuild(tmp_path / "nowhere")
-
-
-# -- filters, the list, the picture --------------------------------------------------
+    make_run(tmp_path, 2, merged_from=[{"folder": str(tmp_path / f"run-{number}")} for number in range(2)])
+    make_run(tmp_path, 3)
+    assert [run.name for run in read_runs(tmp_path)] == ["run-2", "run-3"]
+    assert "joined from run-0, run-1" in page(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("filters", "runs"),
+    ("words", "sentence"),
     [
-        ({}, 5),
-        ({"tags": ("base",)}, 1),
-        ({"tags": ("base", "night")}, 2),
-        ({"since": BEGIN + timedelta(days=3)}, 2),
-        ({"suites": ("toys",)}, 5),
-        ({"suites": ("others",)}, 0),
-        ({"compilers": ("inductor",)}, 5),
-        ({"compilers": ("aot_eager",)}, 0),
+        (["--history", "{folder}/nowhere"], "nowhere does not exist; give the folder that holds your runs"),
+        (["--history", "{folder}/run-0/run.json"], "run.json is a file; give the folder"),
+        (["--history", "{folder}/empty"], "--history: there is no run in"),
+        (["--history", "{folder}/run-0"], "is a run itself; give the folder that holds your runs"),
+        (["--history", "{folder}", "--tag=none"], "none of the 1 runs in"),
+        (["--history", "{folder}", "--list"], "--list and --history exclude each other"),
     ],
 )
-def test_filters(story: Path, filters: dict[str, Any], runs: int) -> None:
-    found = matching(entries(story), Asked(folder=story, **filters))
-    assert len(found) == runs
-    if filters.get("compilers"):
-        assert all(len(entry.results) == MODELS for entry in found), "only the results that fit"
-
-
-def test_times_since() -> None:
-    now = datetime(2026, 3, 10, 12, tzinfo=timezone.utc)
-    assert since("36h", now) == now - timedelta(hours=36)
-    assert since("2w", now) == now - timedelta(weeks=2)
-    assert since("2026-01-02", now) == datetime(2026, 1, 2, tzinfo=timezone.utc)
-    assert since("2026-01-02T03:04:05+01:00", now) == datetime(2026, 1, 2, 2, 4, 5, tzinfo=timezone.utc)
-    for text in ("", "yesterday", "7", "d", "2026-13-01", "99999d"):
-        with pytest.raises(UsageError, match=r"--since: .* is not a time"):
-            since(text, now)
+def test_bad_input_ends_in_a_sentence(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path, 0)
+    (tmp_path / "empty").mkdir()
+    assert main([word.format(folder=tmp_path) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "index.html").exists()
 
 
 def test_tags() -> None:
@@ -275,63 +178,81 @@ def test_tags() -> None:
             config_of_words(["--training", f"--tag={bad}"])
 
 
-def shown(folder: Path, formats: frozenset[str] | None = None, **asked: Any) -> str:
-    with Console(width=140) as console, console.capture() as printed:
-        assert show_history(Asked(folder=folder, **asked), formats, console) == 0
-    return printed.get()
+# -- what is shown -------------------------------------------------------------------
 
 
-def test_the_list_and_the_picture(story: Path) -> None:
-    text = shown(story)
-    lines = text.splitlines()
-    assert [line.split()[2] for line in lines if line.startswith("2026-01-0")] == [
-        f"run-{number}" for number in (4, 3, 2, 1, 0)
+def test_the_list_has_the_newest_first_and_each_mode_by_itself(tmp_path: Path) -> None:
+    make_run(tmp_path, 0, records(1.2))
+    make_run(tmp_path, 1, [*records(1.5, Status.CRASH), *records(3.0, mode=Mode.INFERENCE)], tags=["night"])
+    lines = shown(tmp_path).splitlines()
+    assert [line.split()[2] for line in lines if line.startswith("2026-01-0")] == ["run-1", "run-0"]
+    assert lines[0] == "2026-01-02 00:00  run-1 [night]"
+    assert [re.split("0?x", line.strip())[0] for line in lines if " passed" in line] == [
+        "toys, training, float32, cpu, inductor: 1 of 2 passed, 1.5",
+        "toys, inference, float32, cpu, inductor: 2 of 2 passed, 3.0",
+        "toys, training, float32, cpu, inductor: 2 of 2 passed, 1.2",
     ]
-    assert "[base, night]" in text
-    assert "92%, 11/12" in text
-    assert "inductor 1.50x, 6/6" in text
-    assert "Changed beyond noise in the newest run:" in text
-    assert (story / "history.png").read_bytes().startswith(b"\x89PNG")
-    drawn = (story / "history.svg").read_text()
-    assert "1 lost" in drawn
-    assert "0.90x" in drawn
+    assert f"--compare {tmp_path / 'run-0'} {tmp_path / 'run-1'}" in lines[-2]
+    assert lines[-1] == str(tmp_path / "index.html")
 
 
-def test_a_deleted_run_is_shown_as_gone(tmp_path: Path) -> None:
-    for number in range(2):
-        enter(make_run(tmp_path, number))
-    shutil.rmtree(tmp_path / "run-0")
-    text = shown(tmp_path, frozenset({"console"}))
-    assert text.count("(folder gone)") == 1
-    assert not (tmp_path / "history.png").exists()
+@pytest.mark.parametrize(
+    ("filters", "runs"),
+    [
+        ({"tags": ("base",)}, 1),
+        ({"tags": ("base", "night")}, 2),
+        ({"suites": ("toys",), "compilers": ("inductor",)}, 3),
+    ],
+)
+def test_filters_choose_what_is_listed_and_the_page_has_all(
+    tmp_path: Path, filters: dict[str, Any], runs: int
+) -> None:
+    for number, tags in enumerate((["base", "night"], ["night"], [])):
+        make_run(tmp_path, number, tags=tags)
+    assert shown(tmp_path, **filters).count("2026-01-0") == runs
+    assert "3 runs, newest first" in (tmp_path / "index.html").read_text()
+    for nothing in ({"suites": ("others",)}, {"compilers": ("eager",)}):
+        with pytest.raises(UsageError, match="none of the 3 runs"):
+            shown(tmp_path, **nothing)
 
 
-def test_formats_and_filters_that_fit_nothing(story: Path) -> None:
-    with pytest.raises(UsageError, match="--format: the history has no md; choose from console, png, svg"):
-        shown(story, frozenset({"md"}))
-    with pytest.raises(UsageError, match=r"none of the 5 runs in .* fits these filters"):
-        shown(story, tags=("nothing",))
+def test_a_status_that_changed_in_the_newest_run_is_named(tmp_path: Path) -> None:
+    make_run(tmp_path, 0, records(status=Status.FAIL_ACCURACY))
+    make_run(tmp_path, 1, records()[:1])  # run-0 is the last that has the other model
+    make_run(tmp_path, 2)
+    (sentence,) = status_changes(read_runs(tmp_path))
+    assert sentence.startswith("toys b training float32 cpu ")
+    assert sentence.endswith(" inductor: fail_accuracy in run-0, pass in run-2")
+    assert sentence in shown(tmp_path)
+    assert sentence in page(tmp_path)
 
 
-def test_the_same_history_gives_the_same_picture(story: Path) -> None:
-    found = trends(entries(story))
-    assert render(found) == render(found)
-    assert render(()) == {}
-
-
-def test_a_joined_run_stands_for_its_parts(tmp_path: Path) -> None:
+def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
     for number in range(2):
         make_run(tmp_path, number)
-    joined = {"merged_from": [{"folder": str(tmp_path / f"run-{number}")} for number in range(2)]}
-    make_run(tmp_path, 2, about=joined)
-    make_run(tmp_path, 3)
-    rebuild(tmp_path)
-    (section,) = trends(entries(tmp_path))
-    assert [point.run for point in section.lines["inductor"]] == ["run-2", "run-3"]
+    (trend,) = trends(read_runs(tmp_path))
+    assert trend.title == "toys, training, float32, cpu on Synthetic CPU"
+    assert [run.name for run, _ in trend.lines["inductor"]] == ["run-0", "run-1"]
+    elsewhere = [replace(one, environment={**one.environment, "device_name": "another"}) for one in records()]
+    make_run(tmp_path, 2, elsewhere)
+    (trend,) = trends(read_runs(tmp_path))
+    assert [run.name for run, _ in trend.lines["inductor"]] == ["run-0", "run-1"]
 
 
-def test_other_machines_are_other_lines(tmp_path: Path) -> None:
-    for number in range(2):
-        enter(make_run(tmp_path, number))
-    first, second = entries(tmp_path)
-    assert trends((first, replace(second, machine="another"))) == ()
+def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(tmp_path: Path) -> None:
+    for number, name in enumerate(("<script>alert(1)", "javascript:x", "a b#c?d")):
+        make_run(tmp_path, number, derived=True, tags=["night <b>"]).rename(tmp_path / name)
+    text = page(tmp_path)
+    assert text == page(tmp_path)
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "night &lt;b&gt;" in text
+    assert 'href="./javascript%3Ax/report.html"' in text
+    assert 'href="./a%20b%23c%3Fd/report.html"' in text
+    assert "default-src 'none'" in text
+    assert "#010203" not in text  # the charts have the page's own color
+    assert text.count("<svg") == 1
+    for panel in ("passed, %", "speedup, geometric mean", "compilation, s", "memory, eager / compiled"):
+        assert panel in text
+    addresses = {word for word in text.replace('"', " ").split() if "://" in word}
+    assert all("www.w3.org" in address for address in addresses)

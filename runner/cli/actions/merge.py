@@ -44,13 +44,11 @@ def perform(asked: Asked, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.cli.measuring import report
-    from runner.runs.history.enter import enter
     from runner.store.merge import merge
 
     console = Console()
     folder, notes = merge(asked.folders, asked.output_dir, argv)
     code = report(folder, console, asked.formats)
-    enter(folder.path)
     for note in notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     return code

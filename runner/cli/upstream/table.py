@@ -219,7 +219,7 @@ TABLE = (
     _on("--include-slowdowns", "averages always include slowdowns"),
     _on("--no-cold-start-latency", "caches are warm unless --cold-start-latency is given"),
     _on("--no-detect-regressions", "runs are compared only by --compare and --history"),
-    _on("--no-update-archive", "there is no archive but the index of --history"),
+    _on("--no-update-archive", "there is no archive; --history lists the runs of a folder"),
     _on("--no-gh-comment", "nothing is posted"),
     _on("--update-dashboard-test", "nothing is uploaded or posted"),
     _as("--no-graphs", "--format=csv,md,json,html,console"),

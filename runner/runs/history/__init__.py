@@ -1,4 +1,7 @@
-"""The index of all runs, stored beside them, and the history of their results.
+"""``--history``: the runs of a folder. Nothing is stored but the page, ``index.html``.
 
-The index (``history.sqlite``) is derived: ``--history --rebuild`` makes it again from the run folders.
+runs      the folders -> ``Run``, from ``run.json`` and ``summary.json`` of each
+listing   the runs on a terminal
+trends    which runs belong to one line over time, and which statuses changed
+page      ``index.html``, with the charts of ``chart``
 """

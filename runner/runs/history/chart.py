@@ -1,0 +1,111 @@
+"""Pass rate, speedup, compile time and memory over time: a chart with a line for each compiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from runner.analysis.comparison import CONTROL
+from runner.reports.parts.axes import COLORS, SHAPES, new_figure, ratio_ticks
+from runner.reports.parts.pictures import plain_style, svg
+from runner.reports.parts.sections import compiler_name
+from runner.runs.history.runs import Group
+from runner.runs.history.trends import Trend
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_TICKS = 6
+SIZE_IN = (7.2, 4.4)
+INK = "#010203"  # placeholder, replaced by the page's text color
+MOST_COLORS = 6  # the other colors are too dark for a dark page
+LEAST_MARGIN = 1.05  # the factor between the data and the end of an axis
+
+SPEEDUP, PASS_RATE, COMPILE = "speedup, geometric mean", "passed, %", "compilation, s, mean"
+PANELS: Mapping[str, Callable[[Group], float | None]] = {
+    PASS_RATE: lambda group: 100 * group.passed / group.total if group.total else None,
+    SPEEDUP: lambda group: group.speedup,
+    COMPILE: lambda group: group.compile_s or None,
+    "memory, eager / compiled": lambda group: group.memory,
+}
+
+
+def chart(trend: Trend, number: int) -> str:
+    """The chart as SVG for a page, in the page's colors. ``number``: its place on the page."""
+    import matplotlib as mpl
+
+    ink: dict[Any, str] = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    with plain_style(), mpl.rc_context({**ink, "grid.color": "#808080", "grid.alpha": 0.3}):
+        figure = new_figure(*SIZE_IN)
+        figure.patch.set_alpha(0)
+        for ax, panel in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
+            ax.patch.set_alpha(0)
+            _draw(ax, trend, panel)
+            for side in ax.spines.values():
+                side.set_color(INK)
+        text = svg(figure).decode()
+    inside = text[text.index("<svg") :].replace(INK, "currentColor")
+    # ids must be unique in the whole page
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>t{number}-", inside)
+
+
+def _draw(ax: Axes, trend: Trend, panel: str) -> None:
+    drawn: list[float] = []
+    for place, (compiler, points) in enumerate(trend.lines.items()):
+        # only the speedup of the A/A control is meaningful
+        shown = points if compiler != CONTROL or panel == SPEEDUP else ()
+        known = [(run.created, y, group) for run, group in shown if (y := PANELS[panel](group)) is not None]
+        xs: Any = [when for when, _, _ in known]
+        ys = [y for _, y, _ in known]
+        drawn += ys
+        color, shape = COLORS[place % MOST_COLORS], SHAPES[place % len(SHAPES)]
+        style: dict[str, Any] = {"color": color, "marker": shape, "ms": 3.5, "linewidth": 1.1}
+        # matplotlib leaves labels that begin with an underscore out of its legend
+        ax.plot(xs, ys, label=f" {compiler_name(compiler)}", **style)
+        for when, _, group in known if panel == SPEEDUP else ():
+            if group.low is not None and group.high is not None:
+                drawn += [group.low, group.high]
+                ends: Any = [when, when]
+                ax.plot(ends, [group.low, group.high], color=color, linewidth=0.8)
+    _dress(ax, panel, drawn)
+    _dates(ax, trend)
+    if panel == PASS_RATE:
+        ax.legend(frameon=False, fontsize=6.5, loc="lower left")
+
+
+def _dress(ax: Axes, panel: str, drawn: Sequence[float]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    ax.set_title(panel, loc="left", fontsize=8)
+    ax.grid(linewidth=0.5)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    if panel == PASS_RATE:
+        ax.set_ylim(-5, 108)
+        return
+    if not drawn:
+        ax.set_yticks([])
+        return
+    ax.set_yscale("log")
+    low, high = min(drawn), max(drawn)
+    margin = max(LEAST_MARGIN, (high / low) ** 0.1)
+    ax.set_ylim(low / margin, high * margin)
+    ratio_ticks(ax.yaxis, ax.get_ylim(), MOST_TICKS)
+    if panel == COMPILE:
+        ax.yaxis.set_major_locator(MaxNLocator(nbins=MOST_TICKS - 1))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _dates(ax: Axes, trend: Trend) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    whens: Any = [run.created for points in trend.lines.values() for run, _ in points]
+    margin = max((max(whens) - min(whens)) / 20, timedelta(minutes=1))
+    ax.set_xlim(min(whens) - margin, max(whens) + margin)
+    dates = AutoDateLocator(tz=timezone.utc, minticks=2, maxticks=8)  # type: ignore[no-untyped-call]
+    ax.xaxis.set_major_locator(dates)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(dates, tz=timezone.utc))  # type: ignore[no-untyped-call]
+    ax.tick_params(labelsize=7)
