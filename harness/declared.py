@@ -17,29 +17,32 @@ EAGER, CANDIDATE = "baseline_", "candidate_"
 SIDES = (EAGER, CANDIDATE)
 GIGA, TERA = 1e9, 1e12
 
-# the groups of report.html's panels and of the columns of CSV files
-GROUPS = ("field", "compiled", "compilation", "work", "noise", "other", "memory")
-FIELD, COMPILED, COMPILATION, WORK, NOISE, OTHER, MEMORY = GROUPS
+# the groups of report.html's panels
+GROUPS = ("compilation", "work", "noise", "other", "memory")
+COMPILATION, WORK, NOISE, OTHER, MEMORY = GROUPS
 
-LAST = 10_000
-CSV_PLACES = 100  # numbers for each group of columns: FIELD has 0 to 99, COMPILED has 100 to 199, ...
+ORDER = (
+    *("flops_per_step", "tflop_per_s", "share_of_data_sheet", "share_of_measured", "item", "items_per_s"),
+    *("energy_ratio", "flop_per_byte", "roof_tflop_per_s", "share_of_roof", "bytes_per_step", "gb_per_s"),
+    *("share_of_bandwidth", "measured_peak_tflop_per_s", "measured_bandwidth_gb_per_s", "stolen_share"),
+    *("involuntary_switches_per_s", "throttled_share", "gpu_clock_min_mhz", "gpu_clock_max_mhz"),
+    *("gpu_throttle_reasons", "allocator_retries", "device_allocations"),
+)
+"""The order in which metrics are shown. Metrics without a place here follow, in the order of their files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of the tables in console, report.md and report.html. ``header`` may have two lines.
 
-    ``place``: columns are sorted by it, from the left. ``drop``: a narrow console leaves out the column
-    with the lowest number first. ``or_else``: the metric that is shown if this metric is missing.
-    ``starred_by``: a metric; where it is not 0, the value has a star, which a caveat explains.
+    ``or_else``: the metric that is shown if this metric is missing. ``starred_by``: a metric; where it is not
+    0, the value has a star, which a caveat explains.
     """
 
     key: str
     header: str
     side: str = ""
     _: KW_ONLY
-    place: int = LAST
-    drop: int = 0
     or_else: str = ""
     starred_by: str = ""
     operations_only: bool = False  # tables of whole models omit it; CSV files and report.html have it
@@ -52,7 +55,6 @@ class Average:
     caption: str
     heading: str  # in report.html, below "mean"
     key: str  # summary.json has the counts of models as ``<key>_n``
-    place: int = LAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,10 @@ class Metric:
     digits: int = 3  # significant digits, for units that do not fix the format
     label: str = ""  # in report.html's panel; "": the words of the name
     group: str = OTHER
-    order: int = LAST  # within its group
     sides: tuple[str, ...] = ()
     derive: Callable[[Seen], Scalar] | None = None
     over_batches: str = "last"  # sum | min | max | union | last: how batches of rounds are combined
     limit: bool = False  # a limit of the device: the largest value of all its records counts
-    csv: int | None = None  # place of its columns in the CSV files (see CSV_PLACES); None: not in them
-    csv_name: str = ""
     columns: tuple[Column, ...] = ()
     average: Average | None = None
     phase: str = ""  # its label in the chart of the phases of compilation
@@ -114,18 +113,12 @@ class Metric:
         """Its names in records and reports."""
         return tuple(side + self.name for side in self.sides) or (self.name,)
 
-    @property
-    def columns_of_csv(self) -> tuple[tuple[str, str], ...]:
-        """(header, name) of each column."""
-        headers = [side + (self.csv_name or self.name) for side in self.sides or ("",)]
-        return tuple(zip(headers, self.names, strict=True))
-
 
 class Declared:
     """All metrics, in order. ``ValueError`` if two metrics have the same name."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
-        self.metrics = tuple(sorted(metrics, key=lambda one: one.order))
+        self.metrics = tuple(sorted(metrics, key=_place))
         self.by_name = {name: one for one in self.metrics for name in one.names}
         names = [name for one in self.metrics for name in one.names]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -145,20 +138,15 @@ class Declared:
     def of_group(self, group: str) -> tuple[Metric, ...]:
         return tuple(one for one in self.metrics if one.group == group)
 
-    def of_csv(self, group: str) -> dict[str, str]:
-        """Header -> metric name of the columns of one group, from left to right."""
-        number = GROUPS.index(group)
-        placed = [(one.csv, one) for one in self.metrics if one.csv is not None]
-        placed = [found for found in placed if found[0] // CSV_PLACES == number]
-        placed.sort(key=lambda found: found[0])
-        return {header: name for _, one in placed for header, name in one.columns_of_csv}
-
     def columns(self) -> tuple[tuple[Column, Metric], ...]:
         return tuple((column, one) for one in self.metrics for column in one.columns)
 
     def averages(self) -> tuple[Metric, ...]:
-        found = [(one.average.place, one) for one in self.metrics if one.average is not None]
-        return tuple(one for _, one in sorted(found, key=lambda placed: placed[0]))
+        return tuple(metric for metric in self.metrics if metric.average is not None)
+
+
+def _place(metric: Metric) -> int:
+    return ORDER.index(metric.name) if metric.name in ORDER else len(ORDER)
 
 
 def joined(how: str, so_far: Scalar, value: Scalar) -> Scalar:

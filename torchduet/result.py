@@ -108,7 +108,7 @@ class Result:
         return page(self)
 
     def frame(self) -> pd.DataFrame:
-        """A row per compiler, with unrounded numbers. Raises ``ImportError`` if pandas is not installed."""
+        """A row per compiler, with unrounded numbers."""
         from torchduet.frames import frame_of
 
         return frame_of(self.comparisons)

@@ -23,7 +23,6 @@ METRICS = (
         "bytes",
         "memory that eager's forward keeps for its backward, without weights and inputs; training only",
         group="memory",
-        csv=302,
     ),
 )
 

@@ -25,18 +25,14 @@ METRICS = (
         "",
         "how often the device's allocator had to free its cache to find memory during the rounds",
         group=NOISE,
-        order=70,
         over_batches="sum",
-        csv=407,
     ),
     Metric(
         "device_allocations",
         "",
         "how often the device's allocator asked the driver for memory during the rounds",
         group=NOISE,
-        order=80,
         over_batches="sum",
-        csv=408,
     ),
 )
 

@@ -36,7 +36,6 @@ METRICS = (
         "bytes/s",
         "the best of several large copies in the device's memory, read and written bytes together",
         limit=True,
-        csv=316,
     ),
     Metric(
         "measured_bandwidth_gb_per_s",
@@ -44,7 +43,6 @@ METRICS = (
         "the measured bandwidth: the best of all records of the device",
         derive=lambda seen: ratio(seen.best.get(BANDWIDTH), GIGA),
         group=WORK,
-        order=220,
     ),
     Metric(
         "share_of_bandwidth",
@@ -53,8 +51,6 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.share("bytes_per_step", seen.best.get(BANDWIDTH)),
         group=WORK,
-        order=190,
-        csv=314,
     ),
     Metric(
         "flop_per_byte",
@@ -62,8 +58,6 @@ METRICS = (
         "FLOPs per byte of eager's operations, without fusion: the step's place on the roofline",
         derive=_intensity,
         group=WORK,
-        order=120,
-        csv=317,
     ),
     Metric(
         "roof_tflop_per_s",
@@ -71,7 +65,6 @@ METRICS = (
         "the roofline of the step: the lower of measured peak and measured bandwidth x flop_per_byte",
         derive=lambda seen: ratio(_roof(seen), TERA),
         group=WORK,
-        order=130,
     ),
     Metric(
         "share_of_roof",
@@ -80,17 +73,9 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.share("flops_per_step", _roof(seen)),
         group=WORK,
-        order=140,
-        csv=318,
         columns=(
             Column(
-                "roof",
-                "of\nroof",
-                CANDIDATE,
-                place=140,
-                drop=170,
-                or_else="candidate_share_of_bandwidth",
-                operations_only=True,
+                "roof", "of\nroof", CANDIDATE, or_else="candidate_share_of_bandwidth", operations_only=True
             ),
         ),
     ),

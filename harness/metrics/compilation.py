@@ -42,8 +42,8 @@ PHASES = {
 }
 
 
-def _phase(name: str, meaning: str, order: int, csv: int | None, phase: str = "") -> Metric:
-    return Metric(name, "s", meaning, group=COMPILATION, order=order, csv=csv, phase=phase)
+def _phase(name: str, meaning: str, phase: str = "") -> Metric:
+    return Metric(name, "s", meaning, group=COMPILATION, phase=phase)
 
 
 METRICS = (
@@ -52,13 +52,11 @@ METRICS = (
         "s",
         "the compiler's call and the first calls, less as many settled eager steps",
         group=COMPILATION,
-        order=10,
-        columns=(Column("compile", "compile\ns", place=240, drop=205, starred_by="prepared_beside"),),
+        columns=(Column("compile", "compile\ns", starred_by="prepared_beside"),),
         average=Average(
             caption="Compilation time in seconds, arithmetic mean",
             heading="compilation",
             key="compilation",
-            place=10,
         ),
         phase="in all, with first calls",
     ),
@@ -67,21 +65,17 @@ METRICS = (
         "s",
         "processor time of the compiler's call and the first calls, over all processes and threads",
         group=COMPILATION,
-        order=15,
-        csv=212,
         phase="in all, processor time",
     ),
     Metric(
         "cold_compilation_latency_s",
         "s",
         "compilation_latency_s with empty compile caches (--cold-start, --warm-start)",
-        csv=201,
     ),
     Metric(
         "warm_compilation_latency_s",
         "s",
         "compilation_latency_s with caches that the cold start has filled (--warm-start)",
-        csv=202,
     ),
     Metric(
         "later_compilation_latency_s",
@@ -94,31 +88,21 @@ METRICS = (
         "hits of inductor's caches in these processes: what an earlier process compiled is used again",
     ),
     Metric("later_compile_cache_misses", "", "misses of inductor's caches in these processes"),
-    Metric(
-        "compiled_region", "text", "forward+loss, forward, submodules or none", group=COMPILATION, csv=101
-    ),
-    _phase("compile_dynamo_s", "Dynamo's capture and all phases below it", 20, 203, "Dynamo and all below"),
-    _phase("compile_aot_autograd_s", "AOTAutograd and all phases below it", 30, 204, "AOTAutograd and below"),
-    _phase("compile_inductor_s", "inductor and all phases below it", 40, 205, "Inductor and below"),
+    Metric("compiled_region", "text", "forward+loss, forward, submodules or none", group=COMPILATION),
+    _phase("compile_dynamo_s", "Dynamo's capture and all phases below it", "Dynamo and all below"),
+    _phase("compile_aot_autograd_s", "AOTAutograd and all phases below it", "AOTAutograd and below"),
+    _phase("compile_inductor_s", "inductor and all phases below it", "Inductor and below"),
     _phase(
         "compile_inductor_code_generation_s",
         "inductor's code generation, with its compiler",
-        50,
-        206,
         "code generation",
     ),
-    _phase("compile_kernel_compiler_s", "the C++ or Triton compiler", 60, 207, "C++ or Triton compiler"),
-    _phase(
-        "compile_backward_s", "the backward graph's part of these times", 70, 209, "of these, the backward"
-    ),
-    _phase(
-        "compile_autotuning_s", "autotuning: the choice of kernels by measuring them", 80, None, "autotuning"
-    ),
-    _phase("compile_cudagraph_capture_s", "the capture of CUDA graphs", 90, None, "CUDA graph capture"),
-    _phase("compile_cache_saved_s", "compilation time that warm caches saved", 100, 208),
-    Metric(
-        "recompiles", "", "graphs that were compiled again during the first calls", group=COMPILATION, csv=210
-    ),
+    _phase("compile_kernel_compiler_s", "the C++ or Triton compiler", "C++ or Triton compiler"),
+    _phase("compile_backward_s", "the backward graph's part of these times", "of these, the backward"),
+    _phase("compile_autotuning_s", "autotuning: the choice of kernels by measuring them", "autotuning"),
+    _phase("compile_cudagraph_capture_s", "the capture of CUDA graphs", "CUDA graph capture"),
+    _phase("compile_cache_saved_s", "compilation time that warm caches saved"),
+    Metric("recompiles", "", "graphs that were compiled again during the first calls", group=COMPILATION),
 )
 
 

@@ -46,9 +46,6 @@ METRICS = (
         "stolen time as a share of the time of all CPUs during the rounds",
         derive=lambda seen: _share(seen, "stolen_cpu_s", finite(seen.environment.get("cpu_count"))),
         group=NOISE,
-        order=10,
-        csv=401,
-        csv_name="stolen_cpu_share",
     ),
     Metric(
         "involuntary_switches",
@@ -62,8 +59,6 @@ METRICS = (
         "involuntary switches in each second of the rounds",
         derive=lambda seen: _share(seen, "involuntary_switches"),
         group=NOISE,
-        order=20,
-        csv=402,
     ),
     Metric(
         "voluntary_switches",
@@ -80,8 +75,6 @@ METRICS = (
         "share of the rounds in which a CPU quota stopped the worker",
         derive=lambda seen: _share(seen, "throttled_s"),
         group=NOISE,
-        order=30,
-        csv=403,
     ),
     Metric("rounds_wall_s", "s", "how long the rounds lasted", over_batches="sum"),
 )

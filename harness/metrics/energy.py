@@ -22,20 +22,13 @@ if TYPE_CHECKING:
 
 WHEN = "end"
 METRICS = (
-    Metric(
-        "energy_per_step_j",
-        "J",
-        "energy of one step, if device or CPU has a counter",
-        sides=SIDES,
-        csv=323,
-    ),
+    Metric("energy_per_step_j", "J", "energy of one step, if device or CPU has a counter", sides=SIDES),
     Metric(
         "energy_ratio",
         "ratio",
         "eager's energy / the candidate's; above 1, the candidate uses less",
         derive=lambda seen: seen.eager_over_candidate("energy_per_step_j"),
         group=WORK,
-        order=110,
     ),
 )
 LASTING_S = 1.0

@@ -22,8 +22,6 @@ METRICS = (
         "FLOP",
         "floating point operations of one eager step: products, convolutions and attention",
         group=WORK,
-        order=10,
-        csv=301,
     ),
     Metric(
         "tflop_per_s",
@@ -32,11 +30,9 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.per_s("flops_per_step", TERA),
         group=WORK,
-        order=20,
-        csv=303,
         columns=(
-            Column("eager_tflop", "eager\nTFLOP/s", EAGER, place=90, drop=110, operations_only=True),
-            Column("tflop", "TFLOP/s", CANDIDATE, place=100, drop=180, operations_only=True),
+            Column("eager_tflop", "eager\nTFLOP/s", EAGER, operations_only=True),
+            Column("tflop", "TFLOP/s", CANDIDATE, operations_only=True),
         ),
     ),
 )

@@ -26,27 +26,21 @@ METRICS = (
         "MHz",
         "the lowest clock read between samples of the timed rounds",
         group=NOISE,
-        order=40,
         over_batches="min",
-        csv=404,
     ),
     Metric(
         "gpu_clock_max_mhz",
         "MHz",
         "the highest clock read between samples of the timed rounds",
         group=NOISE,
-        order=50,
         over_batches="max",
-        csv=405,
     ),
     Metric(
         "gpu_throttle_reasons",
         "text",
         "why the clock was below its maximum",
         group=NOISE,
-        order=60,
         over_batches="union",
-        csv=406,
     ),
 )
 

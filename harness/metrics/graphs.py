@@ -16,27 +16,24 @@ if TYPE_CHECKING:
 WHEN = "compile"
 
 
-def _count(name: str, meaning: str, csv: int) -> Metric:
-    return Metric(name, "", meaning, group=COMPILATION, csv=csv)
+def _count(name: str, meaning: str) -> Metric:
+    return Metric(name, "", meaning, group=COMPILATION)
 
 
 METRICS = (
-    _count("calls_captured", "operations that Dynamo captured", 1),
-    _count("unique_graphs", "graphs that Dynamo handed to a compiler", 2),
-    _count("graph_breaks", "places where a graph ended before the function did", 3),
-    _count("unique_graph_breaks", "different reasons of graph breaks", 4),
+    _count("calls_captured", "operations that Dynamo captured"),
+    _count("unique_graphs", "graphs that Dynamo handed to a compiler"),
+    _count("graph_breaks", "places where a graph ended before the function did"),
+    _count("unique_graph_breaks", "different reasons of graph breaks"),
     Metric(
-        "eager_fallbacks",
-        "",
-        "functions that Dynamo tried to compile and left to eager",
-        group=COMPILATION,
+        "eager_fallbacks", "", "functions that Dynamo tried to compile and left to eager", group=COMPILATION
     ),
-    _count("autograd_captures", "backward graphs that compiled autograd captured", 5),
-    _count("autograd_compiles", "backward graphs that compiled autograd compiled", 6),
-    _count("cudagraph_skips", "graphs that could not become CUDA graphs", 7),
+    _count("autograd_captures", "backward graphs that compiled autograd captured"),
+    _count("autograd_compiles", "backward graphs that compiled autograd compiled"),
+    _count("cudagraph_skips", "graphs that could not become CUDA graphs"),
     Metric("cudagraph_copied_inputs", "", "inputs that are copied before each replay of CUDA graphs"),
-    _count("compile_cache_hits", "hits of inductor's caches during compilation", 211),
-    _count("compile_cache_misses", "misses of inductor's caches during compilation", 212),
+    _count("compile_cache_hits", "hits of inductor's caches during compilation"),
+    _count("compile_cache_misses", "misses of inductor's caches during compilation"),
     Metric("kernels_autotuned", "", "operations whose kernel inductor chose by autotuning (max-autotune)"),
 )
 

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 WHEN = "end"
 METRICS = (
     Metric("items_per_step", "", "tokens, images or samples of one step"),
-    Metric(
-        "item",
-        "text",
-        "the unit of *items_per_s*: tokens, new tokens, images or samples",
-        group=WORK,
-        order=80,
-        csv=320,
-    ),
+    Metric("item", "text", "the unit of *items_per_s*: tokens, new tokens, images or samples", group=WORK),
     Metric(
         "items_per_s",
         "1/s",
@@ -36,8 +29,6 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.per_s("items_per_step"),
         group=WORK,
-        order=90,
-        csv=321,
     ),
     Metric(
         "batches_per_step", "text", "the batch sizes of one step, if it runs several (--dynamic-batch-only)"

@@ -43,12 +43,11 @@ METRICS = (
         "eager's peak / the candidate's; above 1, the candidate uses less",
         derive=lambda seen: seen.eager_over_candidate("peak_memory_bytes"),
         group=MEMORY,
-        columns=(Column("memory", "memory\nratio", place=250, drop=60),),
+        columns=(Column("memory", "memory\nratio"),),
         average=Average(
             caption="Memory ratio, eager's peak / the candidate's, arithmetic mean",
             heading="memory ratio",
             key="memory",
-            place=20,
         ),
     ),
 )

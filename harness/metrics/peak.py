@@ -25,16 +25,13 @@ if TYPE_CHECKING:
 WHEN = "end"
 PROMISED, MEASURED = "data_sheet_peak_flop_per_s", "measured_peak_flop_per_s"
 METRICS = (
-    Metric(
-        PROMISED, "FLOP/s", "the device's peak in the candidates' precision, from the data sheet", csv=309
-    ),
+    Metric(PROMISED, "FLOP/s", "the device's peak in the candidates' precision, from the data sheet"),
     Metric("data_sheet", "text", "the source of the data sheet's peak"),
     Metric(
         MEASURED,
         "FLOP/s",
         "the best of several large matrix products in the candidates' precision",
         limit=True,
-        csv=310,
     ),
     Metric("measured_peak_size", "", "rows and columns of that product"),
     Metric(
@@ -43,7 +40,6 @@ METRICS = (
         "the measured peak: the best of all records of the device",
         derive=lambda seen: ratio(seen.best.get(MEASURED), TERA),
         group=WORK,
-        order=210,
     ),
     Metric(
         "share_of_data_sheet",
@@ -52,9 +48,6 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.share("flops_per_step", seen.number(PROMISED)),
         group=WORK,
-        order=30,
-        csv=305,
-        csv_name="mfu_data_sheet",
     ),
     Metric(
         "share_of_measured",
@@ -63,10 +56,7 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.share("flops_per_step", seen.best.get(MEASURED)),
         group=WORK,
-        order=40,
-        csv=307,
-        csv_name="mfu_measured",
-        columns=(Column("mfu", "MFU\nmeasured", CANDIDATE, place=110, drop=130, operations_only=True),),
+        columns=(Column("mfu", "MFU\nmeasured", CANDIDATE, operations_only=True),),
     ),
 )
 BUDGET_S = 0.1

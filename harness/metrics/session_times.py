@@ -20,7 +20,6 @@ METRICS = (
         "prepared_beside",
         "",
         "the most other jobs that were built and compiled at the same time (--prepare-ahead)",
-        csv=211,
     ),
     _spent("build", "building the model"),
     _spent("eager", "eager's first steps"),

@@ -23,8 +23,6 @@ METRICS = (
         "bytes",
         "bytes that eager's operations read and write, without fusion; 0 if all are views",
         group=WORK,
-        order=170,
-        csv=311,
     ),
     Metric(
         "gb_per_s",
@@ -33,11 +31,9 @@ METRICS = (
         sides=SIDES,
         derive=lambda seen: seen.per_s("bytes_per_step", GIGA),
         group=WORK,
-        order=180,
-        csv=312,
         columns=(
-            Column("eager_gb", "eager\nGB/s", EAGER, place=120, drop=120, operations_only=True),
-            Column("gb", "GB/s", CANDIDATE, place=130, drop=190, operations_only=True),
+            Column("eager_gb", "eager\nGB/s", EAGER, operations_only=True),
+            Column("gb", "GB/s", CANDIDATE, operations_only=True),
         ),
     ),
 )

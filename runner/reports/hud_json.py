@@ -12,12 +12,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.codec import to_json
+from harness.declared import finite
+from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.comparison import Comparison, Summary
 from runner.labels import ran_batch, suite_labels
 
 FORMATS = ("hud",)
 ON_REQUEST = True
 FILE = "benchmark.hud.json"
+IN_ONE_NUMBER = (
+    *("compilation_latency", "compression_ratio", "eager_peak_mem", "dynamo_peak_mem"),
+    *("calls_captured", "graph_breaks"),
+)
+UNITS = {"ratio": "x"}
 PARITY = "accuracy"  # 1 passed, 0 not; the field's word for the check
 
 
@@ -74,16 +81,11 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
         yield _metric(
             "speedup", [comparison.speedup], "x", **{name: getattr(comparison, name) for name in names}
         )
-    for name, value, unit in (
-        ("compilation_latency", comparison.compilation_latency_s, "s"),
-        ("compression_ratio", comparison.memory_ratio, "x"),
-        ("eager_peak_mem", comparison.baseline_peak_gb, "GB"),
-        ("dynamo_peak_mem", comparison.candidate_peak_gb, "GB"),
-        ("calls_captured", comparison.number("calls_captured"), ""),
-        ("graph_breaks", comparison.number("graph_breaks"), ""),
-    ):
+    for header in IN_ONE_NUMBER:
+        column = columns()[OF_PYTORCH[header]]
+        value = finite(column.value(comparison))
         if value is not None:
-            yield _metric(name, [value], unit)
+            yield _metric(header, [value], UNITS.get(column.unit, column.unit))
 
 
 def _metric(name: str, values: list[float], unit: str = "", **more: Any) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from harness.codec import to_json
 from harness.declared import NOISE, WORK
 from harness.metrics import declared
+from runner.analysis.columns import RESULT, Column, columns
 from runner.analysis.comparison import CandidatePair, Comparison, GroupSummary, Summary
 from runner.labels import notes_of, ran_batch
 
@@ -24,12 +26,6 @@ FILE = "summary.json"
 # History of this file's format:
 #   1  2026-11  first version
 SCHEMA_VERSION = 1
-DERIVED = (
-    *("compiler", "device", "n", "baseline_ms", "candidate_ms", "speedup", "ci_low", "ci_high", "p_value"),
-    *("q_value", "verdict", "speedup_of_medians", "compilation_latency_s", "baseline_peak_gb"),
-    *("candidate_peak_gb", "memory_ratio", "break_even_steps", "work", "noise", "generation"),
-    *("processes", "between_sd", "assumed_sd", "low_90", "high_90", "unsteady"),
-)
 OF_ENVIRONMENT = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict", "same_results", "counts")
 OF_PAIR = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict")
 
@@ -102,11 +98,16 @@ def _group(group: GroupSummary) -> dict[str, Any]:
     return values
 
 
-def _other_derived(comparison: Comparison) -> dict[str, Any]:
-    """The derived metrics that no other part of the comparison has."""
-    derived = (one for one in declared().metrics if one.derive and one.group not in (WORK, NOISE))
-    names = [name for one in derived for name in one.names if name not in DERIVED]
-    return {name: comparison.derived[name] for name in names}
+@cache
+def of_comparison() -> tuple[Column, ...]:
+    """The columns that no other part of the comparison has: the result, and derived metrics."""
+    derived = {name for metric in declared().metrics if metric.derive for name in metric.names}
+    derived.add("compilation_latency_s")  # users look for it beside the speedup
+    return tuple(
+        column
+        for column in columns().values()
+        if column.group == RESULT or (column.name in derived and column.group not in (WORK, NOISE))
+    )
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
@@ -125,10 +126,11 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "changes": case.changes,
         "batch_size": ran_batch(record),
         "published_batch_size": case.published_batch_size,
-        "status": record.status,
-        "passed": record.status.passed,
-        **{name: getattr(comparison, name) for name in DERIVED},
-        **_other_derived(comparison),
+        "compiler": comparison.compiler,
+        **{column.name: column.value(comparison) for column in of_comparison()},
+        "work": comparison.work,
+        "noise": comparison.noise,
+        "generation": comparison.generation,
         "parity": record.parity,
         "metrics": record.metrics,
         "failure": record.failure,

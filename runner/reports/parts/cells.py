@@ -6,8 +6,12 @@ import csv
 import io
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from runner.labels import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Cell = float | int | str | bool | None
 FORMULA_STARTS = ("=", "+", "-", "@")
@@ -28,6 +32,23 @@ def cell_text(cell: float | str) -> str:
     if isinstance(cell, str):
         return safe_text(cell)
     return str(cell).lower()  # numbers have no letters
+
+
+def csv_of(table: pd.DataFrame, headers: Sequence[str]) -> bytes:
+    """One file, with these headers. Floats have six significant digits; a missing value is an empty cell."""
+    texts = {
+        name: column.map(safe_text if column.dtype == "string" else _truth_text, na_action="ignore")
+        for name, column in table.items()
+        if column.dtype in ("string", "boolean")
+    }
+    file = table.assign(**texts).to_csv(
+        index=False, header=list(headers), float_format="%.6g", lineterminator="\n"
+    )
+    return file.encode()
+
+
+def _truth_text(value: bool) -> str:
+    return str(value).lower()
 
 
 def safe_text(text: str) -> str:
