@@ -50,6 +50,12 @@ class Column:
     def dtype(self) -> str:
         return TYPES.get(self.unit, "Float64")
 
+    @property
+    def page_text(self) -> str:
+        """Unit and meaning, as docs/DATAFRAMES.md has them."""
+        is_number = self.unit not in TYPES
+        return f"{self.unit}: {self.meaning}" if is_number else self.meaning
+
     def value(self, comparison: Comparison) -> Scalar:
         """The value as its type; None if it is missing, or if the record has something else there."""
         value = self.source(comparison) if callable(self.source) else _part(comparison, self.source)

@@ -16,12 +16,12 @@ from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, 
 from runner.analysis.environments import across_environments, across_verdict, averages_across, is_eager_of
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.findings import findings
-from runner.analysis.generation import generation_of
 from runner.analysis.noise import steadiness
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.decision import verdict
 from runner.analysis.verdicts.family import estimates_of
+from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios
 from runner.analysis.work import Limits, derived_of, limits_of
 from runner.labels import compiler_label, device_labels, merged_facts

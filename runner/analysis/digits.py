@@ -91,14 +91,25 @@ def share_text(value: float) -> str:
     return f"{value * 100:.3g} %"
 
 
-def metric_text(value: float | str, metric: Metric) -> str:
-    """A number in the metric's unit and digits. The unit's name is omitted, because a header has it."""
+def number_text(value: float | str, unit: str, digits: int = 3) -> str:
+    """A number in the digits of its unit, or with ``digits`` significant digits, without the unit's name."""
     if isinstance(value, str):
         return value
-    units: dict[str, Callable[[float], str]] = {"s": seconds_text, "ratio": ratio_text, "share": share_text}
-    if metric.unit == "bytes":
+    units: dict[str, Callable[[float], str]] = {
+        "s": seconds_text,
+        "ratio": ratio_text,
+        "share": share_text,
+        "p": p_text,
+        "steps": steps_text,
+    }
+    if unit == "bytes":
         return memory_text(value / 1e9)
-    return units[metric.unit](value) if metric.unit in units else significant(value, metric.digits)
+    return units[unit](value) if unit in units else significant(value, digits)
+
+
+def metric_text(value: float | str, metric: Metric) -> str:
+    """A number in the metric's unit and digits. The unit's name is omitted, because a header has it."""
+    return number_text(value, metric.unit, metric.digits)
 
 
 def with_unit(value: float | str, metric: Metric) -> str:

@@ -34,7 +34,6 @@ def _places(one: Metric) -> tuple[str, ...]:
     return (
         "derived" if one.derive else "record",
         *(["table"] if one.columns else []),
-        *(["CSV"] if one.csv else []),
         *(["averages"] if one.average else []),
     )
 

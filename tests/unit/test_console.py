@@ -25,7 +25,7 @@ from runner.analysis.digits import (
 from runner.reports.console import print_report
 from runner.reports.parts.fit import fit, shorten, shortened
 from runner.reports.parts.sections import sections
-from runner.reports.parts.table import filled_columns
+from runner.reports.parts.table import droppable, filled_columns
 from tests.factories import control, make_job, make_record, printed, synthetic_run
 
 
@@ -47,8 +47,7 @@ def test_a_table_row_is_one_line_however_narrow() -> None:
 @pytest.mark.slow
 def test_columns_are_left_out_in_order_and_named() -> None:
     (section, *_) = sections(summarize(synthetic_run()))
-    droppable = [column for column in filled_columns(section) if column.drop is not None]
-    there = [column.key for column in sorted(droppable, key=lambda column: column.drop or 0)]
+    there = [column.key for column in droppable(filled_columns(section))]
     assert there[0] == "worst"
     before: set[str] = set()
     for width in range(200, 50, -1):

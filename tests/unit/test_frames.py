@@ -6,19 +6,21 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import torchduet
+from harness.metrics import declared
 from harness.schema import Record, Status
+from runner.analysis.columns import COLUMNS, GENERATION, Column, columns
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from tests.factories import HOSTILE_NAMES, make_job, make_record, synthetic_run
 from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records as of_environments
-from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, Column, frames_of
+from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
 ROOT = Path(__file__).parents[2]
-pandas = pytest.importorskip("pandas")
 
 
 def one(**changes: object) -> Record:
@@ -39,10 +41,36 @@ def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, 
 
 def test_the_page_lists_the_columns() -> None:
     text = (ROOT / "docs" / "DATAFRAMES.md").read_text(encoding="utf-8")
-    for title, columns in (("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)):
+    for title, declared_columns in (
+        ("comparisons", COLUMNS),
+        ("samples", SAMPLES),
+        ("first_calls", FIRST_CALLS),
+    ):
         part = text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
         found = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", part, re.MULTILINE)
-        assert found == [(column.name, column.dtype, column.meaning) for column in columns]
+        assert found == [(column.name, column.dtype, column.page_text) for column in declared_columns]
+
+
+def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> None:
+    assert len(columns()) == len(COLUMNS) + sum(len(metric.names) for metric in declared().metrics)
+    (comparison,) = summarize([one()]).comparisons
+    values = {column.name: column.value(comparison) for column in COLUMNS}
+    missing = {name for name, value in values.items() if value is None}
+    of_generation = {column.name for column in COLUMNS if column.group == GENERATION}
+    assert missing - of_generation == {
+        *("environment", "unsteady", "between_sd", "between_df", "changes", "found_by", "notes"),
+        *("worst_failure", "resolution_median", "resolution_largest", "failure"),
+    }
+
+
+def test_a_value_of_another_type_is_missing_and_no_error() -> None:
+    record = one(
+        metrics={"graph_breaks": "many", "compiled_region": 3, "compile_cpu_s": "inf", "recompiles": True}
+    )
+    (row,) = frames_of([record]).comparisons.to_dict("records")
+    assert pd.isna(row["graph_breaks"])
+    assert pd.isna(row["compile_cpu_s"])
+    assert (row["compiled_region"], row["recompiles"]) == ("3", 1)
 
 
 def test_a_row_of_comparisons_is_what_the_report_says() -> None:
@@ -52,7 +80,7 @@ def test_a_row_of_comparisons_is_what_the_report_says() -> None:
     for name in ("speedup", "ci_low", "ci_high", "p_value", "baseline_ms", "candidate_ms", "n"):
         assert row[name] == getattr(expected, name)
     assert (row["model"], row["compiler"], row["status"], row["passed"]) == ("net", "inductor", "pass", True)
-    assert pandas.isna(row["environment"])
+    assert pd.isna(row["environment"])
 
 
 def test_samples_keep_the_order_of_the_rounds_and_join_by_job_and_compiler() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.schema import Mode, Record
 from runner.analysis.derive import compare
-from runner.analysis.generation import generation_of
+from runner.analysis.verdicts.generation import generation_of
 from tests.factories import make_job, make_record, printed
 
 

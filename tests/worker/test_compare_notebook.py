@@ -195,17 +195,10 @@ def test_html_without_times_has_no_picture() -> None:
 
 
 def test_a_frame_has_unrounded_numbers(timed: Result) -> None:
-    pytest.importorskip("pandas")
     frame = timed.frame()
     assert list(frame["compiler"]) == ["as_it_is", "eager", "refuses"]
     assert frame["speedup"][0] == timed["as_it_is"].speedup
     assert frame["status"][2] == "fail_to_run"
-
-
-def test_without_pandas_a_frame_is_a_sentence(timed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"frame\(\) needs pandas, which is not installed; pip install"):
-        timed.frame()
 
 
 class Raises(nn.Module):

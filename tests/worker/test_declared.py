@@ -16,7 +16,8 @@ from torch import nn
 from harness import metrics
 from harness.declared import GROUPS, Declared, Metric, joined
 from harness.schema import Protocol
-from runner.reports import render_all
+from runner.analysis import columns
+from runner.reports import render_all, summary_json
 from runner.reports.pages import facts
 from runner.reports.parts import table
 from torchduet import compare
@@ -33,7 +34,6 @@ METRICS = (
         "answer_j",
         "J",
         "forty-two joules",
-        csv=510,
         label="the answer",
         digits=2,
         sides=SIDES,
@@ -43,7 +43,6 @@ METRICS = (
         "answers_per_s",
         "J/s",
         "in each second of the median step",
-        csv=500,
         sides=(CANDIDATE,),
         derive=lambda seen: seen.per_s("candidate_answer_j"),
     ),
@@ -55,7 +54,7 @@ def observe(device, numbers):
     yield
     numbers["answer_j"] = 42.123
 """
-CACHES = (metrics.declared, table.columns, facts._named)
+CACHES = (metrics.declared, columns.columns, summary_json.of_comparison, table.columns, facts._named)
 
 
 @pytest.fixture

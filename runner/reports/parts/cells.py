@@ -41,7 +41,7 @@ def csv_of(table: pd.DataFrame, headers: Sequence[str]) -> bytes:
         for name, column in table.items()
         if column.dtype in ("string", "boolean")
     }
-    file = table.assign(**texts).to_csv(
+    file: str = table.assign(**texts).to_csv(
         index=False, header=list(headers), float_format="%.6g", lineterminator="\n"
     )
     return file.encode()

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from runner.reports.parts.sections import Section
-from runner.reports.parts.table import Column, filled_columns, lines, parity_word, verdict_or_status
+from runner.reports.parts.table import (
+    Column,
+    droppable,
+    filled_columns,
+    lines,
+    parity_word,
+    verdict_or_status,
+)
 
 WIDE_GAP, NARROW_GAP = 2, 1
 SHORTEST_NAME = 20  # a column is omitted if model names would get less room
@@ -31,8 +38,7 @@ def fit(section: Section, width: int) -> Fitted:
     if _total(fitted) <= width:
         return fitted
     dropped: tuple[Column, ...] = ()
-    droppable = sorted((c for c in everything if c.drop is not None), key=lambda c: c.drop or 0)
-    for column in (None, *droppable):
+    for column in (None, *droppable(everything)):
         dropped += () if column is None else (column,)
         kept = _kept(everything, dropped)
         fitted = _without_shared_bracket(_fitted(section, kept, dropped, NARROW_GAP))

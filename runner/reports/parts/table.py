@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -13,16 +13,15 @@ from harness import declared as declared_column
 from harness.declared import EAGER, Metric, finite
 from harness.metrics import declared
 from harness.schema import ModelFacts, Record, Scalar, Status
+from runner.analysis.columns import columns as declarations
 from runner.analysis.comparison import OPERATION, Comparison, Part
 from runner.analysis.digits import (
     MISSING,
     metric_text,
-    ms_text,
-    p_text,
+    number_text,
     share_text,
     significant,
     speedup_text,
-    steps_text,
 )
 from runner.labels import batch_text, case_name, ran_batch, ran_case
 from runner.reports.parts.sections import Section, compiler_name
@@ -35,30 +34,15 @@ NOT_CHECKED = "not checked"
 class Column:
     """``header`` may have two lines. ``of_model`` cells are the same for all candidates of a model.
 
-    ``place``: order from the left. ``drop``: a narrow console omits the lowest first; None: never omitted.
     ``value``: the sort key in report.html; without it, the text is the key.
     """
 
     key: str
     header: str
     cell: Callable[[Comparison], str]
-    place: int
-    drop: int | None = None
     value: Callable[[Comparison], Number] | None = None
     number: bool = False
     of_model: bool = False
-
-
-def number_cell(
-    value: Callable[[Comparison], float | None], text: Callable[[float], str]
-) -> Callable[[Comparison], str]:
-    """A cell for a number that may be missing."""
-
-    def cell(comparison: Comparison) -> str:
-        found = value(comparison)
-        return MISSING if found is None else text(found)
-
-    return cell
 
 
 def input_text(model: ModelFacts | None) -> str:
@@ -74,11 +58,6 @@ def batch_cell(comparison: Comparison) -> str:
     record = comparison.record
     unknown = record.model is None and ran_batch(record) is None
     return MISSING if unknown else batch_text(ran_case(record))
-
-
-def _millions(comparison: Comparison) -> float | None:
-    model = comparison.record.model
-    return None if model is None else model.parameters / 1e6
 
 
 def verdict_text(comparison: Comparison) -> str:
@@ -143,41 +122,41 @@ def worst_cell(comparison: Comparison) -> str:
 
 
 def _number(
-    key: str,
-    header: str,
-    value: Callable[[Comparison], Number],
-    text: Callable[[float], str],
-    *,
-    place: int,
-    drop: int,
-    of_model: bool = False,
+    key: str, header: str, name: str, *, text: Callable[[float], str] | None = None, of_model: bool = False
 ) -> Column:
-    """A column of numbers. A missing number has no text."""
-    return Column(
-        key=key,
-        header=header,
-        cell=number_cell(value, text),
-        place=place,
-        drop=drop,
-        value=value,
-        number=True,
-        of_model=of_model,
-    )
+    """A number of ``runner.analysis.columns``. ``text``: other digits than those of its unit."""
+    declaration = declarations()[name]
+
+    def value(comparison: Comparison) -> Number:
+        number = declaration.value(comparison)
+        return None if isinstance(number, str) else number
+
+    def cell(comparison: Comparison) -> str:
+        number = value(comparison)
+        if number is None:
+            return MISSING
+        return number_text(number, declaration.unit) if text is None else text(number)
+
+    return Column(key=key, header=header, cell=cell, value=value, number=True, of_model=of_model)
 
 
-def _three_digits(value: float) -> str:
-    return significant(value, 3)
-
-
+LAYOUT = (
+    *("model", "parameters", "input", "batch", "eager_ms", "candidate", "ms", "speedup", "eager_tflop"),
+    *("tflop", "mfu", "eager_gb", "gb", "roof", "prefill", "prefill_speedup", "decode", "decode_speedup"),
+    *("p", "q", "verdict", "parity", "worst", "compile", "memory", "break_even", "n", "processes"),
+)
+"""The order of the columns, by key. A metric's column without a place here comes last."""
+ALWAYS = ("model", "candidate", "speedup", "verdict")
+DROPPED = (
+    *("worst", "input", "parameters", "p", "break_even", "memory", "q", "processes", "n", "eager_tflop"),
+    *("eager_gb", "mfu", "prefill", "batch", "roof", "tflop", "gb", "ms", "eager_ms", "compile"),
+    *("decode", "prefill_speedup", "decode_speedup", "parity"),
+)
+"""What a narrow console omits, in this order; before them, metrics' columns without a place here."""
 FIXED = (
     Column(key="model", header="model", cell=lambda c: case_name(c.record.job.case), of_model=True),
-    _number("parameters", "params\nM", _millions, _three_digits, of_model=True),
-    Column(
-        key="input",
-        header="input",
-        cell=lambda c: input_text(c.record.model),
-        of_model=True,
-    ),
+    _number("parameters", "params\nM", "parameters", text=lambda n: significant(n / 1e6, 3), of_model=True),
+    Column(key="input", header="input", cell=lambda c: input_text(c.record.model), of_model=True),
     Column(
         key="batch",
         value=lambda c: ran_batch(c.record),
@@ -186,58 +165,48 @@ FIXED = (
         number=True,
         of_model=True,
     ),
-    _number("eager_ms", "eager\nms", lambda c: c.baseline_ms, ms_text, of_model=True),
+    _number("eager_ms", "eager\nms", "baseline_ms", of_model=True),
     Column(key="candidate", header="candidate", cell=lambda c: compiler_name(c.compiler)),
-    _number("ms", "ms", lambda c: c.candidate_ms, ms_text),
-    Column(
-        key="speedup",
-        value=lambda c: c.speedup,
-        header="speedup\n[95 % interval]",
-        cell=speedup_cell,
-    ),
-    _number(
-        "prefill",
-        "prefill\nms",
-        lambda c: c.generation.prefill.candidate_ms if c.generation else None,
-        ms_text,
-    ),
+    _number("ms", "ms", "candidate_ms"),
+    Column(key="speedup", value=lambda c: c.speedup, header="speedup\n[95 % interval]", cell=speedup_cell),
+    _number("prefill", "prefill\nms", "candidate_prefill_ms"),
     Column(
         key="prefill_speedup",
         header="prefill speedup\n[95 % interval]",
         cell=lambda c: _part_cell(c.generation.prefill if c.generation else None),
     ),
-    _number(
-        "decode",
-        "decode\ntokens/s",
-        lambda c: c.generation.candidate_tokens_per_s if c.generation else None,
-        _three_digits,
-    ),
+    _number("decode", "decode\ntokens/s", "candidate_tokens_per_s"),
     Column(
         key="decode_speedup",
         header="decode speedup\n[95 % interval]",
         cell=lambda c: _part_cell(c.generation.decode if c.generation else None),
     ),
-    _number("p", "p", lambda c: c.p_value, p_text),
-    _number("q", "q", lambda c: c.q_value, p_text),
+    _number("p", "p", "p_value"),
+    _number("q", "q", "q_value"),
     Column(key="verdict", header="verdict", cell=verdict_text),
     Column(key="parity", header="parity", cell=parity_cell),
     Column(key="worst", header="worst error\n/ its limit", cell=worst_cell),
-    _number("break_even", "break-even\nsteps", lambda c: c.break_even_steps, steps_text),
-    _number("n", "n", lambda c: c.n or None, lambda n: f"{n:,}"),
-    Column(
-        key="processes",
-        header="sd between\nprocesses (n)",
-        cell=processes_cell,
-        number=True,
-    ),
+    _number("break_even", "break-even\nsteps", "break_even_steps"),
+    _number("n", "n", "n", text=lambda n: f"{n:,}"),
+    Column(key="processes", header="sd between\nprocesses (n)", cell=processes_cell, number=True),
 )
 
 
 @cache
 def columns() -> tuple[Column, ...]:
     """All columns: the fixed columns and the columns that metrics declare."""
-    declared_ones = (_declared(column, metric) for column, metric in declared().columns())
-    return tuple(sorted((*FIXED, *declared_ones), key=lambda column: column.place))
+    of_metrics = (_declared(column, metric) for column, metric in declared().columns())
+    return tuple(sorted((*FIXED, *of_metrics), key=lambda column: _place(column.key, LAYOUT, len(LAYOUT))))
+
+
+def droppable(columns: Iterable[Column]) -> list[Column]:
+    """The columns that a narrow console may omit, in the order in which it omits them."""
+    chosen = [column for column in columns if column.key not in ALWAYS]
+    return sorted(chosen, key=lambda column: _place(column.key, DROPPED, -1))
+
+
+def _place(key: str, order: Sequence[str], otherwise: int) -> int:
+    return order.index(key) if key in order else otherwise
 
 
 def _declared(column: declared_column.Column, metric: Metric) -> Column:
@@ -258,8 +227,6 @@ def _declared(column: declared_column.Column, metric: Metric) -> Column:
         key=column.key,
         header=column.header,
         cell=cell,
-        place=column.place,
-        drop=column.drop,
         value=None if is_text else lambda c: finite(value(c)),
         number=not is_text,
         of_model=column.side == EAGER,
