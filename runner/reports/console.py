@@ -19,7 +19,7 @@ from runner.reports.parts.averages import AverageTable, averages_note, detailed_
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.fit import WIDE_GAP, Fitted, fit, widest
 from runner.reports.parts.grid import Table, grid_for, text_for
-from runner.reports.parts.pairs import MOST_ON_A_CONSOLE, pair_tables
+from runner.reports.parts.pairs import short_pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
 from runner.reports.parts.table import NOT_CHECKED
 from runner.reports.parts.top_models import top_models
@@ -55,7 +55,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     for part in sections(summary):
         writer.blank()
         writer.section(part)
-    writer.tables(pair_tables(summary, MOST_ON_A_CONSOLE))
+    writer.tables(short_pair_tables(summary))
     writer.explanations(summary.comparisons)
     if summary.warnings:
         writer.blank()

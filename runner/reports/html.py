@@ -11,9 +11,9 @@ import base64
 import hashlib
 import json
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from harness.declared import Metric
 from harness.metrics import declared
@@ -21,8 +21,20 @@ from runner.analysis.comparison import CONTROL, Comparison, Finding, GroupSummar
 from runner.analysis.digits import MISSING, with_unit
 from runner.analysis.estimate import Verdict
 from runner.labels import plain
+from runner.reports.pages.overview import (
+    ALWAYS_SHOWN,
+    KINDS,
+    averaged_groups,
+    averages_note,
+    candidates,
+    checked,
+    counts,
+    first_results,
+    mean_text,
+    title,
+)
 from runner.reports.pages.panels import CHUNK, panel_chunks
-from runner.reports.pages.rows import NOT_COUNTED, kind, mean_text, table_data
+from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
@@ -32,14 +44,6 @@ from runner.reports.parts.sections import Section, compiler_name, environment_li
 FORMATS = ("html",)
 FILE = "report.html"
 SHOWN_CASES = 12  # of each warning; the rest is folded
-VERDICTS = (
-    Verdict.FASTER.value,
-    Verdict.SAME.value,
-    Verdict.INCONCLUSIVE.value,
-    Verdict.UNSTEADY.value,
-    Verdict.SLOWER.value,
-    NOT_COUNTED,
-)
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -96,35 +100,58 @@ def _first_comment(script: str) -> list[str]:
 
 
 def _page(summary: Summary) -> dict[str, Any]:
-    parts = sections(summary)
-    counted = [c for c in summary.comparisons if c.compiler != CONTROL]
-    controls = [c for c in summary.comparisons if c.compiler == CONTROL]
+    results = first_results(summary)
+    groups = [(part, averaged_groups(part)) for part in sections(summary)]
     return {
-        "title": plain(", ".join(dict.fromkeys(part.suite for part in parts))) or "no records",
+        "title": title(summary),
         "environment": environment_line(summary.environment),
         "protocol": protocol_line(summary.comparisons),
         "period": _period(summary),
-        "tiles": list(_tiles(counted or controls)),
-        "passed": sum(c.record.status.passed for c in counted or controls),
-        "total": sum(c.record.status.value != "skip" for c in counted or controls),
-        "controls": _controls(controls),
-        "only_controls": bool(controls) and not counted,
-        "verdicts": VERDICTS,
+        "results": [(result, _address(summary, result.comparison)) for result in results],
+        **_counts(summary),
         "mean_headings": [one.average.heading for one in declared().averages() if one.average],
-        "averages": [_averages(part) for part in parts if part.groups],
+        "averages": [(part.title, [_group(part, group) for group in some]) for part, some in groups if some],
+        "averages_note": averages_note(summary),
         "warnings": [_warning(finding) for finding in summary.warnings],
         "caveats": [plain(caveat) for caveat in summary.caveats],
-        "tables": [_table(table) for table in (*environment_tables(summary), *pair_tables(summary))],
-        "tables_title": "Differences between environments"
-        if summary.across
-        else "Candidates over candidates",
-        "tables_note": plain(environment_note(summary)) if summary.across else "",
+        "environments": [_table(table) for table in environment_tables(summary)],
+        "environments_note": plain(environment_note(summary)) if summary.across else "",
+        "pairs": [_table(table) for table in pair_tables(summary)],
         "facts": [
             (plain(name), plain(str(value)))
             for name, value in summary.environment.items()
             if value not in (None, "")
         ],
     }
+
+
+def _address(summary: Summary, comparison: Comparison) -> str:
+    """The link that opens the panel of the comparison."""
+    place = next(place for place, one in enumerate(summary.comparisons) if one is comparison)
+    return f"#case={quote(identities(summary)[place], safe='')}"
+
+
+def _counts(summary: Summary) -> dict[str, Any]:
+    comparisons = candidates(summary)
+    controls = [c for c in summary.comparisons if c.compiler == CONTROL]
+    number = dict(counts(comparisons))
+    judged = checked(comparisons)
+    return {
+        "tiles": [(name, number.get(name, 0)) for name in KINDS if name in number or name in ALWAYS_SHOWN],
+        "meanings": _meanings(number),
+        "passed": sum(c.record.status.passed for c in judged),
+        "total": len(judged),
+        "controls": _controls(controls),
+        "only_controls": bool(controls) and len(controls) == len(comparisons),
+    }
+
+
+def _meanings(names: Iterable[str]) -> list[tuple[str, str]]:
+    """(the kinds that have this meaning, the meaning)"""
+    names_of: dict[str, list[str]] = {}
+    for name in names:
+        names_of.setdefault(KINDS[name], []).append(name)
+    return [(" and ".join(together), meaning) for meaning, together in names_of.items()]
 
 
 def _period(summary: Summary) -> str:
@@ -135,11 +162,6 @@ def _period(summary: Summary) -> str:
         return ""
     begun, ended = (plain(text[:16].replace("T", " ")) for text in (min(starts), max(ends)))
     return f"{begun} to {ended} UTC"
-
-
-def _tiles(comparisons: list[Comparison]) -> Iterator[tuple[str, int]]:
-    found = Counter(kind(c) for c in comparisons)
-    yield from ((name, found[name]) for name in VERDICTS)
 
 
 def _controls(controls: list[Comparison]) -> str:
@@ -155,20 +177,17 @@ def _controls(controls: list[Comparison]) -> str:
     )
 
 
-def _averages(part: Section) -> dict[str, Any]:
-    return {"title": part.title, "groups": [_group(group) for group in part.groups]}
-
-
-def _group(group: GroupSummary) -> dict[str, Any]:
-    counts = [(name, group.verdicts[name]) for name in VERDICTS if name in group.verdicts]
-    counts.append((NOT_COUNTED, group.total - sum(count for _, count in counts)))
+def _group(part: Section, group: GroupSummary) -> dict[str, Any]:
+    of_group = [c for c in part.comparisons if c.compiler == group.compiler]
     return {
         "compiler": compiler_name(group.compiler),
-        "passed": f"{group.pass_share:.0%}, {group.passed}/{group.total}",
+        "passed": f"{group.pass_share:.0%}, {group.passed}/{group.total}"
+        if checked(of_group)
+        else "not checked",
         "geomean": mean_text(group),
         "averaged": f"{group.averaged}/{group.total}",
         "means": [_mean(group, one) for one in declared().averages()],
-        "counts": [(name, count) for name, count in counts if count],
+        "counts": counts(of_group),
     }
 
 

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from runner.analysis.comparison import Finding, Summary
 from runner.labels import plain
 from runner.reports.closing import closing_lines
+from runner.reports.pages.overview import title
 from runner.reports.parts.averages import averages_note, detailed_tables
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.reports.parts.environments import environment_note, environment_tables
+from runner.reports.parts.grid import Table
 from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import (
     Section,
@@ -43,13 +45,14 @@ _SPECIAL = re.compile(
 def render(summary: Summary) -> Mapping[str, bytes]:
     parts = sections(summary)
     blocks = (
-        text(f"# Eager against compiled: {_suites(parts)}"),
+        text(f"# Eager against compiled: {escape(_cut(title(summary)))}"),
         text(f"{escape(_cut(environment_line(summary.environment)))}."),
         text(f"Protocol: {escape(_cut(protocol_line(summary.comparisons)))}."),
         *_executive(summary),
         *_environments(summary),
         *_warnings(summary.warnings),
         *(block for part in parts for block in _section(part)),
+        *_pairs(summary),
         *_environment(summary),
     )
     return {FILE: fitted(blocks, LIMIT).encode()}
@@ -62,10 +65,6 @@ def escape(text: str) -> str:
         return _ENTITIES[found[0]] if found["entity"] else f"\\{found[0]}"
 
     return _SPECIAL.sub(harmless, plain(text))
-
-
-def _suites(parts: Sequence[Section]) -> str:
-    return escape(_cut(", ".join(dict.fromkeys(part.suite for part in parts)))) or "no records"
 
 
 def _cut(line: str) -> str:
@@ -87,12 +86,21 @@ def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
 
 
 def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in (*environment_tables(summary), *pair_tables(summary)):
+    for table in environment_tables(summary):
         yield text(f"## {escape(table.title)}")
-        rows = table_block(table.header, table.rows, len(table.rows), table.numbers)
+        rows = _rows(table)
         yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
     if summary.across:
         yield text(escape(environment_note(summary)))
+
+
+def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
+    for table in pair_tables(summary):
+        yield folded(escape(table.title), _rows(table))
+
+
+def _rows(table: Table) -> MarkdownBlock:
+    return table_block(table.header, table.rows, len(table.rows), table.numbers)
 
 
 def _warnings(findings: Sequence[Finding]) -> Iterator[MarkdownBlock]:
@@ -125,8 +133,8 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
     yield text(f"{rounds}A verdict in brackets: parity failed, and the speedup does not count.")
-    for title, texts in _explanations(part):
-        yield folded(escape(title), list_block(texts))
+    for what, texts in _explanations(part):
+        yield folded(escape(what), list_block(texts))
     commands = [plain(c.record.reproduce) for c in part.comparisons if c.record.reproduce]
     if commands:
         yield folded("Reproduction commands", _fenced(commands))

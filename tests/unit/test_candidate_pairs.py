@@ -13,7 +13,7 @@ from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.between import ASSUMED
-from runner.reports.parts.pairs import pair_tables
+from runner.reports.parts.pairs import pair_tables, short_pair_tables
 from tests.factories import make_job, make_record
 
 
@@ -95,7 +95,7 @@ def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
     means, models = pair_tables(summary)
     assert means.rows[0][1] == "inductor over torchscript"
     assert len(models.rows) == 3
-    assert pair_tables(summary, most=2) == (means,)
+    assert short_pair_tables(summary) == (means,)
 
 
 def an_estimate(speedup: float, half: float | None) -> PairedEstimate:

@@ -225,6 +225,60 @@ def test_tiles_count_every_candidate_and_no_control(synthetic: Page) -> None:
     assert "A/A control: eager differed from itself in none of" in synthetic.text
 
 
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (Status.PASS, "faster; compiles in 5.00 s; parity: pass; pays after"),
+        (Status.PASS_DUE_TO_SKIP, "faster; compiles in 5.00 s; parity not checked; pays after"),
+        (Status.FAIL_ACCURACY, "wrong results; compiles in 5.00 s"),
+        (Status.CRASH, "did not run; made up | for crash"),
+        (Status.NOT_COMPILED, "not compiled; made up | for not_compiled"),
+        (Status.CANNOT_JUDGE, "cannot be judged; made up | for cannot_judge"),
+    ],
+)
+def test_one_model_is_its_numbers_before_all_warnings(status: Status, says: str) -> None:
+    found = page([make_record(make_job("mlp"), status=status, speedup=1.5)])
+    head, rest = found.text.split("All comparisons")[0].split("Before you use these numbers")
+    assert "mlp, toys\n" in head
+    assert "mlp, training, float32, cpu, inductor" in head
+    assert ("1.50x [" if status.passed else status.value) in head
+    assert says in head
+    assert "passed" not in head
+    assert "Averages" not in found.text
+    assert found.rows["means"] == []
+    assert rest
+
+
+def test_kinds_of_failures_have_tiles_of_their_own() -> None:
+    failures = (Status.FAIL_ACCURACY, Status.CRASH, Status.OOM, Status.NOT_COMPILED, Status.CANNOT_JUDGE)
+    records = [make_record(make_job(status.value), status=status) for status in failures]
+    found = page([*records, make_record(make_job("good"), speedup=2.0)])
+    text = " ".join(found.text.split("Faster:")[0].split())
+    for tile in ("1faster", "1wrong results", "1cannot be judged", "1not compiled", "2did not run"):
+        assert tile in text
+    assert "17 %passed parity, 1 of 6" in text
+
+
+def test_without_a_check_nothing_has_passed_parity() -> None:
+    unchecked = [make_record(make_job(f"m{i}"), status=Status.PASS_DUE_TO_SKIP) for i in range(6)]
+    text = page(unchecked).text
+    assert "Parity was not checked: every model that was timed enters the averages." in text
+    assert "passed parity" not in text
+    assert "100%, " not in text
+
+
+def test_candidates_over_candidates_come_last_and_folded() -> None:
+    content = html.render(summarize(synthetic_run()))["report.html"].decode()
+    table, pairs = content.index(">All comparisons<"), content.index('id="pairs"')
+    assert table < pairs
+    assert content.rindex("<details>", 0, pairs) > table
+
+
+def test_many_suites_are_a_number_in_the_title() -> None:
+    jobs = [make_job(f"m{i}", suite=f"suite_{i}") for i in range(5)]
+    assert "5 models of 5 suites: eager against compiled" in page([make_record(job) for job in jobs]).text
+
+
 def test_a_run_of_controls_counts_them() -> None:
     assert "These are A/A controls" in page([make_record(make_job(), "eager", compilation_s=0.0)]).text
 
@@ -244,10 +298,11 @@ def test_tables_of_environments_are_on_the_page_as_text(monkeypatch: pytest.Monk
         rows=((attack, "1.5"), ("", "2.5")),
     )
     summary = summarize(accuracy_run())
-    assert "Candidates over candidates" not in Page(html.render(summary)["report.html"]).text
+    assert "Differences between" not in Page(html.render(summary)["report.html"]).text
     monkeypatch.setattr(html, "environment_tables", lambda _: (table,))
+    monkeypatch.setattr(html, "environment_note", lambda _: "")
     found = Page(html.render(summary)["report.html"])
-    assert "Candidates over candidates" in found.text
+    assert "Differences between environments" in found.text
     assert f"against {attack}" in found.text
     assert found.text.count(attack) == 2
     assert ("td", {"class": "number"}) in found.elements

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from runner.analysis.comparison import Comparison, GroupSummary, Summary
-from runner.analysis.digits import MISSING, speedup_text
+from runner.analysis.comparison import Comparison, Summary
+from runner.analysis.digits import MISSING
 from runner.labels import plain, suite_labels
+from runner.reports.pages.overview import KINDS, kind, mean_text
 from runner.reports.parts.sections import compiler_name, environment_line
 from runner.reports.parts.table import Number
 from runner.reports.parts.table import columns as all_columns
 
-NOT_COUNTED = "not counted"  # no verdict, or parity failed
 ENDLESS = sys.float_info.max  # stands for infinity, which JSON lacks; sorts after all numbers
 
 HEADERS = MappingProxyType({"candidate": "compiler", "parity": "status"})
@@ -46,13 +46,6 @@ class Shown:
     texts: Sequence[str]
     values: Sequence[Number] | None = None
     wide: bool = True
-
-
-def kind(comparison: Comparison) -> str:
-    """The verdict if it counts, otherwise ``NOT_COUNTED``."""
-    if comparison.verdict is None or not comparison.record.status.passed:
-        return NOT_COUNTED
-    return comparison.verdict.value
 
 
 def identities(summary: Summary) -> tuple[str, ...]:
@@ -130,6 +123,7 @@ def table_data(summary: Summary) -> dict[str, Any]:
             {"key": c.key, "header": c.header, "number": c.values is not None, "wide": c.wide} for c in shown
         ],
         "facets": [{"key": f.key, "values": values[f.key]} for f in used],
+        "kinds": list(KINDS),
         "threshold": thresholds.pop() if len(thresholds) == 1 else None,
         "rows": [
             {
@@ -149,7 +143,7 @@ def _means(summary: Summary) -> Iterator[dict[str, Any]]:
     """The geometric means of the forest plot, with the facets that select them."""
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     for group in summary.groups:
-        if group.geomean_speedup is not None:
+        if mean_text(group) != MISSING:
             yield {
                 "facets": {
                     "suite": labels[group.suite],
@@ -162,12 +156,6 @@ def _means(summary: Summary) -> Iterator[dict[str, Any]]:
                 "text": mean_text(group),
                 "plot": [_short(x) for x in (group.geomean_speedup, group.geomean_low, group.geomean_high)],
             }
-
-
-def mean_text(group: GroupSummary) -> str:
-    if group.geomean_speedup is None:
-        return MISSING
-    return speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
 
 
 def _compile_in_steps(comparison: Comparison) -> float | None:

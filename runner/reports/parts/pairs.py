@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from runner.analysis.comparison import CandidatePair, Summary
+from runner.analysis.comparison import CandidatePair, CompilerRatio, Summary
 from runner.analysis.digits import MISSING, p_text, speedup_text
 from runner.labels import case_name, plain, suite_labels
 from runner.reports.parts.grid import Table
 from runner.reports.parts.sections import compiler_name
 
-MOST_ON_A_CONSOLE = 12  # rows of single models; report.md and report.html have all
+MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
 
 
-def pair_tables(summary: Summary, most: int | None = None) -> tuple[Table, ...]:
-    """The means over models, then every model; without the latter if they have more than ``most`` rows."""
-    tables = [_ratios(summary)] if summary.ratios else []
-    if summary.pairs and (most is None or len(summary.pairs) <= most):
-        tables.append(_by_model(summary))
-    return tuple(tables)
+def pair_tables(summary: Summary) -> tuple[Table, ...]:
+    """The means over several models, then every model."""
+    by_model = (_by_model(summary),) if summary.pairs else ()
+    return (*_means(summary), *by_model)
 
 
-def _ratios(summary: Summary) -> Table:
-    labels = suite_labels(one.suite for one in summary.ratios)
+def short_pair_tables(summary: Summary) -> tuple[Table, ...]:
+    """For the console: the means, if they are few."""
+    return tuple(table for table in _means(summary) if len(table.rows) <= MOST_ON_A_CONSOLE)
+
+
+def _means(summary: Summary) -> tuple[Table, ...]:
+    """() for single models: their ratios are in the other table."""
+    several = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
+    return (_ratios(several),) if several else ()
+
+
+def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
+    labels = suite_labels(one.suite for one in ratios)
     rows = tuple(
         (
             f"{labels[one.suite]}, {one.mode}, {one.dtype}, {one.device}",
@@ -31,7 +40,7 @@ def _ratios(summary: Summary) -> Table:
             speedup_text(one.mean.value, one.mean.these_low, one.mean.these_high),
             str(one.mean.models),
         )
-        for one in summary.ratios
+        for one in ratios
     )
     return Table(
         title="Candidate over candidate in the same rounds: geometric mean [95 % interval]",

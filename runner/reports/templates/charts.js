@@ -3,14 +3,18 @@
 const charts = (() => {
   const SHAPES = {
     faster: "triangle-up", slower: "triangle-down", same: "circle",
-    inconclusive: "diamond-open", unsteady: "square-open", "not counted": "x-thin-open", mean: "diamond-tall",
+    inconclusive: "diamond-open", unsteady: "square-open", mean: "diamond-tall",
   };
-  const VERDICTS = ["faster", "same", "inconclusive", "unsteady", "slower", "not counted"];
+  const NO_NUMBER = "x-thin-open"; // of the other kinds: the speedup does not count
   const BEYOND = 1.3; // intervals extend the axis beyond the outermost points at most by this factor
   const LINES = [10, 100, 1000, 10000, 100000, 1000000]; // steps of the break-even lines
 
-  const color = (name) =>
-    getComputedStyle(document.documentElement).getPropertyValue(`--${name.replace(" ", "-")}`).trim();
+  const slug = (name) => name.replaceAll(" ", "-");
+  const color = (name) => {
+    const style = getComputedStyle(document.documentElement);
+    return (style.getPropertyValue(`--${slug(name)}`) || style.getPropertyValue("--no-number")).trim();
+  };
+  const kindsOf = (items) => [...new Set(items.map((item) => item.kind))];
 
   // plotly interprets some HTML in its texts, and TeX between dollar signs; names must be shown unchanged
   const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
@@ -72,10 +76,10 @@ const charts = (() => {
     type: "log", ticksuffix: "x", tickformat: ".4~g", nticks: narrow() || printing() ? 5 : 10, tickangle: 0, title: { text: title },
   });
 
-  const marker = (name) => ({
-    color: color(name === "mean" ? "ink" : name), symbol: SHAPES[name], size: name === "mean" ? 13 : 9,
-    line: { width: /open/.test(SHAPES[name]) ? 2 : 0, color: color(name === "mean" ? "ink" : name) },
-  });
+  const marker = (name) => {
+    const tint = color(name === "mean" ? "ink" : name), symbol = SHAPES[name] ?? NO_NUMBER;
+    return { color: tint, symbol, size: name === "mean" ? 13 : 9, line: { width: /open/.test(symbol) ? 2 : 0, color: tint } };
+  };
 
   const vertical = (x, style) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", layer: "below", line: style });
   const oblique = (x0, y0, x1, y1, style) => ({ type: "line", x0, y0, x1, y1, layer: "below", line: style });
@@ -89,11 +93,10 @@ const charts = (() => {
     const lows = items.map((item) => item.plot[1] ?? item.plot[0]);
     const highs = items.map((item) => item.plot[2] ?? item.plot[0]);
     const ends = [Math.max(bounds[0], Math.min(...lows, 1)) / 1.02, Math.min(bounds[1], Math.max(...highs, 1)) * 1.02];
-    const traces = [...VERDICTS, "mean"].flatMap((name) => {
+    const traces = kindsOf(items).map((name) => {
       const places = items.map((item, place) => place).filter((place) => items[place].kind === name);
-      if (!places.length) return [];
       const of = places.map((place) => items[place]);
-      return [{
+      return {
         type: "scatter", mode: "markers", name: name === "mean" ? "geometric mean" : name, marker: marker(name),
         x: of.map((item) => item.plot[0]), y: places, customdata: of.map((item) => item.id ?? ""),
         text: of.map((item) => item.hover), hoverinfo: "text",
@@ -102,7 +105,7 @@ const charts = (() => {
           array: of.map((item) => (item.plot[2] ?? item.plot[0]) - item.plot[0]),
           arrayminus: of.map((item) => item.plot[0] - (item.plot[1] ?? item.plot[0])),
         },
-      }];
+      };
     });
     const ticks = items.map((item, place) => place);
     const rows = { tickmode: "array", tickvals: ticks, range: [items.length - 0.4, -0.6], showgrid: false, fixedrange: true, ticks: "", ticklabeloverflow: "allow" };
@@ -137,7 +140,9 @@ const charts = (() => {
   function breakEven(element, items) {
     const steps = items.map((item) => item.steps);
     const speedups = items.map((item) => item.speedup);
-    const left = Math.min(...steps) / 1.6, right = Math.max(...steps) * 1.6;
+    const middle = Math.sqrt(Math.min(...steps) * Math.max(...steps));
+    // at least a decade and a half, so that the axis has several ticks
+    const left = Math.min(Math.min(...steps) / 1.6, middle / 5.6), right = Math.max(Math.max(...steps) * 1.6, middle * 5.6);
     const bottom = Math.min(...speedups, 1) / 1.08, top = Math.max(...speedups, 1.1) * 1.12;
     const traces = LINES.filter((count) => count > left).map((count) => {
       // break-even after `count` steps: count * (1 - 1 / speedup) = compilation in steps
@@ -149,9 +154,8 @@ const charts = (() => {
         text: at.map((_, i) => (i === at.length - 1 ? `${count.toLocaleString("en")} steps` : "")),
       };
     }).filter((trace) => trace.x.length > 1 && trace.y[trace.y.length - 1] - 1 > 0.03 * (top - bottom)); // other lines are too close to the line of 1
-    for (const name of VERDICTS) {
+    for (const name of kindsOf(items)) {
       const of = items.filter((item) => item.kind === name);
-      if (!of.length) continue;
       traces.push({
         type: "scatter", mode: "markers", name, marker: marker(name), x: of.map((item) => item.steps), y: of.map((item) => item.speedup),
         customdata: of.map((item) => item.id), text: of.map((item) => item.hover), hoverinfo: "text",
@@ -160,7 +164,7 @@ const charts = (() => {
     return draw(element, traces, {
       height: narrow() ? 340 : 420,
       shapes: [oblique(left, 1, right, 1, { color: color("muted"), width: 1.2 })],
-      xaxis: { type: "log", range: [Math.log10(left), Math.log10(right)], title: { text: "compile time, in eager steps" }, tickformat: ",~r", dtick: 1 },
+      xaxis: { type: "log", range: [Math.log10(left), Math.log10(right)], title: { text: "compile time, in eager steps" }, tickformat: ",~r", dtick: right / left > 1e4 ? 1 : "D2" },
       yaxis: { ...ratioAxis("speedup"), range: [Math.log10(bottom), Math.log10(top)] },
     });
   }
@@ -245,5 +249,5 @@ const charts = (() => {
     }], { height: 110 + 26 * found.length, showlegend: false, xaxis: { title: { text: "seconds" }, rangemode: "tozero" }, yaxis: { autorange: "reversed", ticks: "" } });
   }
 
-  return { forest, breakEven, inOrder, distribution, pairs, roofline, phases, safe };
+  return { forest, breakEven, inOrder, distribution, pairs, roofline, phases, safe, slug };
 })();

@@ -125,7 +125,7 @@
     }
     const found = panel.make("td", { class: classes(c) }, text);
     if (c.key === "verdict") {
-      found.className = `verdict ${row.kind.replace(" ", "-")}`;
+      found.className = `verdict ${charts.slug(row.kind)}`;
       found.prepend(panel.make("span", { class: "mark", "aria-hidden": "true" }));
     }
     if (c.key === "parity" && !/^(pass|skip|approximate)/.test(text)) found.classList.add("failed");
@@ -149,10 +149,11 @@
   const hover = (row) => [name(row), `speedup ${row.texts[column.speedup]}, ${row.texts[column.verdict]}, ${value(row, "status")}`,
     ...[["compile", "compiled in", "s"], ["break_even", "pays after", "steps"]].filter(([key]) => key in column && row.texts[column[key]] !== "-").map(([key, before, unit]) => `${before} ${row.texts[column[key]]} ${unit}`)].map(charts.safe).join("<br>");
 
+  const rank = (row) => data.kinds.indexOf(row.kind);
+
   function forestItems() {
-    const order = ["faster", "same", "inconclusive", "unsteady", "slower", "not counted"];
     const found = matching.filter((row) => row.plot[0] !== null);
-    if (state.order !== "plan") found.sort((a, b) => (state.order ? 0 : order.indexOf(a.kind) - order.indexOf(b.kind)) || b.plot[0] - a.plot[0]);
+    if (state.order !== "plan") found.sort((a, b) => (state.order ? 0 : rank(a) - rank(b)) || b.plot[0] - a.plot[0]);
     return found.map((row) => ({ kind: row.kind, label: name(row), text: row.texts[column.speedup], hover: hover(row), plot: row.plot, id: row.id }));
   }
 
@@ -185,7 +186,7 @@
     part.hidden = !compiled.length;
     byId("even-note").textContent = compiled.length > MOST_CASES ? ` The first ${MOST_CASES.toLocaleString("en")} of ${compiled.length} are drawn.` : "";
     if (compiled.length) {
-      const cases = compiled.slice(0, MOST_CASES).map((row) => ({ kind: row.kind, hover: hover(row), steps: row.plot[3], speedup: row.plot[0], id: row.id }));
+      const cases = compiled.slice(0, MOST_CASES).sort((a, b) => rank(a) - rank(b)).map((row) => ({ kind: row.kind, hover: hover(row), steps: row.plot[3], speedup: row.plot[0], id: row.id }));
       charts.breakEven(byId("even"), cases).then(clicks);
     }
   }

@@ -83,7 +83,7 @@ const panel = (() => {
   // that cases share
   function fill(body, row, found, all, drawable) {
     body.replaceChildren();
-    const headline = make("p", { class: `headline ${row.kind.replace(" ", "-")}` }, make("span", {}, row.speedupText));
+    const headline = make("p", { class: `headline ${charts.slug(row.kind)}` }, make("span", {}, row.speedupText));
     headline.append(make("span", { class: "verdict" }, make("span", { class: "mark", "aria-hidden": "true" }), row.verdictText));
     body.append(headline);
     if (found.failure) body.append(failure(found.failure));

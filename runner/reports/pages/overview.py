@@ -1,0 +1,169 @@
+"""The first part of report.html: the title, and each result of a small run or the counts of a larger one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from harness.schema import Status
+from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
+from runner.analysis.digits import MISSING, seconds_text, speedup_text, steps_text
+from runner.analysis.estimate import Verdict
+from runner.labels import case_name, counted, plain, reason, suite_labels
+from runner.reports.parts.sections import Section, compiler_name
+from runner.reports.parts.table import parity_cell, speedup_cell
+
+FEW_RESULTS = 4  # of a run whose results stand at the top one by one
+FEW_SUITES = 3  # that a title names
+
+KINDS = MappingProxyType(
+    {
+        Verdict.FASTER.value: "significant, and beyond the noise threshold",
+        Verdict.SAME.value: "the whole interval is inside the threshold",
+        Verdict.INCONCLUSIVE.value: "the interval allows more than one verdict",
+        Verdict.UNSTEADY.value: "the rounds have no common speedup",
+        Verdict.SLOWER.value: "significant, and beyond the noise threshold",
+        "wrong results": "parity failed, so the speedup does not count",
+        "cannot be judged": "eager's own results do not allow a check of parity",
+        "not compiled": "the compiler was not called, or captured nothing",
+        "recompiles": "compiled again in every attempt at timed rounds",
+        "did not run": "an error, a crash, or a limit of time or memory",
+        "no verdict": "not timed, or in too few rounds",
+        "approximate": "differs from eager by design",
+        "skipped": "not run, for a reason of the suite",
+    }
+)
+"""The groups into which a report sorts comparisons, with their meanings, in the order of the page."""
+ALWAYS_SHOWN = (Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE, Verdict.SLOWER)
+
+_OF_STATUS = MappingProxyType(
+    {
+        Status.FAIL_ACCURACY: "wrong results",
+        Status.CANNOT_JUDGE: "cannot be judged",
+        Status.EAGER_TWO_RUNS_DIFFER: "cannot be judged",
+        Status.NOT_COMPILED: "not compiled",
+        Status.RECOMPILES: "recompiles",
+        Status.APPROXIMATE: "approximate",
+        Status.SKIP: "skipped",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One comparison of a small run. ``number``: the speedup, or the status if it does not count."""
+
+    name: str
+    number: str
+    kind: str
+    facts: tuple[str, ...]
+    comparison: Comparison
+
+
+def kind(comparison: Comparison) -> str:
+    """Its name in ``KINDS``."""
+    status = comparison.record.status
+    if status.passed:
+        return "no verdict" if comparison.verdict is None else comparison.verdict.value
+    return _OF_STATUS.get(status, "did not run")
+
+
+def counts(comparisons: Iterable[Comparison]) -> list[tuple[str, int]]:
+    """The number of comparisons of each kind that there is, in the order of ``KINDS``."""
+    number = Counter(kind(c) for c in comparisons)
+    return [(name, number[name]) for name in KINDS if number[name]]
+
+
+def candidates(summary: Summary) -> tuple[Comparison, ...]:
+    """The comparisons that the report counts: without the A/A controls, unless there is nothing else."""
+    return tuple(c for c in summary.comparisons if c.compiler != CONTROL) or summary.comparisons
+
+
+def checked(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The comparisons whose parity was to be checked."""
+    return [
+        c
+        for c in comparisons
+        if c.record.job.protocol.accuracy
+        and c.record.status.counted
+        and c.record.status is not Status.PASS_DUE_TO_SKIP
+    ]
+
+
+def averages_note(summary: Summary) -> str:
+    if not checked(summary.comparisons):
+        return (
+            "Parity was not checked: every model that was timed enters the averages. They include slowdowns."
+        )
+    return (
+        "Only models that passed parity enter an average; the number after the slash counts all models. "
+        "Averages include slowdowns."
+    )
+
+
+def averaged_groups(part: Section) -> tuple[GroupSummary, ...]:
+    """The averages of more than one model: the average of one model is its own row."""
+    return tuple(group for group in part.groups if group.total > 1)
+
+
+def mean_text(group: GroupSummary) -> str:
+    """The geometric mean speedup; none of a single model."""
+    if group.geomean_speedup is None or group.averaged < 2:
+        return MISSING
+    return speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
+
+
+def title(summary: Summary) -> str:
+    """``MLP_addition, tiny_gpt``, ``18 models of models.py``"""
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    models = {
+        (labels[case.suite], case_name(case)): None
+        for case in (c.record.job.case for c in summary.comparisons)
+    }
+    if not models:
+        return "no records"
+    if len(models) == 1:
+        ((suite, model),) = models
+        return plain(f"{model}, {suite}")
+    suites = tuple(dict.fromkeys(suite for suite, _ in models))
+    named = ", ".join(suites) if len(suites) <= FEW_SUITES else counted(len(suites), "suite")
+    return plain(f"{counted(len(models), 'model')} of {named}")
+
+
+def first_results(summary: Summary) -> tuple[Result, ...]:
+    """Every result of a small run; () for a larger run."""
+    comparisons = candidates(summary)
+    return tuple(map(_result, comparisons)) if len(comparisons) <= FEW_RESULTS else ()
+
+
+def _result(comparison: Comparison) -> Result:
+    record, job = comparison.record, comparison.record.job
+    where = (job.case.mode.value, job.dtype, job.device, compiler_name(comparison.compiler))
+    passed = record.status.passed
+    timed = passed and comparison.speedup is not None
+    return Result(
+        name=plain(", ".join((case_name(job.case), *where))),
+        number=speedup_cell(comparison) if timed else record.status.value,
+        kind=kind(comparison),
+        facts=tuple(_facts(comparison)),
+        comparison=comparison,
+    )
+
+
+def _facts(comparison: Comparison) -> Sequence[str]:
+    """What a decision needs beside the speedup."""
+    record = comparison.record
+    compilation, steps = comparison.compilation_latency_s, comparison.break_even_steps
+    facts = [] if compilation is None else [f"compiles in {seconds_text(compilation)} s"]
+    if record.status is Status.PASS_DUE_TO_SKIP:
+        facts.append("parity not checked")
+    elif record.status.passed or parity_cell(comparison) != record.status.value:
+        facts.append(f"parity: {parity_cell(comparison)}")
+    if record.status.passed and steps is not None:
+        pays = steps_text(steps)
+        facts.append("never pays" if pays == "never" else f"pays after {pays} steps")
+    if record.failure is not None:
+        facts.append(reason(record.failure.message))
+    return facts
