@@ -69,23 +69,30 @@ def _facts(comparison: Comparison) -> Iterator[str]:
     record = comparison.record
     speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
     if not record.status.passed and record.status is not Status.APPROXIMATE:
-        yield f"{record.status.value}{_because(record)}"
+        why = because(record)
+        yield f"{record.status.value} ({why})" if why else record.status.value
         if comparison.speedup is not None:
             yield f"so {speedup} does not count"
         return
     if comparison.verdict is not None:
         yield OPEN.get(comparison.verdict.value, comparison.verdict.value)
         yield speedup
+    yield from beside_the_speedup(comparison)
+
+
+def beside_the_speedup(comparison: Comparison) -> Iterator[str]:
+    """The compilation time, parity and the steps until compilation pays."""
     if comparison.compiler != CONTROL and comparison.compilation_latency_s is not None:
         beside = " beside other jobs" if comparison.value("prepared_beside") else ""
         yield f"compiles in {seconds_text(comparison.compilation_latency_s)} s{beside}"
-    yield f"parity {parity_word(record)}"
+    yield f"parity {parity_word(comparison.record)}"
     steps = comparison.break_even_steps
     if steps is not None and comparison.compiler != CONTROL:
         yield "never pays" if math.isinf(steps) else f"pays after {steps_text(steps)} steps"
 
 
-def _because(record: Record) -> str:
+def because(record: Record) -> str:
+    """Why the record did not pass, in a few words; empty if it does not say."""
     parity, failure = record.parity, record.failure
     if failure is not None:
         text = reason(f"{failure.kind}: {failure.message}")
@@ -93,7 +100,7 @@ def _because(record: Record) -> str:
         text = f"{parity.failed} of {parity.tensors} tensors differ too much"
     else:
         return ""
-    return f" ({text if len(text) <= LONGEST_REASON else f'{text[:LONGEST_REASON]}...'})"
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
 def _of_group(names: _Names, part: Section, members: list[Comparison]) -> str:

@@ -25,9 +25,7 @@ from runner.reports.pages.overview import (
     ALWAYS_SHOWN,
     KINDS,
     averaged_groups,
-    averages_note,
     candidates,
-    checked,
     counts,
     first_results,
     mean_text,
@@ -36,10 +34,12 @@ from runner.reports.pages.overview import (
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
+from runner.reports.parts.averages import averages_note
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
 from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
+from runner.reports.parts.table import NOT_CHECKED
 
 FORMATS = ("html",)
 FILE = "report.html"
@@ -135,12 +135,12 @@ def _counts(summary: Summary) -> dict[str, Any]:
     comparisons = candidates(summary)
     controls = [c for c in summary.comparisons if c.compiler == CONTROL]
     number = dict(counts(comparisons))
-    judged = checked(comparisons)
+    checked = [c for c in comparisons if c.record.status.counted and c.record.job.protocol.accuracy]
     return {
         "tiles": [(name, number.get(name, 0)) for name in KINDS if name in number or name in ALWAYS_SHOWN],
         "meanings": _meanings(number),
-        "passed": sum(c.record.status.passed for c in judged),
-        "total": len(judged),
+        "passed": sum(c.record.status.passed for c in checked),
+        "total": len(checked),
         "controls": _controls(controls),
         "only_controls": bool(controls) and len(controls) == len(comparisons),
     }
@@ -181,14 +181,16 @@ def _group(part: Section, group: GroupSummary) -> dict[str, Any]:
     of_group = [c for c in part.comparisons if c.compiler == group.compiler]
     return {
         "compiler": compiler_name(group.compiler),
-        "passed": f"{group.pass_share:.0%}, {group.passed}/{group.total}"
-        if checked(of_group)
-        else "not checked",
+        "passed": _passed(group),
         "geomean": mean_text(group),
         "averaged": f"{group.averaged}/{group.total}",
         "means": [_mean(group, one) for one in declared().averages()],
         "counts": counts(of_group),
     }
+
+
+def _passed(group: GroupSummary) -> str:
+    return f"{group.pass_share:.0%}, {group.passed}/{group.total}" if group.checked else NOT_CHECKED
 
 
 def _mean(group: GroupSummary, metric: Metric) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
-from runner.analysis.digits import MISSING, seconds_text, speedup_text, steps_text
+from runner.analysis.digits import MISSING, speedup_text
 from runner.analysis.estimate import Verdict
-from runner.labels import case_name, counted, plain, reason, suite_labels
+from runner.labels import case_name, counted, plain, suite_labels
+from runner.reports.closing import because, beside_the_speedup
 from runner.reports.parts.sections import Section, compiler_name
-from runner.reports.parts.table import parity_cell, speedup_cell
+from runner.reports.parts.table import speedup_cell
 
 FEW_RESULTS = 4  # of a run whose results stand at the top one by one
 FEW_SUITES = 3  # that a title names
@@ -81,28 +82,6 @@ def candidates(summary: Summary) -> tuple[Comparison, ...]:
     return tuple(c for c in summary.comparisons if c.compiler != CONTROL) or summary.comparisons
 
 
-def checked(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The comparisons whose parity was to be checked."""
-    return [
-        c
-        for c in comparisons
-        if c.record.job.protocol.accuracy
-        and c.record.status.counted
-        and c.record.status is not Status.PASS_DUE_TO_SKIP
-    ]
-
-
-def averages_note(summary: Summary) -> str:
-    if not checked(summary.comparisons):
-        return (
-            "Parity was not checked: every model that was timed enters the averages. They include slowdowns."
-        )
-    return (
-        "Only models that passed parity enter an average; the number after the slash counts all models. "
-        "Averages include slowdowns."
-    )
-
-
 def averaged_groups(part: Section) -> tuple[GroupSummary, ...]:
     """The averages of more than one model: the average of one model is its own row."""
     return tuple(group for group in part.groups if group.total > 1)
@@ -141,29 +120,11 @@ def first_results(summary: Summary) -> tuple[Result, ...]:
 def _result(comparison: Comparison) -> Result:
     record, job = comparison.record, comparison.record.job
     where = (job.case.mode.value, job.dtype, job.device, compiler_name(comparison.compiler))
-    passed = record.status.passed
-    timed = passed and comparison.speedup is not None
+    valid = record.status.passed or record.status is Status.APPROXIMATE
     return Result(
         name=plain(", ".join((case_name(job.case), *where))),
-        number=speedup_cell(comparison) if timed else record.status.value,
+        number=speedup_cell(comparison) if valid and comparison.n else record.status.value,
         kind=kind(comparison),
-        facts=tuple(_facts(comparison)),
+        facts=tuple(beside_the_speedup(comparison) if valid else filter(None, [because(record)])),
         comparison=comparison,
     )
-
-
-def _facts(comparison: Comparison) -> Sequence[str]:
-    """What a decision needs beside the speedup."""
-    record = comparison.record
-    compilation, steps = comparison.compilation_latency_s, comparison.break_even_steps
-    facts = [] if compilation is None else [f"compiles in {seconds_text(compilation)} s"]
-    if record.status is Status.PASS_DUE_TO_SKIP:
-        facts.append("parity not checked")
-    elif record.status.passed or parity_cell(comparison) != record.status.value:
-        facts.append(f"parity: {parity_cell(comparison)}")
-    if record.status.passed and steps is not None:
-        pays = steps_text(steps)
-        facts.append("never pays" if pays == "never" else f"pays after {pays} steps")
-    if record.failure is not None:
-        facts.append(reason(record.failure.message))
-    return facts
