@@ -6,6 +6,7 @@ have not changed from torch 2.0 to 2.15.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -64,18 +65,25 @@ def _only_rest_of(function: str, loss: object, start_us: int) -> bool:
 
 
 def watching_breaks() -> Callable[[], tuple[str, ...]]:
-    """A function that returns why graphs broke since now: one line of torch's explanation for each break."""
-    before = dict(_counter("graph_break"))
+    """A function that returns why Dynamo gave up parts of the code since now: a line for each reason."""
+    before = _given_up()
 
     def reasons() -> tuple[str, ...]:
-        now = _counter("graph_break")
+        now = _given_up()
         return tuple(_explanation(text) for text, count in now.items() if count > before.get(text, 0))
 
     return reasons
 
 
+def _given_up() -> dict[str, int]:
+    return {**_counter("unimplemented"), **_counter("graph_break")}
+
+
 def _explanation(text: str) -> str:
-    """The line "Explanation: ..." of torch's text, or its first line."""
+    """The exception that the model's code raised, torch's line "Explanation: ...", or its first line."""
+    raised = re.search(r"Developer debug context: raised exception (.+)", str(text))
+    if raised:
+        return f"the model's code raises {raised[1]} while Dynamo traces it"
     lines = [line.strip() for line in str(text).splitlines() if line.strip()] or [""]
     told = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     return (told or lines)[0].removesuffix(".")

@@ -301,8 +301,7 @@ class Session:
             variant, compiled, calls, numbers = self._compile(candidate)
         if not compiled.control and compiled.compiler_calls() <= 0:
             message = compiled.why_nothing() or (
-                f"{candidate} was asked to compile this model, but nothing of it reached the compiler"
-                + "".join(f": {why}" for why in breaks()[:1])
+                "nothing of the model reached the compiler" + "".join(f": {why}" for why in breaks()[:1])
             )
             raise JobFailed(
                 Status.NOT_COMPILED, Failure(kind="NotCompiled", message=message, phase="compile")

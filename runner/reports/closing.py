@@ -16,7 +16,7 @@ from runner.reports.parts.sections import Section, compiler_name, sections
 from runner.reports.parts.table import parity_word
 
 MOST_LINES = 12  # results with a line of their own
-LONGEST_REASON = 100
+LONGEST_REASON = 130
 OPEN = {Verdict.INCONCLUSIVE.value: "open"}
 
 
@@ -95,7 +95,8 @@ def because(record: Record) -> str:
     """Why the record did not pass, in a few words; empty if it does not say."""
     parity, failure = record.parity, record.failure
     if failure is not None:
-        text = reason(f"{failure.kind}: {failure.message}")
+        kind = "" if record.status is Status.NOT_COMPILED else f"{failure.kind}: "
+        text = reason(f"{kind}{failure.message}")
     elif parity is not None and parity.failed:
         text = f"{parity.failed} of {parity.tensors} tensors differ too much"
     else:

@@ -285,7 +285,6 @@ def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
     [
         (Status.TIMEOUT, "Timed out", "--timeout (it was 1200 s)"),
         (Status.OOM, "Out of memory", "--batch-size"),
-        (Status.NOT_COMPILED, "Not compiled", "log"),
         (Status.RECOMPILES, "Recompiled in later steps", "TORCH_LOGS=recompiles"),
         (Status.CRASH, "Could not run", "report.md"),
         (Status.MODEL_FAIL_TO_LOAD, "Could not run", "report.md"),
@@ -312,7 +311,7 @@ def test_slowdowns_compilation_and_memory_beyond_the_fields_limits() -> None:
     ]
     summary = summarize(records)
     assert "0.80" in finding(summary, "Slower than eager").cases[0]
-    assert "3 graph breaks" in finding(summary, "Slower than eager").cases[0]
+    assert "3 graph breaks" in finding(summary, "Slower than eager, with graph breaks").cases[0]
     steps = steps_text(summary.comparisons[1].break_even_steps or 0.0)
     assert f"121 s, break-even steps: {steps}" in finding(summary, "Long compilation").cases[0]
     assert "0.80x, peak 2.50 GB (eager 2.00 GB)" in finding(summary, "More memory").cases[0]
@@ -327,44 +326,54 @@ def test_limits_are_not_warned_about_just_inside_them() -> None:
     assert titles(summarize(records)) == []
 
 
-def test_a_wide_interval_names_the_rounds_that_would_do() -> None:
-    found = finding(summarize([make_record(make_job(), jitter=0.3)]), "Intervals wider than +-2 %")
-    assert "after 20 rounds; needs about " in found.cases[0]
+@pytest.mark.parametrize(
+    ("rounds", "says"),
+    [
+        (20, "after 20 rounds (the limit on time); needs "),
+        (3, "after 3 rounds (the limit on time); these are"),
+    ],
+)
+def test_an_open_verdict_has_one_advice(rounds: int, says: str) -> None:
+    record = make_record(make_job(), jitter=0.3, rounds=rounds)
+    summary = summarize([dataclasses.replace(record, rounds_ended="out of time")])
+    (found,) = summary.warnings
+    assert found.title == "Open verdicts"
+    assert says in found.cases[0]
     assert "--repeat" in found.advice
 
 
+def test_a_wide_interval_of_a_settled_verdict_is_no_warning() -> None:
+    assert titles(summarize([make_record(make_job(), speedup=3.0, jitter=0.3)])) == []
+
+
 @pytest.mark.parametrize(
-    ("reason", "says"),
+    ("metrics", "advice"),
     [
-        ("clear verdict", "Measuring ended because the verdict was clear: no further round could change it."),
-        ("most rounds", "Measuring ended by the limit on rounds (20)."),
-        ("out of time", "Measuring ended by the limit on time (60 s for each job)."),
-        ("out of budget", "Measuring ended because the time budget was spent."),
-        ("stopped", "Measuring was stopped early."),
+        ({"graph_breaks": 0}, "No graph broke"),
+        ({"graph_breaks": 3}, "add --explain"),
+        ({"graph_breaks": 3, "graph_break_reasons": "print (model.py:1)"}, "listed above"),
     ],
 )
-def test_why_measuring_ended_is_what_ended_it(reason: str, says: str) -> None:
-    record = dataclasses.replace(make_record(make_job(), jitter=0.3), rounds_ended=reason)
-    assert finding(summarize([record]), "Intervals wider").advice.startswith(says)
+def test_a_slow_model_is_told_of_graph_breaks_only_if_it_has_some(
+    metrics: dict[str, Scalar], advice: str
+) -> None:
+    summary = summarize([make_record(make_job(), speedup=0.8, metrics=metrics)])
+    assert advice in finding(summary, "Slower than eager").advice
 
 
-def test_of_an_older_record_the_samples_tell_why_measuring_ended() -> None:
-    clear = make_record(make_job(), speedup=3.0, jitter=0.1)
-    most = make_record(make_job(protocol=Protocol(max_rounds=20)), jitter=0.3)
-    neither = make_record(make_job(), jitter=0.3)
-    for record, says in (
-        (clear, "the verdict was clear"),
-        (most, "the limit on rounds (20)"),
-        (neither, "a limit on time, or was stopped"),
-    ):
-        assert says in finding(summarize([record]), "Intervals wider").advice
-
-
-def test_no_interval_at_all_is_a_wide_one() -> None:
-    job = make_job(protocol=Protocol(repeat=2))
-    found = finding(summarize([make_record(job, rounds=2)]), "Intervals wider")
-    assert "no interval after 2 rounds" in found.cases[0]
-    assert found.advice.startswith("Measuring ended by --repeat")
+@pytest.mark.parametrize(
+    ("why", "advice"),
+    [(": Dynamo does not support RNN, GRU, or LSTM", "allow_rnn"), ("", "TORCH_LOGS=dynamo")],
+)
+def test_what_was_not_compiled_says_why_and_sends_nobody_to_an_empty_log(why: str, advice: str) -> None:
+    record = make_record(make_job(), status=Status.NOT_COMPILED)
+    assert record.failure is not None
+    message = f"nothing of the model reached the compiler{why}"
+    record = replace(record, failure=replace(record.failure, message=message))
+    found = finding(summarize([record]), "Not compiled")
+    assert found.cases[0].endswith(message)
+    assert advice in found.advice
+    assert "log" not in found.advice
 
 
 def test_a_control_that_moved_is_said_first_among_the_timings() -> None:
@@ -399,7 +408,14 @@ def test_caveats_count_what_was_cut() -> None:
     assert "smaller than the published one for 1 of 12 jobs (column batch)" in found
     assert "The model is smaller than the published one for 1 of 12 jobs" in found
     assert "runs in eager: torchscript." in found
-    assert "no optimizer" in found
+    assert "no optimizer step; intervals of one process" in found
+    assert "(training: eager 0.25 %, aot_eager 0.4 %, inductor 0.6 %, torchscript 0.6 %;" in found
+
+
+def test_the_assumed_variation_names_the_mode() -> None:
+    jobs = (make_job(), make_job(mode=Mode.INFERENCE))
+    note = summarize([make_record(job) for job in jobs]).caveats[-1]
+    assert "(training: inductor 0.6 %; inference: inductor 1.1 %;" in note
 
 
 @pytest.mark.parametrize("scale", ["small", "tiny"])
