@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from harness.codec import RECORDED
@@ -173,22 +174,15 @@ def choice(noun: str, known: Iterable[str] | Callable[[], Iterable[str]]) -> Kin
     return Kind(read, words=() if callable(known) else tuple(known))
 
 
-def whole(text: str) -> int:
+def whole(text: str, least: int = 0) -> int:
     try:
         value = int(text)
     except ValueError:
         raise ValueError(f"{text!r} is not a whole number") from None
-    if value < 0:
-        raise ValueError(f"{text} is negative; give a whole number from 0 up")
+    if value < least:
+        raise ValueError(f"{text} is too small; give a whole number from {least} up")
     if value >= 2**63:
         raise ValueError(f"{text} is too large")
-    return value
-
-
-def count(text: str) -> int:
-    value = whole(text)
-    if value < 1:
-        raise ValueError(f"{text} is too small; give a whole number from 1 up")
     return value
 
 
@@ -285,7 +279,7 @@ def gigabytes_text(size: int) -> str:
     return f"{gigabyte}.{rest:09d}".rstrip("0").rstrip(".")
 
 
-WHOLE, COUNT = Kind(whole), Kind(count)
+WHOLE, COUNT = Kind(whole), Kind(partial(whole, least=1))
 SECONDS, DURATION = Kind(seconds, number_text), Kind(duration, number_text)
 SHARE, GIGABYTES = Kind(share, share_text), Kind(gigabytes, gigabytes_text)
 KEY_VALUE, PATTERN = Kind(key_value), Kind(pattern)

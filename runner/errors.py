@@ -6,9 +6,15 @@ from collections.abc import Iterable
 
 from harness.settings import no_such
 
+LONGEST = 1200  # characters; the end of a sentence says what would be right
+
 
 class UsageError(Exception):
     """Bad input. The message is one sentence for the user; the exit code is 2, and nothing is written."""
+
+    def __init__(self, message: str) -> None:
+        half = LONGEST // 2
+        super().__init__(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
 
 
 def words_of(error: BaseException, longest: int = 300) -> str:

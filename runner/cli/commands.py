@@ -41,9 +41,9 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
     """The configuration whose plan is this job with these candidates."""
     case = job.case
     own = is_own_model(case.suite)
-    # --only splits names at commas and strips spaces
-    exact = "," not in case.name and case.name == case.name.strip()
-    selection = Selection(only=(case.name,)) if exact else Selection(filters=(f"^{re.escape(case.name)}$",))
+    # --only splits names at commas and strips spaces; a terminal shows a control character as an escape
+    exact = "," not in case.name and case.name == case.name.strip() and case.name.isprintable()
+    selection = Selection(only=(case.name,)) if exact else Selection(filters=(_pattern(case.name),))
     compilers, environments = _compilers(job, candidates)
     return RunConfig(
         suites=(case.suite,),
@@ -69,6 +69,15 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         options=job.options,
         protocol=job.protocol,
         extras=job.extras,
+    )
+
+
+def _pattern(name: str) -> str:
+    """The pattern that matches this name alone, in printable characters."""
+    return (
+        "^"
+        + "".join(re.escape(c) if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+        + "$"
     )
 
 

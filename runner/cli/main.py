@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from runner.cli.actions import chosen, with_flag
 from runner.cli.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
-from runner.cli.parser import flags, given
+from runner.cli.parser import flags, given, parsed
 from runner.cli.upstream.words import translated
 from runner.errors import UsageError
 from runner.labels import plain
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words, notes = translated(arguments, tuple(flags()))
         typed = given(words)
         action = chosen(typed)
-        asked = action.parse(typed)
+        asked = parsed(action, typed)
         for note in notes:
             print(f"note: {plain(note)}", file=sys.stderr)
         return action.perform(asked, arguments)

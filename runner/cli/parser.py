@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from harness.settings import Flag, Given, Group
-from runner.cli.actions import ACTIONS, flags_of
+from runner.cli.actions import ACTIONS, Action, flags_of
 from runner.cli.formats import Output
 from runner.errors import UsageError, unknown
 from runner.plan.compilers import COMPILE_MODE
@@ -69,6 +69,10 @@ def given(arguments: Sequence[str]) -> Given:
     """The typed values by flag. ``UsageError`` for an unknown flag or a missing value."""
     _refuse_lone_dashes(arguments)
     found: dict[str, Any] = vars(build_parser().parse_args(list(arguments)))
+    for one in flags():
+        texts = found.get(one.key) if one.kind.read is str and one.metavar else None
+        if "" in ([texts] if isinstance(texts, str) else texts or ()) and not one.listed:
+            raise UsageError(f"{one.shown}: the value is empty; give one, or leave the flag out")
     for key, known in _parts().items():
         for text in found.get(key, ()):
             name, equals, _ = text.partition("=")
@@ -77,6 +81,37 @@ def given(arguments: Sequence[str]) -> Given:
             if name not in known:
                 raise unknown(f"--{key}", name, "setting", known)
     return found
+
+
+class _Read(Mapping[str, Any]):
+    """The typed values, and which of them were looked at."""
+
+    def __init__(self, typed: Given) -> None:
+        self._typed = typed
+        self.keys_read = set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_read.add(key)
+        return self._typed[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._typed)
+
+    def __len__(self) -> int:
+        return len(self._typed)
+
+
+def parsed(action: Action, typed: Given) -> Any:
+    """The request of the action. ``UsageError`` for a flag that the action does not use."""
+    read = _Read(typed)
+    request = action.parse(read)
+    calls = [one for one in action.CALLED_BY if one.key in typed]
+    unused = typed.keys() - read.keys_read - {one.key for one in calls}
+    for one in flags():
+        if one.key in unused:
+            with_what = f" with {calls[0].long}" if calls else " here"
+            raise UsageError(f"{one.long} does nothing{with_what}; leave it out")
+    return request
 
 
 def _examples() -> str:

@@ -20,9 +20,9 @@ FLAG = BATCH_SIZE_FILE.long
 
 def batch_sizes_asked(given: Given, default: Any) -> Any:
     path = given.get(BATCH_SIZE_FILE.key)
-    if path and "batch_size" in given:
+    if path is not None and "batch_size" in given:
         raise UsageError(f"--batch-size and {BATCH_SIZE_FILE.long} exclude each other; choose one")
-    return batch_sizes(Path(path)) if path else default
+    return batch_sizes(Path(path)) if path is not None else default
 
 
 def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
@@ -37,11 +37,17 @@ def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
         raise UsageError(f"{FLAG}: {path} cannot be read ({reason})") from None
     found: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
-        words = [word for word in re.split(r"[,\s]+", line.split("#")[0].strip()) if word]
-        if not words:
+        text = line.split("#")[0].strip()
+        if not text:
             continue
-        if len(words) != 2 or not words[1].isdecimal() or int(words[1]) < 1:
-            shown = line.strip()[:80]
-            raise UsageError(f"{FLAG}: line {number} of {path} is not 'model,batch size': {shown!r}")
+        words = [word for word in re.split(r"[,\s]+", text) if word]
+        if len(words) != 2 or not re.fullmatch("0*[1-9][0-9]{0,8}", words[1]):
+            raise UsageError(f"{FLAG}: line {number} of {path} is not 'model,batch size': {text[:80]!r}")
+        if words[0] in found:
+            raise UsageError(
+                f"{FLAG}: line {number} of {path} has {words[0]} again; leave one of the lines out"
+            )
         found[words[0]] = int(words[1])
+    if not found:
+        raise UsageError(f"{FLAG}: {path} has no line; write 'model,batch size', one model a line")
     return tuple(found.items())

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness import devices
 from harness.loading.suite_files import suite_names
-from harness.schema import Mode
+from harness.schema import Mode, Protocol
 from harness.settings import Flag, Given
 from runner.errors import UsageError
 from runner.plan import allocators
@@ -131,6 +131,11 @@ def _check_protocol(config: RunConfig, names: Names) -> None:
     if not (protocol.accuracy or protocol.performance):
         one, other = (_call(names, f"protocol.{name}", False) for name in ("performance", "accuracy"))
         raise UsageError(f"{one} and {other} exclude each other; leave both out to measure both")
+    if protocol.repeat is not None and protocol.repeat < protocol.min_rounds != Protocol().min_rounds:
+        raise UsageError(
+            f"{_call(names, 'protocol.repeat')}={protocol.repeat} is less than "
+            f"min_rounds={protocol.min_rounds}; leave one of them out"
+        )
     if protocol.max_rounds < protocol.min_rounds:
         raise UsageError(
             f"{_call(names, 'protocol.max_rounds')}={protocol.max_rounds} is less than "

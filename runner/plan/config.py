@@ -85,6 +85,12 @@ def _torchbench(text: str) -> Path:
     return path
 
 
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise ValueError("the value is empty; give the path of a folder, or leave the flag out")
+    return Path(text)
+
+
 def _tag(text: str) -> str:
     if not text.strip() or not text.isprintable() or len(text) > LONGEST_TAG:
         raise ValueError(f"{text!r} is no name; give up to {LONGEST_TAG} printable characters")
@@ -92,7 +98,7 @@ def _tag(text: str) -> str:
 
 
 DTYPE = choice("precision", DTYPES)
-FOLDER = Kind(lambda text: Path(text) if text else None)
+FOLDER = Kind(_folder)
 TAG = Kind(_tag)
 
 _select = partial(by_flag, group=Group.SELECTION)

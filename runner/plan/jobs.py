@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -14,6 +15,7 @@ from harness.devices import of, type_of
 from harness.loading.suite_files import checked_cases, load_suite
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Setting
 from runner.errors import UsageError, unknown
+from runner.plan.batch_sizes import BATCH_SIZE_FILE
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.partition import balanced
 from runner.plan.probe import LIMIT_S, ask_suite, limit_for, listed_cases
@@ -87,7 +89,23 @@ def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
     """
     catalog = catalog or catalog_for(config)
     jobs = [job for mode in config.modes for job in _of_mode(mode, config, catalog)]
+    _check_batch_sizes(config, catalog, {job.case.name for job in jobs})
     return spread(jobs, config.devices)
+
+
+def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet[str]) -> None:
+    """``UsageError`` for a model of ``--batch-size-file`` that no suite of the plan has."""
+    sized = [name for name, _ in config.changes.batch_sizes if name not in planned]
+    if not sized:
+        return
+    setting = setting_for(config, config.devices[0], config.modes[0])
+    listed = {case.name for suite in config.suites for case in catalog.cases(suite, setting)}
+    unlisted = [name for name in sized if name not in listed]
+    for suite in config.suites if unlisted else ():
+        beyond = catalog.find(suite, unlisted)
+        unlisted = [name for name in unlisted if name not in beyond.get(name, ())]
+    if unlisted:
+        raise unknown(BATCH_SIZE_FILE.long, unlisted[0], "model", listed)
 
 
 def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:

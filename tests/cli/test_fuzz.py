@@ -152,7 +152,9 @@ def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
     said = capsys.readouterr().err
     assert code in (0, 1, 2), typed
     if code == 2:
-        assert said.startswith("error: "), typed
+        *notes, sentence = said.splitlines()
+        assert sentence.startswith("error: "), typed
+        assert all(line.startswith("note: ") for line in notes), typed
         assert said.count("\n") == 1, typed
         assert not [c for c in said[:-1] if not c.isprintable()], typed
         assert len(said) < 12_000, typed

@@ -29,6 +29,7 @@ from runner.plan.environments.prepare import named
 from runner.plan.jobs import Catalog, plan
 from runner.store import invocation
 from tests.command_line import config_of_words
+from tests.factories import make_job
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,3 +163,12 @@ def test_every_committed_command_parses_to_its_job(monkeypatch: pytest.MonkeyPat
             assert dataclasses.replace(again, protocol=protocol) == wanted, (path, command)
             seen += 1
     assert seen > 700
+
+
+@pytest.mark.parametrize("name", ["line\nbreak", "\t=1+1", "\u202eright to left", "a,b\x00"])
+def test_the_command_of_a_name_that_cannot_be_printed_selects_this_model(name: str) -> None:
+    command = job_command(make_job(name, suite="tiny_gpt", scale="tiny"))
+    assert command.isprintable()
+    (pattern,) = config_of_words(shlex.split(command)[2:]).selection.filters
+    assert re.search(pattern, name)
+    assert not re.search(pattern, f"x{name}")

@@ -83,7 +83,7 @@ def test_actions() -> None:
     action, asked = parsed(["--visualize-logs", "x"])
     assert (action, asked.folder) == (visualize, Path("x"))
     action, asked = parsed(["--resume", "x"])
-    assert (action, asked.folder, asked.config) == (measure, Path("x"), None)
+    assert (action, asked.folder) == (measure, Path("x"))
     action, asked = parsed(["--training"])
     assert (action, asked.config) == (measure, config())
 
@@ -109,13 +109,19 @@ BAD = [
     (["--training", "--devices=cupid"], "did you mean"),
     (["--training", "--devices=cuda:x"], "--devices"),
     (["--training", "-n", "0"], "-n/--repeat"),
-    (["--training", "-n", "-3"], "-n/--repeat"),
+    (["--training", "-n", "-3"], "-n/--repeat: -3 is too small; give a whole number from 1 up"),
+    (["--training", "-n3", "--protocol=min_rounds=50"], "-n/--repeat=3 is less than min_rounds=50"),
+    (["--training", "--output-dir="], "--output-dir: the value is empty"),
+    (["--training", "--batch-size-file="], "--batch-size-file: the value is empty"),
+    (["--visualize-logs="], "--visualize-logs: the value is empty"),
+    (["--compare", "a", ""], "--compare: the value is empty"),
+    (["--training", "--envs=a=/x/python", "--envs=b=/x/python"], "a and b are the same environment"),
     (["--training", "-n", "x"], "not a whole number"),
     (["--training", "-n", "2.5"], "not a whole number"),
     (["--training", "--batch-size", "0"], "--batch-size"),
     (["--training", "--batch-size=-1"], "--batch-size"),
     (["--training", "--threads=0"], "--threads"),
-    (["--training", "--seed=-1"], "--seed"),
+    (["--training", "--seed=-1"], "--seed: -1 is too small; give a whole number from 0 up"),
     (["--training", "--seed=99999999999999999999"], "--seed"),
     (["--training", "--timeout=0"], "--timeout"),
     (["--training", "--timeout=nan"], "--timeout"),
@@ -165,3 +171,41 @@ def test_what_has_no_flag_of_its_own() -> None:
     found = config("--protocol=max_rounds=40", "--protocol", "alpha=0.01").protocol
     assert (found.max_rounds, found.alpha) == (40, 0.01)
     assert config("--quick", "--protocol=max_rounds=15").protocol.max_rounds == 15
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--resume R --seed=3", "--seed does nothing with --resume; leave it out"),
+        ("--resume R --suites=tiny_gpt", "--suites does nothing with --resume"),
+        ("--visualize-logs R --training", "--training does nothing with --visualize-logs"),
+        ("--merge R S --tag=x", "--tag does nothing with --merge"),
+        ("--doctor --threads=1", "--threads does nothing with --doctor"),
+    ],
+)
+def test_a_flag_that_the_action_does_not_read_is_refused(words: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parsed(words.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--resume R --format=md --prepare-ahead=2 --time-budget=1h",
+        "--list --suites=ops --prepare-ahead=2 --format=md -t1",
+        "--print-run-commands --inference --format=md",
+        "--history R --suites=ops --compilers=inductor --tag=x --format=json",
+        "--merge R S --output-dir=x --format=md",
+    ],
+)
+def test_a_flag_that_the_action_reads_is_not(words: str) -> None:
+    parsed(words.split())
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(UsageError) as raised:
+        config("-k", "(" * 90_000)
+    said = str(raised.value)
+    assert said.startswith("-k/--filter: '((((")
+    assert "missing ), unterminated subpattern" in said
+    assert len(said) < 1500

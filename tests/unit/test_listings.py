@@ -67,7 +67,7 @@ def test_compilers_of_each_environment(
     monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
     monkeypatch.setattr("runner.plan.environments.prepare.usable_compilers", answers)
     python = sys.executable
-    assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}"]) == 0
+    assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "a: torch 2.2.2, Python 3.11.7"
     assert lines[2].endswith("no   python-a lacks it (inference only)")

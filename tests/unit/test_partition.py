@@ -64,7 +64,7 @@ def test_the_parts_of_a_plan_do_not_change_between_versions() -> None:
             "--partition-id: there is no part 3 of 3; choose from 0 to 2",
         ),
         (["--total-partitions=0", "--partition-id=0"], "--total-partitions: 0 is too small"),
-        (["--total-partitions=2", "--partition-id=-1"], "--partition-id: -1 is negative"),
+        (["--total-partitions=2", "--partition-id=-1"], "--partition-id: -1 is too small"),
     ],
 )
 def test_flags_that_do_not_fit(words: list[str], says: str) -> None:

@@ -180,3 +180,11 @@ def test_a_model_that_only_another_mode_has_is_named_with_this_mode() -> None:
     assert [job.case.name for job in plan(dataclasses.replace(asked, modes=(Mode.INFERENCE,)), catalog)] == [
         "run_alone"
     ]
+
+
+def test_a_batch_size_is_for_a_model_that_a_suite_has() -> None:
+    sizes = (("small", 2), ("large", 3), ("beyond", 4))
+    jobs = plan(config(changes=Changes(batch_sizes=sizes), selection=Selection(only=("small",))), MADE_UP)
+    assert [job.case.batch_size for job in jobs] == [2]
+    with pytest.raises(UsageError, match="--batch-size-file: there is no model called 'smal'; did you"):
+        plan(config(changes=Changes(batch_sizes=(*sizes, ("smal", 5)))), MADE_UP)

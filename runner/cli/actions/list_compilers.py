@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.devices import of, type_of
 from harness.settings import Given, Group, flag
+from runner.cli.actions.measure import planned
 from runner.cli.exit_codes import OK
 from runner.labels import plain
-from runner.plan.checks import run_config
 from runner.plan.compilers import Usable
 from runner.plan.config import RunConfig
 from runner.plan.probe import missing_devices, usable_compilers
@@ -28,7 +28,7 @@ def add_flags(add: Callable[..., None]) -> None:
 
 
 def parse(given: Given) -> RunConfig:
-    return run_config(given, mode_required=False)
+    return planned(given, mode_required=False).config
 
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.settings import Given, Group, flag
+from runner.cli.actions.measure import planned
 from runner.cli.exit_codes import OK
 from runner.labels import batch_text, plain, suite_labels
-from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
 from runner.plan.jobs import ON_REQUEST, catalog_for, plan, setting_for
 from runner.plan.partition import our_part
@@ -20,7 +20,7 @@ def add_flags(add: Callable[..., None]) -> None:
 
 
 def parse(given: Given) -> RunConfig:
-    return run_config(given, mode_required=False)
+    return planned(given, mode_required=False).config
 
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:

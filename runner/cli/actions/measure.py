@@ -33,9 +33,9 @@ CALLED_BY = (RESUME,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A configuration, or the folder of a run that is to be continued."""
+    """A configuration; with ``folder``, this run is continued, whose plan has its own."""
 
-    config: RunConfig | None = None
+    config: RunConfig
     folder: Path | None = None
     where: Where
     formats: frozenset[str] | None  # None: all
@@ -46,19 +46,24 @@ def add_flags(add: Callable[..., None]) -> None:
 
 
 def parse(given: Given) -> Asked:
-    formats = formats_asked(given)
-    if RESUME.key in given:
-        return Asked(folder=Path(given[RESUME.key]), where=where_asked(given, RunConfig()), formats=formats)
-    config = run_config(given)
-    return Asked(config=config, where=where_asked(given, config), formats=formats)
+    if RESUME.key not in given:
+        return planned(given)
+    unchanged = RunConfig()
+    where, folder = where_asked(given, unchanged), Path(given[RESUME.key])
+    return Asked(config=unchanged, folder=folder, where=where, formats=formats_asked(given))
+
+
+def planned(given: Given, *, mode_required: bool = True) -> Asked:
+    """The request of a command that measures, also where it only lists what it would measure."""
+    config = run_config(given, mode_required=mode_required)
+    return Asked(config=config, where=where_asked(given, config), formats=formats_asked(given))
 
 
 def perform(asked: Asked, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    if asked.config is not None:
+    if asked.folder is None:
         return _run(asked.config, asked, argv, Console())
-    assert asked.folder is not None
     return _resume(asked.folder, asked, Console())
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.settings import Given, Group, flag
+from runner.cli.actions.measure import planned
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import OK
-from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part
@@ -26,7 +26,7 @@ def add_flags(add: Callable[..., None]) -> None:
 
 
 def parse(given: Given) -> RunConfig:
-    return run_config(given)
+    return planned(given).config
 
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:

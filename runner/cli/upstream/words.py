@@ -139,7 +139,7 @@ def _split(
 
 def _apply(row: Theirs, word: Word, line: Line) -> None:
     if row.refused:
-        raise UsageError(f"{word.name}: {row.why}")
+        raise UsageError(f"{word.name} is not supported: {row.why}")
     if row.value and not word.value:
         raise UsageError(f"{word.name}: the value is missing; write {word.name} {row.value}")
     value = word.value or ""
@@ -153,7 +153,7 @@ def _apply(row: Theirs, word: Word, line: Line) -> None:
         except ValueError as error:
             raise UsageError(f"{word.name}: {error}") from None
         if ours is None:
-            raise UsageError(f"{word.name}={value}: {row.why}")
+            raise UsageError(f"{word.name}={value} is not supported: {row.why}")
     texts = [text.replace("{}", value) for text in ours or ()]
     line.put(*texts, instead_of=row.drops)
     line.notes.append(f"{word.name}: {_here(texts, row.why)}")
@@ -273,10 +273,9 @@ def _rename_values(line: Line) -> None:
 def _visualize_folder(line: Line) -> None:
     """There, the folder of ``--visualize-logs`` is that of ``--output-dir``."""
     folders = line.values(_FOLDER)
-    for position, word in enumerate(line.words):
+    for word in line.words:
         if word.name in ("--visualize-logs", "--visualize_logs") and word.value is None and folders:
-            line.words[position] = word.valued(folders[-1])
-            line.words = [other for other in line.words if other.name != _FOLDER]
+            line.words = [word.valued(folders[-1])]  # there, flags of the run may stand beside it
             line.notes.append(f"{word.name}: {word.name}={folders[-1]} here")
             return
 

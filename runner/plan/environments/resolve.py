@@ -12,7 +12,7 @@ from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.environments.make import Say, made
 from runner.plan.environments.probe import Facts, probe, same, versions_text
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.spec import DIFFERENT, Asked
 
 Probe = Callable[[Path, str, str], Facts]
 
@@ -36,7 +36,7 @@ def resolved(asked: Sequence[Asked], say: Say, ask: Probe = probe) -> tuple[Foun
             one, other = first.environment, second.environment
             raise UsageError(
                 f"--envs: {one.name} and {other.name} are the same environment "
-                f"({versions_text(first.facts)}); leave one of them out"
+                f"({versions_text(first.facts)}); {DIFFERENT}"
             )
     return tuple(found)
 

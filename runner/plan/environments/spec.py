@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -19,6 +20,9 @@ NAMED = re.compile(r"^(?P<name>[^=<>!~/]+)=(?!=)(?P<value>.*)$", re.DOTALL)
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}$")
 REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([=<>!~]=?[^\s;]*)?$")
 TORCH = re.compile(r"^torch(\[[^\]]*\])?==(?P<version>[0-9][A-Za-z0-9.+!-]*)$")
+DIFFERENT = (
+    "leave one of them out, or give a script that sets a variable and becomes this Python (docs/HOWTO.md)"
+)
 EXAMPLE = "write old=/path/to/python, torch==2.2.2 or old=torch==2.2.2"
 
 
@@ -69,6 +73,9 @@ def environments_asked(given: Sequence[str] | None, reference: str | None) -> tu
             raise UsageError(
                 f"{FLAG}: two environments are called {name}; write other=... before one of them"
             )
+    for one, other in itertools.combinations(found, 2):
+        if (one.python, sorted(one.requirements)) == (other.python, sorted(other.requirements)):
+            raise UsageError(f"{FLAG}: {one.name} and {other.name} are the same environment; {DIFFERENT}")
     if reference is not None and reference not in names:
         raise unknown("--reference-env", reference, "environment", names)
     return tuple(sorted(found, key=lambda one: one.name != (reference or names[0])))
