@@ -39,7 +39,6 @@ CONTENTS = """
 
 docs/INSTALL
 docs/GETTING_STARTED
-docs/TOUR
 docs/YOUR_MODEL
 docs/OWN_MODELS
 docs/MODELS

@@ -11,9 +11,7 @@ import pytest
 from tests.cli.command import ROOT, records, runner
 from tests.command_line import parsed
 
-TOUR, YOUR_MODEL, GETTING_STARTED = (
-    ROOT / "docs" / name for name in ("TOUR.md", "YOUR_MODEL.md", "GETTING_STARTED.md")
-)
+YOUR_MODEL, GETTING_STARTED = (ROOT / "docs" / name for name in ("YOUR_MODEL.md", "GETTING_STARTED.md"))
 BLOCK = re.compile(r"^```python\n# (my_\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^python runner\.py (.*(?:my_models|my_suite).*)$", re.MULTILINE)
 
@@ -49,11 +47,9 @@ def test_ones_own_model_works_as_the_page_says(page: Path, files: int, tmp_path:
         assert (run / "report.html").stat().st_size > 1_000_000
 
 
-@pytest.mark.parametrize("page", [TOUR, GETTING_STARTED], ids=lambda page: str(page.name))
-def test_every_command_on_the_page_is_understood(page: Path) -> None:
-    commands = re.findall(
-        r"^python runner\.py (.*?)(?:\s+#.*)?$", page.read_text(encoding="utf-8"), re.MULTILINE
-    )
+def test_every_command_on_the_first_page_is_understood() -> None:
+    text = GETTING_STARTED.read_text(encoding="utf-8")
+    commands = re.findall(r"^python runner\.py (.*?)(?:\s+#.*)?$", text, re.MULTILINE)
     assert len(commands) > 3
     for command in commands:
         if "my_" not in command:  # a file of theirs: typed above
