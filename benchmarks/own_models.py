@@ -1,4 +1,4 @@
-"""Measures the models of ``examples/own_models.py`` and writes the results to docs/OWN_MODELS.md.
+"""Measures the models of ``examples/own_models.py`` and writes the results to examples/README.md.
 
 python benchmarks/own_models.py             measures, in about 15 minutes on two busy cores
 python benchmarks/own_models.py FOLDER...   writes the page from finished runs
@@ -18,7 +18,7 @@ from examples import own_models  # noqa: E402
 from harness.schema import Record  # noqa: E402
 from runner.labels import notes_of  # noqa: E402
 
-PAGE = ROOT / "docs" / "OWN_MODELS.md"
+PAGE = ROOT / "examples" / "README.md"
 FILE = "examples/own_models.py"
 COMPILERS = ("eager", "aot_eager", "inductor")
 FLAGS = ("--training", "--inference", f"--compilers={','.join(COMPILERS)}", "-dcpu", "--threads=1", "-n6")
@@ -26,7 +26,7 @@ FLAGS = ("--training", "--inference", f"--compilers={','.join(COMPILERS)}", "-dc
 HEAD = """\
 # Twenty kinds of own models
 
-Users' models differ from the models of the suites. [`examples/own_models.py`](../examples/own_models.py) has
+Users' models differ from the models of the suites. [own_models.py](own_models.py) has
 twenty kinds of models, with one function for each. The table shows the result of each model in training and
 in inference. Each result is a pass, or the last column gives the reason. `python benchmarks/own_models.py`
 measures all models again and writes this page.
@@ -37,7 +37,7 @@ measures all models again and writes this page.
 python runner.py --model={file}:sequential {flags}
 ```
 
-`eager` is the A/A control: eager compared with itself. [FORMAT.md](FORMAT.md#status) defines the status
+`eager` is the A/A control: eager compared with itself. [FORMAT.md](../docs/FORMAT.md#status) defines the status
 words. The table has no times: six rounds on a shared machine show that every model is measured, but they are
 too few for a speedup.
 

@@ -1,4 +1,4 @@
-"""``examples/own_models.py``: each kind is measured, and ``docs/OWN_MODELS.md`` has a line for it."""
+"""``examples/own_models.py``: each kind is measured, and ``examples/README.md`` has a line for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples import own_models
 from harness.schema import Protocol, Status
 from torchduet import compare
 
-PAGE = Path(__file__).parents[2] / "docs" / "OWN_MODELS.md"
+PAGE = Path(__file__).parents[2] / "examples" / "README.md"
 
 
 SAMPLE = own_models.MODELS[::4]  # of the quick tests
