@@ -37,8 +37,8 @@ measures all models again and writes this page.
 python runner.py --model={file}:sequential {flags}
 ```
 
-`eager` is the A/A control: eager compared with itself. [FORMAT.md](../docs/FORMAT.md#status) defines the status
-words. The table has no times: six rounds on a shared machine show that every model is measured, but they are
+`eager` is the A/A control: eager compared with itself. [FORMAT.md](../docs/FORMAT.md#status) defines the
+status words. The table has no times: six rounds on a shared machine show that every model is measured, but they are
 too few for a speedup.
 
 | model | step | eager | aot_eager | inductor | messages |
