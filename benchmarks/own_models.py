@@ -38,8 +38,8 @@ python runner.py --model={file}:sequential {flags}
 ```
 
 `eager` is the A/A control: eager compared with itself. [FORMAT.md](../docs/FORMAT.md#status) defines the
-status words. The table has no times: six rounds on a shared machine show that every model is measured, but they are
-too few for a speedup.
+status words. The table has no times: six rounds on a shared machine show that every model is measured, but
+they are too few for a speedup.
 
 | model | step | eager | aot_eager | inductor | messages |
 |---|---|---|---|---|---|
