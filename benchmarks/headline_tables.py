@@ -60,7 +60,7 @@ def main() -> None:
             "compiler",
             "compilation s, median (largest)",
             "pays after steps, median",
-            "memory, eager / compiled",
+            "memory, eager / compiled, geometric mean",
             "with graph breaks",
             "parity resolution, median (largest)",
         ),

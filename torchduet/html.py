@@ -71,7 +71,8 @@ def _picture(result: Result) -> str:
     file = io.BytesIO()
     result.plot().savefig(file, format="png", dpi=100, bbox_inches="tight")
     data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="speedup of each compiler with its interval" src="data:image/png;base64,{data}">'
+    alt = "speedup of each compiler with its interval"
+    return f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
 
 
 def _text(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from runner.analysis.comparison import Finding, Summary
+from runner.analysis.comparison import Summary
 from runner.labels import plain
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
@@ -50,7 +50,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         text(f"Protocol: {escape(_cut(protocol_line(summary.comparisons)))}."),
         *_executive(summary),
         *_environments(summary),
-        *_warnings(summary.warnings),
+        *_warnings(summary),
         *(block for part in parts for block in _section(part)),
         *_pairs(summary),
         *_environment(summary),
@@ -81,8 +81,6 @@ def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
         yield table_block(("Compiler", *table.columns), rows, len(rows))
     if tables:
         yield text(averages_note(summary))
-    if summary.caveats:
-        yield MarkdownBlock(rows=[f"- {escape(caveat)}" for caveat in summary.caveats])
 
 
 def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
@@ -103,15 +101,18 @@ def _rows(table: Table) -> MarkdownBlock:
     return table_block(table.header, table.rows, len(table.rows), table.numbers)
 
 
-def _warnings(findings: Sequence[Finding]) -> Iterator[MarkdownBlock]:
-    if findings:
+def _warnings(summary: Summary) -> Iterator[MarkdownBlock]:
+    if summary.warnings:
         yield text("## Warnings")
-    for finding in findings:
+    for finding in summary.warnings:
         yield text(f"### {escape(finding.title)}: {len(finding.cases)}")
         yield text(escape(finding.advice))
         yield list_block(finding.cases[:SHOWN_CASES])
         if finding.cases[SHOWN_CASES:]:
             yield folded("more", list_block(finding.cases[SHOWN_CASES:]))
+    if summary.caveats:
+        yield text("## Notes")
+        yield list_block(summary.caveats)
 
 
 def list_block(cases: Iterable[str]) -> MarkdownBlock:

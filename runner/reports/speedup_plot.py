@@ -2,7 +2,7 @@
 
 A forest plot: one row for each model, in plan order, with a marker for each compiler and its
 number at the right. The status replaces the number if there is no valid speedup. The last row
-is the geometric mean over the models that passed.
+is the geometric mean over the models that passed, if there are several.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from runner.analysis.comparison import Comparison, GroupSummary, Summary
-from runner.analysis.digits import share_text, speedup_text
+from runner.analysis.digits import MISSING, share_text, speedup_text
 from runner.analysis.estimate import Verdict
-from runner.labels import batch_text, case_name
+from runner.labels import case_name
 from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note, ratio_ticks
 from runner.reports.parts.fit import shorten, shortened
 from runner.reports.parts.pictures import ABOVE, by_name, plain_style
@@ -29,6 +29,7 @@ from runner.reports.parts.sections import (
     plot_name,
     sections,
 )
+from runner.reports.parts.table import batch_cell
 from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
@@ -94,11 +95,12 @@ def _rows(panel: Section) -> Iterator[Row]:
     short = shortened((case_name(c.record.job.case) for c in panel.comparisons), LABEL_WIDTH)
     for _, group in groupby(panel.comparisons, key=lambda c: c.record.job.key):
         members = tuple(group)
-        case = members[0].record.job.case
-        label = f"{short[case_name(case)]}\nbatch {batch_text(case)}"
+        batches = [f"batch {text}" for text in map(batch_cell, members) if text != MISSING]
+        label = "\n".join((short[case_name(members[0].record.job.case)], *batches[:1]))
         yield Row(label=label, marks=tuple(_mark(c) for c in members))
-    means = tuple(_mean_mark(group) for group in panel.groups)
-    yield Row(label=f"{MEAN}\nof those that passed", marks=means)
+    means = tuple(_mean_mark(group) for group in panel.groups if group.averaged > 1)
+    if means:
+        yield Row(label=f"{MEAN}\nof those that passed", marks=means)
 
 
 def _mark(comparison: Comparison) -> Mark:
@@ -117,13 +119,10 @@ def _mark(comparison: Comparison) -> Mark:
 
 
 def _mean_mark(group: GroupSummary) -> Mark:
-    count = f"{group.averaged}/{group.total}"
-    if group.geomean_speedup is None:
-        return Mark(compiler=group.compiler, words=f"none, {count}")
     text = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
     return Mark(
         compiler=group.compiler,
-        words=f"{text}, {count}",
+        words=f"{text}, {group.averaged}/{group.total}",
         value=group.geomean_speedup,
         low=group.geomean_low,
         high=group.geomean_high,
@@ -160,7 +159,7 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[s
     for place, row in enumerate(rows):
         height = _row_lines(row)
         if place > 0:
-            is_mean = place == len(rows) - 1
+            is_mean = row.label.startswith(MEAN)
             ax.axhline(
                 top, color="black" if is_mean else "#CCCCCC", linewidth=0.8 if is_mean else 0.5, zorder=0
             )

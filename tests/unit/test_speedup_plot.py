@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -44,6 +45,7 @@ def test_pictures_carry_neither_date_nor_version() -> None:
 def test_failures_are_words_at_the_margin_and_no_point() -> None:
     records = [
         make_record(make_job("good"), speedup=1.5),
+        make_record(make_job("better"), speedup=1.5),
         make_record(make_job("wrong"), speedup=3.0, status=Status.FAIL_ACCURACY),
         make_record(make_job("dead"), status=Status.CRASH),
     ]
@@ -53,9 +55,10 @@ def test_failures_are_words_at_the_margin_and_no_point() -> None:
     assert "inductor: fail_accuracy" in words
     assert "inductor: crash" in words
     points = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
-    assert points == pytest.approx([1.5, 1.5], rel=0.01)  # the model and the mean: not the wrong one
+    assert points == pytest.approx([1.5] * 3, rel=0.01)  # the models and the mean: not the wrong one
     assert [label.get_text().split("\n")[0] for label in axes.get_yticklabels()] == [
         "good",
+        "better",
         "wrong",
         "dead",
         "geometric mean",
@@ -68,3 +71,15 @@ def test_the_plots_title_says_under_which_conditions() -> None:
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "toys, training, float32, cpu"
     assert any("n = 20 rounds; torch 0.0.0+synthetic" in text.get_text() for text in axes.texts)
+
+
+def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
+    """Its mean would be the same number again; the case of an own model does not say its batch."""
+    record = make_record(make_job(batch_size=None, published_batch_size=None), speedup=1.5)
+    assert record.model is not None
+    told = replace(record, model=replace(record.model, batch_size=2))
+    untold = replace(record, status=Status.MODEL_FAIL_TO_LOAD, model=None)
+    other = make_record(make_job("other"), status=Status.CRASH)
+    drawn = [figures([one, other])[0].axes[0] for one in (told, untold)]
+    ticks = [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn]
+    assert ticks == [["model\nbatch 2", "other\nbatch 8"], ["model", "other\nbatch 8"]]
