@@ -2,7 +2,10 @@
 
 import sys
 
-from runner.cli.main import main
+from runner.interrupts import end_quietly_while_importing
 
 if __name__ == "__main__":
+    end_quietly_while_importing()
+    from runner.cli.main import main
+
     sys.exit(main())

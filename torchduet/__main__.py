@@ -11,6 +11,9 @@ def main() -> int:
     except ImportError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    from runner.interrupts import end_quietly_while_importing
+
+    end_quietly_while_importing()
     from runner.cli.main import main as command_line
 
     return command_line()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -12,8 +9,10 @@ from collections.abc import Callable, Sequence
 from runner.cli.actions import chosen, with_flag
 from runner.cli.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
 from runner.cli.parser import flags, given, parsed
+from runner.cli.streams import STANDARD_OUTPUT, forget_unprinted, output_fails, prepare_streams, tell
 from runner.cli.upstream.words import translated
 from runner.errors import UsageError
+from runner.interrupts import ended_by
 from runner.labels import plain
 from runner.store.invocation import program
 
@@ -41,46 +40,39 @@ def guarded(
 ) -> int:
     """The exit code of ``perform``. An expected exception becomes one sentence on stderr, and its code.
 
-    ``stopped``: the sentence after Ctrl-C. ``place``: what cannot be used, if an ``OSError`` names no file.
+    ``stopped``: the sentence after Ctrl-C or another signal. ``place``: what cannot be used, if an error
+    names no file.
     """
-    _print_anything()
+    prepare_streams()
+    with ended_by() as signals:
+        code = _code(perform, stopped, place)
+        forget_unprinted()
+    return 128 + signals[0] if signals else code
+
+
+def _code(perform: Callable[[], int], stopped: str, place: str) -> int:
     try:
         code = perform()
         sys.stdout.flush()  # raises here, not when the interpreter ends
     except UsageError as error:
-        print(f"error: {plain(str(error))}", file=sys.stderr)
+        tell(f"error: {plain(str(error))}")
         return BAD_INPUT
     except KeyboardInterrupt:
-        print(stopped, file=sys.stderr)
+        tell(stopped)
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_output()
         return FAILED_PIPE
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package in OURS:
             raise
-        print(MISSING_PACKAGE.format(package=plain(package), python=plain(sys.executable)), file=sys.stderr)
+        tell(MISSING_PACKAGE.format(package=plain(package), python=plain(sys.executable)))
         return BAD_INPUT
     except OSError as error:
-        _forget_output()
-        what = plain(str(error.filename)) if error.filename else place
-        print(f"error: {what} cannot be used ({error.strerror or error})", file=sys.stderr)
+        what = error.filename or (STANDARD_OUTPUT if output_fails() else place)
+        tell(f"error: {plain(str(what))} cannot be used ({error.strerror or error})")
         return BAD_INPUT
     return code
-
-
-def _print_anything() -> None:
-    """Prints characters that the terminal's encoding does not have as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _forget_output() -> None:
-    """Prevents a second attempt to print when the interpreter ends."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 NOTHING = (

@@ -16,6 +16,7 @@ from runner.analysis.derive import summarize
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.cli.formats import printed
 from runner.cli.progress import view
+from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
 from runner.errors import UsageError
 from runner.labels import counted
@@ -64,9 +65,11 @@ def _kept(folder: RunFolder) -> Iterator[None]:
     except BrokenPipeError:
         raise  # the reader of the output closed the pipe; the folder is fine
     except OSError as error:
+        if not error.filename and output_fails():
+            error.filename = STANDARD_OUTPUT
         raise folder.unwritable(error) from None
     except KeyboardInterrupt:
-        print(folder.how_to_go_on(), file=sys.stderr)
+        tell(folder.how_to_go_on())
         raise
 
 

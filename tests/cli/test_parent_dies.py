@@ -6,6 +6,9 @@ pretend (``tests/cli/instant.py``).
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import random
 import signal
 import subprocess
@@ -262,6 +265,62 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert {r.candidate for r in found} == {"eager", "inductor"}
         assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in found)
         assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
+        wait_for_call(tmp_path)
+        run.send_signal(number)
+        output, errors = run.communicate(timeout=PATIENCE_S)
+        assert run.returncode == 128 + number
+        assert errors.endswith("stopped\n")
+        assert f"--resume {tmp_path / 'run'}" in errors
+        assert "Traceback" not in output + errors
+        assert left_in(tmp_path) == []
+
+
+def test_a_signal_shows_the_cursor_again(tmp_path: Path) -> None:
+    parent, child = pty.openpty()
+    words = [*FLAGS, "--only=hangs", f"--output-dir={tmp_path / 'run'}"]
+    run = subprocess.Popen(
+        [sys.executable, INSTANT, *words],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(child)
+    try:
+        wait_for_call(tmp_path)
+        run.terminate()
+        seen = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := os.read(parent, 1 << 16):
+                seen += part
+        assert run.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l") >= 0
+    finally:
+        run.kill()
+        run.wait()
+        os.close(parent)
+
+
+INTERRUPTED_IMPORT = """
+import os, runpy, sys
+sys.addaudithook(lambda event, found: event == "import" and found[0] == MODULE and os.kill(os.getpid(), 2))
+sys.argv[:] = ["runner.py", "--list"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["runner.cli.main", "runner.errors"])
+def test_ctrl_c_during_the_imports_is_one_word(module: str) -> None:
+    program = INTERRUPTED_IMPORT.replace("MODULE", repr(module))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
 @pytest.mark.slow
