@@ -50,6 +50,8 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
     if where.time_budget_s is not None and ray:
         raise UsageError("--time-budget works on this machine only; leave it out with --executor=ray")
+    if where.prepare_ahead is not None and ray:
+        raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
     if where.time_budget_s is not None and config.protocol.repeat is not None:
         raise UsageError("--time-budget and -n exclude each other: a time budget sets the number of rounds")
     return where

@@ -263,7 +263,7 @@ class RunConfig:
         kind=Kind(_device),
         help=f"{', '.join(devices.EXAMPLES)}; repeated or comma-separated (default: the GPU if there is one, "
         f"else the CPU). Untried: {', '.join(devices.UNTRIED)}. Several devices of one kind share the "
-        "plan: each model runs on one of them, side by side; expected times divide the models",
+        "plan: each model runs on one of them, side by side",
         always=True,
     )
     # the reference environment first; (): only the environment that runs this program
@@ -324,8 +324,7 @@ class Where:
         "--executor=WHERE",
         kind=choice("executor", ("local", "ray")),
         help="local: this machine (default); ray: the nodes of a Ray cluster, one job at a time for each GPU "
-        "or, on CPUs, for each node; with --threads=N a CPU job takes N cores and shares its node; with "
-        "--prepare-ahead above 1, jobs share a node only while they prepare",
+        "or, on CPUs, for each of the largest nodes; with --threads=N a CPU job has N cores of its node",
     )
     # None: RAY_ADDRESS, or a cluster started on this machine
     ray_address: str | None = _condition(
@@ -352,6 +351,6 @@ class Where:
         kind=COUNT,
         help="build, compile and check up to N jobs side by side; each is then timed alone (default: as "
         "many as have CPUs for their --threads, two for three CPUs, 32 at most, as memory allows; 1 without "
-        "--threads, on a GPU, where compile times are asked for, and on the nodes of a Ray cluster). With "
-        "N > 1, compilation latencies include the other jobs' load",
+        "--threads, on a GPU, and where compile times are asked for). With N > 1, compilation latencies "
+        "include the other jobs' load",
     )

@@ -127,19 +127,3 @@ def test_interrupting_twice_ends_at_once_and_resuming_finishes(cluster: Any, tmp
     assert done.returncode == 0, done.stderr
     assert statuses(folder) == EVERYTHING
     assert records(folder)[: len(before)] == before
-
-
-def test_jobs_prepare_side_by_side_on_a_node(cluster: Any, tmp_path: Path) -> None:
-    cluster.add_node(num_cpus=2, **SMALL)
-    folder = tmp_path / "run"
-    done = runner(
-        *(*RUN, "-dcpu", "--threads=1", "--prepare-ahead=2"),
-        *(f"--ray-address={cluster.address}", f"--output-dir={folder}"),
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    assert statuses(folder) == EVERYTHING
-    found = records(folder)
-    assert any(record["metrics"].get("prepared_beside") == 1 for record in found)
-    assert {record["environment"]["job_cpus"] for record in found} == {2.0}  # the node is theirs alone
-    assert not any("other jobs on the node" in note for record in found for note in record["notes"])

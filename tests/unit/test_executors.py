@@ -278,7 +278,7 @@ def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        (None, r"^--executor=ray: no cluster can be started here \(the node timed out\); .*ray start --head"),
+        (None, r"^--executor=ray: no cluster can be started \(the node timed out\); .*ray start --head"),
         ("auto", r"^--ray-address: auto cannot be used \(the node timed out\)"),
     ],
 )

@@ -1,4 +1,7 @@
-"""``--executor=ray``: jobs on the nodes of a Ray cluster, each with a GPU or the node's cores to itself."""
+"""``--executor=ray``: each job is one task of a Ray cluster, with a GPU or its cores to itself.
+
+Ray places the tasks and waits for free resources. A task that is lost with its node starts again.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,60 @@ import json
 import logging
 import os
 import socket
+import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from harness.schema import Job
-from runner.engine.executors.dispatch import (
-    Dispatcher,
-    Node,
-    NodeSession,
-    SessionLost,
-    Slot,
-    check_devices,
-    check_room,
-)
+from harness.codec import from_json, to_json
+from harness.devices import of, type_of
+from harness.schema import Failure, Job, Record, Status
+from runner.engine.executors import Cases, Ended, Events, Started, Stop, Work, by_kind
 from runner.engine.job_run import Reproduce
+from runner.engine.launch import Quiet, measure_job
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import copy_code
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
 ANSWER_S = 5.0
-GOODBYE_S = 5.0  # for abandoned jobs to end their workers
+ATTEMPTS = 3  # a job is given up after this many losses in a row without a record
+PATIENCE_S = 30.0  # if no job has started after this time, a message says that the run is waiting
+TICK_S = 1.0
+THREADS = "OMP_NUM_THREADS"
+LONGEST_OUTPUT = 1 << 18  # characters of a message's output; the middle of a longer output is left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A machine of the cluster, with the resources that the cluster lists for it."""
+
+    id: str
+    name: str
+    cpus: float
+    gpus: int
+
+
+@dataclass(slots=True)
+class _Task:
+    """A job, its candidates without a record, and the stream of its messages."""
+
+    work: Work
+    missing: list[str]
+    began: str
+    stream: Any = None
+    node: Node | None = None
+    losses: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @contextmanager
-def connected(
-    address: str | None, jobs: Sequence[Job], reproduce: Reproduce, ahead: int = 1
-) -> Iterator[Dispatcher]:
+def connected(address: str | None, jobs: Sequence[Job], reproduce: Reproduce) -> Iterator[RayExecutor]:
     """An executor on the cluster at ``address``, else at ``RAY_ADDRESS``, else on one started here.
-
-    ``ahead``: how many jobs prepare side by side on each node, or on each GPU.
 
     Nodes get this program's code. They must have torch, Ray and Python, and the files that the command
     line names (suites, own models) at the same paths. Raises ``UsageError`` if the cluster cannot be used.
@@ -51,7 +75,6 @@ def connected(
             "--executor=ray: the package ray is not installed; pip install 'torchduet[ray]'"
         ) from None
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    check_devices(jobs)
     _check_answers(address)
     local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
@@ -68,9 +91,9 @@ def connected(
             ray.shutdown()
             raise _unusable(address, " ".join(str(error).split())[:200]) from None
         try:
-            cluster = RayCluster()
-            check_room(cluster.nodes(), jobs)
-            yield Dispatcher(cluster, reproduce, ahead=ahead)
+            for job in jobs:
+                resources(job, nodes())
+            yield RayExecutor(reproduce)
         finally:
             ray.shutdown()
 
@@ -89,116 +112,240 @@ def _check_answers(address: str) -> None:
 
 
 def _unusable(address: str, reason: str) -> UsageError:
-    if address == "local":
-        return UsageError(
-            f"--executor=ray: no cluster can be started here ({reason}); on a busy machine, first start one "
-            "with: ray start --head, and give --ray-address=auto"
-        )
-    return UsageError(
-        f"--ray-address: {address} cannot be used ({reason}); "
-        "start a cluster with: ray start --head, or leave the flag out"
+    local = address == "local"
+    what = (
+        "--executor=ray: no cluster can be started" if local else f"--ray-address: {address} cannot be used"
     )
+    return UsageError(f"{what} ({reason}); start one with: ray start --head, and give --ray-address=auto")
 
 
-class Actor:
-    """The process that Ray starts on a node for one order. Ray makes its methods remote."""
+def nodes(*, alive: bool = True) -> list[Node]:
+    """The machines of the cluster; with ``alive=False``, those that were lost, too."""
+    import ray
 
-    def __init__(self, order: str) -> None:
-        from runner.engine.executors.node import NodeJobs
-
-        self._jobs = NodeJobs(json.loads(order))
-
-    def messages(self) -> Iterator[str]:
-        """The jobs' messages, as JSON, which does not depend on versions of Python or packages."""
-        for message in self._jobs.messages():
-            yield json.dumps(message)
-
-    def stop(self) -> None:
-        self._jobs.stop()
-
-    def abandon(self) -> None:
-        self._jobs.abandon()
-
-
-class RaySession:
-    """The parent's handle on the jobs of an order on a node."""
-
-    def __init__(self, order: Mapping[str, Any], slot: Slot) -> None:
-        import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        # No retries by Ray: they would repeat candidates that have a record. The dispatcher retries.
-        # Concurrency 3: stop() and abandon() must run while messages() runs.
-        remote = ray.remote(Actor).options(
-            num_cpus=slot.cpus,
-            num_gpus=slot.gpus,
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=3,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(slot.node.id, soft=False),
+    return [
+        Node(
+            id=node["NodeID"],
+            name=f"{node['NodeManagerHostname']} {node['NodeManagerAddress']} {node['NodeID'][:8]}",
+            cpus=float(node["Resources"].get("CPU", 0)),
+            gpus=int(node["Resources"].get("GPU", 0)),
         )
-        self._actor = remote.remote(json.dumps({**order, "path": str(Path.cwd())}))
-        self.stream = self._actor.messages.options(num_returns="streaming").remote()
-        self._running = False  # it has sent a message and has not ended
+        for node in ray.nodes()
+        if node["Alive"] or not alive
+    ]
 
-    def receive(self) -> dict[str, Any] | None:
+
+def resources(job: Job, nodes: Sequence[Node]) -> tuple[float, int]:
+    """The cores and GPUs that a job asks for. Raises ``UsageError`` if no node has them.
+
+    A job on a GPU has its share of the node's cores. A job on CPUs has ``--threads`` cores, or all cores of
+    the largest node, so that nothing runs beside it.
+    """
+    if ":" in job.device:
+        raise UsageError(
+            f"--devices: with --executor=ray the cluster chooses the GPU; "
+            f"write {type_of(job.device)}, not {job.device}"
+        )
+    if of(job.device).accelerated:
+        shares = [node.cpus // node.gpus for node in nodes if node.gpus]
+        if not shares:
+            raise UsageError("--devices: no node of the Ray cluster has a GPU; use --devices=cpu")
+        return min(shares), 1
+    most, threads = max((node.cpus for node in nodes), default=0.0), job.protocol.threads
+    if not most:
+        raise UsageError("--executor=ray: no node of the Ray cluster offers a core; add nodes with CPU cores")
+    if threads and threads > most:
+        raise UsageError(
+            f"--threads: no node of the Ray cluster has {threads} cores; the largest has {most:g}"
+        )
+    return float(threads or most), 0
+
+
+class RayExecutor:
+    """Runs the jobs of a plan as tasks, one type of device after another. See ``executors.Executor``.
+
+    When ``stop()`` becomes true, running tasks end at once: ``--resume`` measures them again.
+    """
+
+    def __init__(self, reproduce: Reproduce) -> None:
+        self._reproduce = reproduce
+
+    def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
+        for together in by_kind(work).values():
+            if not stop():
+                yield from self._run(together, cases, stop)
+
+    def _run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         import ray
 
-        self._running = False
+        tasks = [_Task(work=one, missing=list(one.candidates), began=_now()) for one in work]
+        quiet_until = time.monotonic() + PATIENCE_S
         try:
-            message = json.loads(ray.get(next(self.stream)))
+            for task in tasks:
+                self._start(task, cases)
+            while tasks:
+                if stop():
+                    for task in tasks:
+                        ray.cancel(task.stream)
+                if time.monotonic() > quiet_until and all(task.node is None for task in tasks):
+                    print("waiting for the Ray cluster: no job has started yet", file=sys.stderr)
+                    quiet_until = float("inf")
+                ready, _ = ray.wait(
+                    [task.stream for task in tasks], num_returns=1, timeout=TICK_S, fetch_local=False
+                )
+                for task in [task for task in tasks if task.stream in ready]:
+                    yield from self._hear(task, tasks, cases, stop)
+        finally:
+            for task in tasks:
+                ray.cancel(task.stream, force=True)
+
+    def _start(self, task: _Task, cases: Cases) -> None:
+        import ray
+
+        job = task.work.job
+        cpus, gpus = resources(job, nodes())
+        order = {
+            "job": to_json(job),
+            "candidates": list(task.missing),
+            "log": cases.relative(cases.open_case(job)),
+            "reproduce": {name: self._reproduce(job, (name,)) for name in task.missing},
+            "path": str(Path.cwd()),
+            "threads": os.environ.get(THREADS),
+        }
+        # no retries by Ray: they would repeat candidates that have a record
+        remote = ray.remote(measured).options(
+            num_cpus=cpus,
+            num_gpus=gpus,
+            max_retries=0,
+            num_returns="streaming",
+            scheduling_strategy="SPREAD",
+        )
+        task.stream = remote.remote(json.dumps(order))
+
+    # -- messages of the nodes ------------------------------------------------
+
+    def _hear(self, task: _Task, tasks: list[_Task], cases: Cases, stop: Stop) -> Events:
+        import ray
+
+        try:
+            message = json.loads(ray.get(next(task.stream)))
         except StopIteration:
-            return None
+            why = "it ended without a record"
         except ray.exceptions.RayError as error:
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            raise SessionLost(f"{type(error).__name__}: {lines[-1].strip()[:300] if lines else ''}") from None
-        self._running = True
-        assert isinstance(message, dict)
-        return message
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            why = f"{type(error).__name__}: {lines[-1][:300] if lines else ''}"
+        else:
+            yield from self._events(message, task, cases)
+            return
+        if task.missing and not stop():
+            yield from self._lost(task, cases, why)
+        if not task.missing or stop():
+            tasks.remove(task)
+            yield Ended(job=task.work.job)
 
-    def stop(self) -> None:
-        self._actor.stop.remote()
+    def _events(self, message: Mapping[str, Any], task: _Task, cases: Cases) -> Events:
+        """What a message says about its job."""
+        job = task.work.job
+        if "node" in message:
+            if task.node is None:
+                yield Started(job=job)
+            task.node = next(node for node in nodes(alive=False) if node.id == message["node"])
+        if text := message.get("output"):
+            with cases.open_case(job).open("a", encoding="utf-8") as log:
+                log.write(text)
+        if "record" in message:
+            record = from_json(Record, message["record"])
+            if record.candidate in task.missing:  # exactly one record per candidate
+                task.missing.remove(record.candidate)
+                task.losses = 0
+                yield _placed(record, task, message["cpus"])
 
-    def abandon(self) -> None:
-        self._actor.abandon.remote()
-
-    def kill(self) -> None:
-        """Gives running jobs ``GOODBYE_S`` to end their workers, then kills the process on the node."""
-        import ray
-
-        if self._running:
-            self.abandon()
-        deadline = time.monotonic() + GOODBYE_S
-        with suppress(SessionLost):
-            while self._running and (left := deadline - time.monotonic()) > 0:
-                if ray.wait([self.stream], timeout=left, fetch_local=False)[0]:
-                    self.receive()
-        ray.kill(self._actor)
-
-
-class RayCluster:
-    """The cluster that this process is connected to."""
-
-    def nodes(self) -> Sequence[Node]:
-        import ray
-
-        return [
-            Node(
-                id=one["NodeID"],
-                name=f"{one['NodeManagerHostname']} {one['NodeManagerAddress']} {one['NodeID'][:8]}",
-                cpus=float(one["Resources"].get("CPU", 0)),
-                gpus=int(one["Resources"].get("GPU", 0)),
+    def _lost(self, task: _Task, cases: Cases, why: str) -> Iterator[Record]:
+        """Starts the task again; after ``ATTEMPTS`` losses, its candidates get failure records instead."""
+        job, node = task.work.job, task.node.name if task.node else "a node"
+        task.losses += 1
+        if task.losses < ATTEMPTS:
+            task.notes = (*task.notes, f"measured again after {node} was lost")
+            print(f"{node} was lost ({why}); {job.key} starts again", file=sys.stderr)
+            self._start(task, cases)
+            return
+        message = f"lost {ATTEMPTS} times in a row, the last time on {node}: {why}"
+        log = cases.relative(cases.open_case(job))
+        for candidate in task.missing:
+            yield Record(
+                job=job,
+                candidate=candidate,
+                status=Status.INFRA_ERROR,
+                failure=Failure(kind="lost", message=message, phase="start", log=log),
+                reproduce=self._reproduce(job, (candidate,)),
+                notes=task.notes,
+                started=task.began,
+                ended=_now(),
             )
-            for one in ray.nodes()
-            if one["Alive"]
-        ]
+        task.missing.clear()
 
-    def start(self, order: Mapping[str, Any], slot: Slot) -> NodeSession:
-        return RaySession(order, slot)
 
-    def ready(self, sessions: Sequence[NodeSession], timeout_s: float) -> Collection[NodeSession]:
-        import ray
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
-        streams = {session.stream: session for session in sessions if isinstance(session, RaySession)}
-        done, _ = ray.wait(list(streams), num_returns=1, timeout=timeout_s, fetch_local=False)
-        return [streams[stream] for stream in done]
+
+def _placed(record: Record, task: _Task, cpus: float) -> Record:
+    """The record with the node that measured it."""
+    notes, node = (*record.notes, *task.notes), task.node
+    assert node is not None
+    if not of(record.job.device).accelerated and cpus < node.cpus:
+        shared = f"had {cpus:g} of the node's {node.cpus:g} cores"
+        notes = (*notes, f"{shared}; other jobs on the node may have disturbed the times")
+    facts = {"node": node.name, "node_cpus": node.cpus, "job_cpus": cpus}
+    return replace(record, environment={**record.environment, **facts}, notes=notes)
+
+
+# -- on a node --------------------------------------------------------------------
+
+
+def measured(order: str) -> Iterator[str]:
+    """Measures one job, as a task on a node. Messages are JSON, which no version of a package changes."""
+    import ray
+
+    asked = json.loads(order)
+    context = ray.get_runtime_context()
+    cpus = context.get_assigned_resources().get("CPU", 0.0)
+    # the GPU that Ray assigned, also if the worker dies before it can report it
+    card = {f"env.{name}": os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
+    with tempfile.TemporaryDirectory(prefix="torchduet-", ignore_cleanup_errors=True) as folder:
+        log = Path(folder) / "output.log"
+        log.touch()
+        yield json.dumps({"node": context.get_node_id(), "output": f"# on {os.uname().nodename}\n"})
+        records = measure_job(
+            from_json(Job, asked["job"]),
+            tuple(asked["candidates"]),
+            Quiet(),
+            lambda: False,
+            log=log,
+            log_name=asked["log"],
+            reproduce=lambda _, names: str(asked["reproduce"].get(names[0], "")),
+            base=worker_base(os.environ, asked["threads"], asked["path"]),
+        )
+        with log.open(encoding="utf-8", errors="replace") as output, closing(iter(records)):
+            for record in records:
+                pinned = replace(record, environment={**card, **record.environment})
+                yield json.dumps(
+                    {"record": to_json(pinned), "cpus": cpus, "output": _shortened(output.read())}
+                )
+            yield json.dumps({"output": _shortened(output.read())})
+
+
+def worker_base(current: Mapping[str, str], threads: str | None, path: str) -> dict[str, str]:
+    """The variables for a worker: those of the node, with the folder and ``OMP_NUM_THREADS`` of the run.
+
+    Ray sets ``OMP_NUM_THREADS`` to the number of assigned cores; eager would have other threads than without.
+    """
+    others = {name: value for name, value in current.items() if name != THREADS}
+    paths = os.pathsep.join(filter(None, (path, current.get("PYTHONPATH"))))
+    return {**others, "PYTHONPATH": paths, **({THREADS: threads} if threads else {})}
+
+
+def _shortened(text: str) -> str:
+    half = LONGEST_OUTPUT // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[{left_out} characters left out]\n{text[-half:]}" if left_out > 0 else text

@@ -1,0 +1,276 @@
+"""Jobs as tasks of a made-up Ray: room for them, lost tasks, exactly one record for each candidate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.codec import from_json, to_json
+from harness.schema import Job, Record, Status
+from runner.cli.commands import job_command
+from runner.engine.executors import Ended, Event, Started, Work
+from runner.engine.executors.ray_cluster import (
+    ATTEMPTS,
+    LONGEST_OUTPUT,
+    Node,
+    RayExecutor,
+    measured,
+    resources,
+    worker_base,
+)
+from runner.errors import UsageError
+from tests.unit.test_executors import Folder, record, recorded, work
+
+
+class LostError(Exception):
+    """Ray's error."""
+
+
+Script = Callable[[dict[str, Any]], Sequence[object]]
+
+
+class Stream:
+    """The messages of one task; an exception is raised in its place."""
+
+    def __init__(self, order: dict[str, Any], messages: Sequence[object]) -> None:
+        self.order = order
+        self.messages = deque([{"node": "n1"}, *messages])
+        self.canceled = False
+
+    def __next__(self) -> object:
+        if not self.messages:
+            raise StopIteration
+        return self.messages.popleft()
+
+
+class Ray:
+    """As much of Ray as the executor uses. ``script`` says what a task answers to its order."""
+
+    exceptions = SimpleNamespace(RayError=LostError)
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.streams: list[Stream] = []
+        self.asked: list[dict[str, Any]] = []
+
+    def options(self, **asked: Any) -> SimpleNamespace:
+        self.asked.append(asked)
+        return SimpleNamespace(remote=self.begin)
+
+    def remote(self, _: object) -> Ray:
+        return self
+
+    def begin(self, text: str) -> Stream:
+        order = json.loads(text)
+        self.streams.append(Stream(order, self.script(order)))
+        return self.streams[-1]
+
+    @staticmethod
+    def wait(streams: Sequence[Stream], **_: object) -> tuple[Sequence[Stream], Sequence[Stream]]:
+        return streams[:1], streams[1:]
+
+    @staticmethod
+    def get(message: object) -> str:
+        if isinstance(message, Exception):
+            raise message
+        return json.dumps(message)
+
+    @staticmethod
+    def cancel(stream: Stream, *, force: bool = False) -> None:
+        stream.canceled = True
+        stream.messages = deque([LostError("canceled")])
+
+    @staticmethod
+    def nodes() -> list[dict[str, Any]]:
+        node = {"NodeID": "n1", "NodeManagerHostname": "host", "NodeManagerAddress": "10.0.0.1"}
+        return [{**node, "Resources": {"CPU": 4.0, "GPU": 2.0}, "Alive": True}]
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    script: Script,
+    jobs: Sequence[Work],
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[Ray, list[Event]]:
+    ray = Ray(script)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    return ray, list(RayExecutor(job_command).run(jobs, Folder(tmp_path), stop))
+
+
+def answers(order: dict[str, Any], most: int = 9) -> list[object]:
+    job = from_json(Job, order["job"])
+    one = Work(job=job, candidates=tuple(order["candidates"]))
+    made = [to_json(record(one, candidate)) for candidate in order["candidates"]]
+    return [{"record": text, "cpus": 4.0, "output": "printed\n"} for text in made][:most]
+
+
+JOBS = [work(f"m{number}", "cpu") for number in range(3)]
+ALL = sorted((one.job.case.name, candidate) for one in JOBS for candidate in one.candidates)
+
+
+def test_every_job_is_one_task_and_every_record_is_there_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ray, events = run(monkeypatch, tmp_path, lambda order: [*answers(order), *answers(order)], JOBS)
+    assert recorded(events) == ALL
+    assert len(ray.streams) == 3
+    for kind in (Started, Ended):
+        assert [one.job.case.name for one in events if isinstance(one, kind)] == ["m0", "m1", "m2"]
+    assert ray.asked[0]["num_cpus"] == 4.0
+    assert ray.asked[0]["max_retries"] == 0
+    assert Folder(tmp_path).open_case(JOBS[0].job).read_text().startswith("printed\n")
+    (first, *_) = (one for one in events if isinstance(one, Record))
+    assert first.environment["node"] == "host 10.0.0.1 n1"
+    assert first.notes == ()
+
+
+def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def script(order: dict[str, Any]) -> list[object]:
+        return answers(order) if order["candidates"] == ["b"] else [*answers(order, 1), LostError("gone")]
+
+    ray, events = run(monkeypatch, tmp_path, script, JOBS[:1])
+    assert recorded(events) == [("m0", "a"), ("m0", "b")]
+    assert [stream.order["candidates"] for stream in ray.streams] == [["a", "b"], ["b"]]
+    second = [one for one in events if isinstance(one, Record)][1]
+    assert second.notes == ("measured again after host 10.0.0.1 n1 was lost",)
+    assert "host 10.0.0.1 n1 was lost (LostError: gone)" in capsys.readouterr().err
+    assert sum(isinstance(one, Started) for one in events) == 1
+
+
+@pytest.mark.parametrize("end", [[LostError("gone")], []])
+def test_a_job_that_is_lost_again_and_again_has_failure_records(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: list[object]
+) -> None:
+    ray, events = run(monkeypatch, tmp_path, lambda _: end, JOBS[:1])
+    found = [one for one in events if isinstance(one, Record)]
+    assert [(one.candidate, one.status) for one in found] == [
+        ("a", Status.INFRA_ERROR),
+        ("b", Status.INFRA_ERROR),
+    ]
+    assert len(ray.streams) == ATTEMPTS
+    assert found[0].failure is not None
+    assert found[0].failure.message.startswith("lost 3 times in a row, the last time on host 10.0.0.1 n1: ")
+    assert isinstance(events[-1], Ended)
+
+
+def test_a_stop_cancels_all_tasks_and_makes_no_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ray = Ray(answers)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    pressed, events = list[bool](), list[Event]()
+    for event in RayExecutor(job_command).run(JOBS, Folder(tmp_path), lambda: bool(pressed)):
+        events.append(event)
+        if isinstance(event, Record):
+            pressed.append(True)
+    assert recorded(events) == [("m0", "a")]
+    assert all(stream.canceled for stream in ray.streams)
+    assert sum(isinstance(one, Ended) for one in events) == 3
+
+
+def test_whoever_stops_listening_cancels_all_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ray = Ray(answers)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    events = RayExecutor(job_command).run(JOBS, Folder(tmp_path), lambda: False)
+    next(events)
+    events.close()
+    assert all(stream.canceled for stream in ray.streams)
+
+
+def test_jobs_that_share_a_node_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def script(order: dict[str, Any]) -> list[object]:
+        return [{**one, "cpus": 1.0} for one in answers(order)]  # type: ignore[dict-item]
+
+    _, events = run(monkeypatch, tmp_path, script, JOBS[:1])
+    (first, *_) = (one for one in events if isinstance(one, Record))
+    assert first.notes[0].startswith("had 1 of the node's 4 cores; other jobs on the node may")
+    assert (first.environment["node_cpus"], first.environment["job_cpus"]) == (4.0, 1.0)
+
+
+SMALL = Node(id="1", name="small", cpus=4, gpus=0)
+LARGE = Node(id="2", name="large", cpus=16, gpus=4)
+
+
+def asking(device: str = "cpu", threads: int | None = None) -> Job:
+    job = work("m", device).job
+    return replace(job, protocol=replace(job.protocol, threads=threads))
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [(asking(), (16.0, 0)), (asking(threads=2), (2.0, 0)), (asking("cuda"), (4.0, 1))],
+)
+def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
+    assert resources(job, [SMALL, LARGE]) == expected
+
+
+@pytest.mark.parametrize(
+    ("job", "nodes", "sentence"),
+    [
+        (asking("cuda:1"), [LARGE], "--devices: with --executor=ray the cluster chooses the GPU; write cuda"),
+        (asking("cuda"), [SMALL], "--devices: no node of the Ray cluster has a GPU"),
+        (asking(threads=8), [SMALL], "--threads: no node of the Ray cluster has 8 cores; the largest has 4"),
+        (asking(), [], "--executor=ray: no node of the Ray cluster offers a core"),
+    ],
+)
+def test_a_job_without_room_is_a_sentence(job: Job, nodes: list[Node], sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        resources(job, nodes)
+    assert str(raised.value).startswith(sentence)
+
+
+# -- on a node ---------------------------------------------------------------------------
+
+
+def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def measure_job(job: Job, candidates: tuple[str, ...], *_: object, **given: Any) -> Iterator[Record]:
+        seen.update(given)
+        for candidate in candidates:
+            with given["log"].open("a") as log:
+                log.write("x" * (LONGEST_OUTPUT + 5) if candidate == "b" else "printed\n")
+            yield record(Work(job=job, candidates=candidates), candidate)
+
+    context = SimpleNamespace(get_node_id=lambda: "n1", get_assigned_resources=lambda: {"CPU": 2.0})
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    monkeypatch.setattr("runner.engine.executors.ray_cluster.measure_job", measure_job)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    one = JOBS[0]
+    order = {
+        "job": to_json(one.job),
+        "candidates": ["a", "b"],
+        "log": "cases/m0/output.log",
+        "reproduce": {"a": "again a"},
+        "path": "/here",
+        "threads": None,
+    }
+    hello, *messages, last = map(json.loads, measured(json.dumps(order)))
+    assert hello["node"] == "n1"
+    assert hello["output"].startswith("# on ")
+    assert [message["record"]["candidate"] for message in messages] == ["a", "b"]
+    assert messages[0]["record"]["environment"] == {"env.CUDA_VISIBLE_DEVICES": "1"}
+    assert (messages[0]["cpus"], messages[0]["output"]) == (2.0, "printed\n")
+    assert "[5 characters left out]" in messages[1]["output"]
+    assert last == {"output": ""}
+    assert seen["log_name"] == "cases/m0/output.log"
+    assert seen["reproduce"](one.job, ("a",)) == "again a"
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(None, {}), ("3", {"OMP_NUM_THREADS": "3"})])
+def test_the_threads_are_those_of_the_run_not_of_ray(threads: str | None, expected: dict[str, str]) -> None:
+    base = worker_base({"OMP_NUM_THREADS": "1", "PYTHONPATH": "/node"}, threads, "/run")
+    assert base == {"PYTHONPATH": "/run:/node", **expected}
