@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness.codec import from_json  # noqa: E402 - the project need not be installed
 from harness.schema import Protocol, Record  # noqa: E402
-from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_sd, pooled  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
@@ -191,14 +191,12 @@ def count(tally: Tally, cell: Cell, found: PairedEstimate, processes: int) -> No
     tally.judged += 1
     tally.rounds += found.n
     tally.processes += processes
-    assert found.ci_low is not None
-    assert found.ci_high is not None
-    tally.covered += found.ci_low <= cell.truth <= found.ci_high
+    tally.covered += found.within(cell.truth)
     tally.verdicts[told(found)] += 1
 
 
 def told(found: PairedEstimate) -> Verdict | None:
-    return verdict(found, found.p_value, noise_threshold=PROTOCOL.noise_threshold, alpha=PROTOCOL.alpha)
+    return verdict(found, found.p_value, Limits.of(PROTOCOL))
 
 
 # -- the tables ----------------------------------------------------------------------------------------

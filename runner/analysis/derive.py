@@ -14,7 +14,7 @@ from harness.schema import Record
 from runner.analysis.caveats import caveats
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, Summary
 from runner.analysis.environments import across_environments, across_verdict, averages_across, is_eager_of
-from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
 from runner.analysis.statistics import false_discovery
@@ -23,7 +23,7 @@ from runner.analysis.verdicts.decision import verdict
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios
-from runner.analysis.work import Limits, derived_of, limits_of
+from runner.analysis.work import Peaks, derived_of, peaks_of
 from runner.labels import compiler_label, device_labels, merged_facts
 
 
@@ -55,18 +55,17 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     family = zip(records, estimates, strict=True)
     q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
     devices = device_labels(records)
-    limits = limits_of(records, devices)
-    each = zip(records, devices, estimates, q_values, limits, strict=True)
+    peaks = peaks_of(records, devices)
+    each = zip(records, devices, estimates, q_values, peaks, strict=True)
     return tuple(_comparison(*one) for one in each)
 
 
 def _comparison(
-    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, limits: Limits
+    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, peaks: Peaks
 ) -> Comparison:
-    derived = {**derived_of(record, estimate, limits), **steadiness(record)}
+    derived = {**derived_of(record, estimate, peaks), **steadiness(record)}
     numbers = record.metrics
     compilation_s = finite(numbers.get("compilation_latency_s"))
-    protocol = record.job.protocol
     decide = across_verdict if is_eager_of(record) else verdict  # eager of another process
     # without a q, for a candidate that failed, its own p decides about the verdict in brackets
     decisive = q_value if q_value is not None or estimate is None else estimate.p_value
@@ -76,7 +75,7 @@ def _comparison(
         device=device,
         estimate=estimate,
         q_value=q_value,
-        verdict=decide(estimate, decisive, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha),
+        verdict=decide(estimate, decisive, Limits.of(record.job.protocol)),
         compilation_latency_s=compilation_s,
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Status, of_environment
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage
-from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import false_discovery, geometric_mean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
-from runner.analysis.verdicts.decision import Between, judged_or_none, needs_more_processes, verdict
+from runner.analysis.verdicts.decision import Between, judged_or_none, verdict
 from runner.plan.environments.plan import EAGER, split_candidate
 
 
@@ -58,7 +58,6 @@ def _estimate(record: Record) -> PairedEstimate | None:
 
 def _across(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
     compiler, environment = split_candidate(record.job, record.candidate)
-    protocol = record.job.protocol
     parity = record.env_parity
     same = None if parity is None else not parity.failed
     return AcrossEnvironments(
@@ -68,21 +67,16 @@ def _across(record: Record, estimate: PairedEstimate | None, q_value: float | No
         compiler=compiler,
         estimate=estimate,
         q_value=q_value,
-        verdict=across_verdict(
-            estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha
-        ),
+        verdict=across_verdict(estimate, q_value, Limits.of(record.job.protocol)),
         same_results=same,
         counts=estimate is not None and record.status.passed and same is not False,
     )
 
 
-def across_verdict(
-    estimate: PairedEstimate | None, q_value: float | None, *, noise_threshold: float, alpha: float
-) -> Verdict | None:
+def across_verdict(estimate: PairedEstimate | None, q_value: float | None, limits: Limits) -> Verdict | None:
     """The verdict on two sides in processes of their own; inconclusive below three processes a side."""
     few = estimate is not None and estimate.processes < LEAST_ACROSS
-    decide = needs_more_processes if few else verdict
-    return decide(estimate, q_value, noise_threshold=noise_threshold, alpha=alpha)
+    return verdict(estimate, q_value, limits, too_few_processes=few)
 
 
 def _average(key: tuple[str, ...], members: Sequence[AcrossEnvironments]) -> EnvironmentAverage:

@@ -1,10 +1,12 @@
-"""The values that paired samples give: an estimate with its interval, and a verdict."""
+"""The values that measured times give: an estimate with its interval, and a verdict with its limits."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from enum import Enum
+
+from harness.schema import Protocol
 
 
 class Verdict(str, Enum):
@@ -18,48 +20,111 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedEstimate:
+class Limits:
+    """What decides about a verdict: a smaller change than ``threshold`` does not count."""
+
+    threshold: float
+    alpha: float  # of q
+
+    @classmethod
+    def of(cls, protocol: Protocol) -> Limits:
+        return cls(threshold=protocol.noise_threshold, alpha=protocol.alpha)
+
+    @property
+    def log(self) -> float:
+        return math.log1p(self.threshold)
+
+
+Interval = tuple[float, float]
+"""Of a logarithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A factor, kept as a logarithm: a speedup, or a change B / A of a speedup or of a time.
+
+    The place of the 90 % interval decides about *same* (two one-sided tests at 5 %). The intervals are None
+    if there are too few values. ``error`` is the standard error that the measured values show, without what
+    is assumed about processes, with ``df`` degrees of freedom; None if it is unknown.
+    """
+
+    log: float
+    interval: Interval | None  # 95 %
+    interval_90: Interval | None
+    p_value: float
+    error: float | None
+    df: float
+    unsteady: str = ""  # why the rounds have no common speedup
+    segments: tuple[float, ...] = ()  # log speedups of parts of the rounds, for which a verdict must hold
+
+    @property
+    def factor(self) -> float:
+        return math.exp(self.log)
+
+    @property
+    def low(self) -> float | None:
+        return None if self.interval is None else math.exp(self.interval[0])
+
+    @property
+    def high(self) -> float | None:
+        return None if self.interval is None else math.exp(self.interval[1])
+
+    @property
+    def low_90(self) -> float | None:
+        return None if self.interval_90 is None else math.exp(self.interval_90[0])
+
+    @property
+    def high_90(self) -> float | None:
+        return None if self.interval_90 is None else math.exp(self.interval_90[1])
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval of the logarithm; None if there is no interval."""
+        return None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+
+    def within(self, factor: float) -> bool:
+        """Whether the interval contains the factor."""
+        return self.interval is not None and self.interval[0] <= math.log(factor) <= self.interval[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedEstimate(Estimate):
     """The estimate from n pairs. Times are in seconds; speedups are baseline / candidate.
 
-    The interval is None if n is too small for it (below 6 pairs at 95 %). ``low_90`` and ``high_90`` bound
-    the 90 % interval, whose place decides about *same* (two one-sided tests at 5 %).
+    The interval is None below 6 pairs.
     """
 
     n: int
-    speedup: float
-    ci_low: float | None
-    ci_high: float | None
-    p_value: float
     speedup_of_medians: float
     baseline_median_s: float
     candidate_median_s: float
-    low_90: float | None = None
-    high_90: float | None = None
     processes: int = 1
     between_sd: float | None = None  # of the log speedup between processes; None below 2 processes
-    between_df: float | None = None  # degrees of freedom of the interval over processes
     assumed_sd: float | None = None  # the same, assumed (one process); None where it is not in the interval
     rounds_half: float | None = None  # half the width of the rounds' own 95 % interval of the log speedup
     widened: float = 1.0  # that interval's factor for rounds that depend on each other
-    unsteady: str = ""  # why the rounds have no common speedup
-    segments: tuple[float, ...] = ()  # log speedups of parts of the rounds, for which a verdict must hold
+
+    @property
+    def speedup(self) -> float:
+        return self.factor
+
+    @property
+    def ci_low(self) -> float | None:
+        return self.low
+
+    @property
+    def ci_high(self) -> float | None:
+        return self.high
+
+    @property
+    def between_df(self) -> float | None:
+        """Degrees of freedom of the interval over processes."""
+        return self.df if self.processes > 1 else None
 
     @property
     def effective_n(self) -> float:
         """The number of independent rounds with the information of these rounds."""
         return self.n / self.widened**2
-
-    @property
-    def df(self) -> float:
-        """The degrees of freedom of the interval."""
-        return self.between_df or self.n - 1.0
-
-    @property
-    def half_width(self) -> float | None:
-        """Half the width of the interval of the log speedup; None if there is no interval."""
-        return (
-            None if self.ci_low is None or self.ci_high is None else math.log(self.ci_high / self.ci_low) / 2
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from runner.analysis.digits import (
     steps_text,
 )
 from runner.analysis.environments import is_eager_of
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.measuring_ended import ENDED_BY
 from runner.analysis.noise import crowding
 from runner.analysis.verdicts.decision import MOST_PROCESSES, needed
@@ -242,7 +242,7 @@ def _open(comparison: Comparison) -> str:
         return ""
     ended = ENDED_BY.get(record.rounds_ended, "")
     text = f"{_speedup(comparison)} after {counted(comparison.n, 'round')}{f' ({ended})' if ended else ''}"
-    missing = needed(estimate, noise_threshold=record.job.protocol.noise_threshold)
+    missing = needed(estimate, Limits.of(record.job.protocol))
     if missing is None:
         return f"{text}; these are too few for an interval"
     ways = [f"about {significant(missing.rounds, 2)} rounds"] if missing.rounds else []

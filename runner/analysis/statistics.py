@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from runner.analysis.estimate import PairedEstimate
+from runner.analysis.estimate import Estimate, PairedEstimate
 
 Floats = NDArray[np.float64]
 Column = Sequence[float] | NDArray[np.floating[Any]]
@@ -52,19 +52,49 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
     differences = np.log(baseline / candidate)
     averages = walsh_averages(differences)
     rank, rank_90 = (interval_rank(differences.size, share) for share in (confidence, EQUIVALENCE))
+    interval = (float(averages[rank - 1]), float(averages[-rank])) if rank else None
+    half = (interval[1] - interval[0]) / 2 if interval else None
     baseline_median, candidate_median = _middle(np.sort(baseline)), _middle(np.sort(candidate))
     return PairedEstimate(
         n=int(differences.size),
-        speedup=math.exp(_middle(averages)),
-        ci_low=math.exp(averages[rank - 1]) if rank else None,
-        ci_high=math.exp(averages[-rank]) if rank else None,
-        low_90=math.exp(averages[rank_90 - 1]) if rank_90 else None,
-        high_90=math.exp(averages[-rank_90]) if rank_90 else None,
-        rounds_half=float(averages[-rank] - averages[rank - 1]) / 2 if rank else None,
+        log=_middle(averages),
+        interval=interval,
+        interval_90=(float(averages[rank_90 - 1]), float(averages[-rank_90])) if rank_90 else None,
         p_value=signed_rank_p(differences),
+        error=_error(differences, half, confidence),
+        df=differences.size - 1.0,
+        rounds_half=half,
         speedup_of_medians=baseline_median / candidate_median,
         baseline_median_s=baseline_median,
         candidate_median_s=candidate_median,
+    )
+
+
+def _error(differences: Floats, half: float | None, confidence: float) -> float | None:
+    """The standard error, from the interval where there is one; None for a single round."""
+    n = differences.size
+    if half is not None:
+        return half / float(special.stdtrit(n - 1, (1 + confidence) / 2))
+    return float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else None
+
+
+Part = tuple[float, float]
+"""A part of a variance, and its degrees of freedom."""
+
+
+def student(log: float, parts: Sequence[Part]) -> Estimate:
+    """A logarithm with Student's interval. Parts of its variance add up (Welch and Satterthwaite)."""
+    variance = sum(part for part, _ in parts)
+    spent = sum(part**2 / df for part, df in parts)
+    df, error = max(1.0, variance**2 / spent) if spent else math.inf, math.sqrt(variance)
+    half, half_90 = (float(special.stdtrit(df, share)) * error for share in (0.975, 0.95))
+    return Estimate(
+        log=log,
+        interval=(log - half, log + half),
+        interval_90=(log - half_90, log + half_90),
+        p_value=float(2 * special.stdtr(df, -abs(log) / error)) if error > 0 else float(log == 0),
+        error=error,
+        df=df,
     )
 
 

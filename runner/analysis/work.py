@@ -10,31 +10,31 @@ from harness.metrics import declared
 from harness.schema import Record, Scalar
 from runner.analysis.estimate import PairedEstimate
 
-Limits = Mapping[str, float]
+Peaks = Mapping[str, float]
 """The highest rates measured on a device. Each job measures them; a disturbed job measures less."""
 
-NO_LIMITS: Limits = MappingProxyType({})
+NO_PEAKS: Peaks = MappingProxyType({})
 
 
-def limits_of(records: Sequence[Record], devices: Sequence[str]) -> tuple[Limits, ...]:
+def peaks_of(records: Sequence[Record], devices: Sequence[str]) -> tuple[Peaks, ...]:
     """For each record, the highest rates of the records with its device, precision and thread count."""
     names = [metric.name for metric in declared().metrics if metric.limit]
     keys = [
         (device, record.job.dtype, record.job.protocol.threads)
         for record, device in zip(records, devices, strict=True)
     ]
-    limits: dict[tuple[str, str, int | None], dict[str, float]] = {}
+    peaks: dict[tuple[str, str, int | None], dict[str, float]] = {}
     for key, record in zip(keys, records, strict=True):
-        best = limits.setdefault(key, {})
+        best = peaks.setdefault(key, {})
         for name in names:
             value = finite(record.metrics.get(name))
             if value is not None:
                 best[name] = max(value, best.get(name, value))
-    return tuple(limits[key] for key in keys)
+    return tuple(peaks[key] for key in keys)
 
 
 def derived_of(
-    record: Record, estimate: PairedEstimate | None = None, limits: Limits = NO_LIMITS
+    record: Record, estimate: PairedEstimate | None = None, peaks: Peaks = NO_PEAKS
 ) -> dict[str, Scalar]:
     """All metrics derived from the record's metrics."""
     steps = (
@@ -42,12 +42,12 @@ def derived_of(
         if estimate is None
         else {EAGER: estimate.baseline_median_s, CANDIDATE: estimate.candidate_median_s}
     )
-    # limits are measured at the candidate's precision, so eager in another precision has no share of them
+    # peaks are measured at the candidate's precision, so eager in another precision has no share of them
     alike = record.job.baseline_dtype in (None, record.job.dtype)
     seen = Seen(
         numbers=record.metrics,
         environment=record.environment,
-        best=limits,
+        best=peaks,
         step_s=steps,
         comparable={EAGER: alike, CANDIDATE: True},
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.schema import Protocol
-from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.measuring_ended import (
     CLEAR,
     CLEAR_VERDICT,
@@ -130,19 +130,19 @@ def more_processes(protocol: Protocol, candidates: Sequence[Measured]) -> bool:
     One process is enough if all verdicts stand with a margin, and with twice the assumed tau. Otherwise
     there are at least three, and more while a verdict is open that ``MOST_PROCESSES`` would close.
     """
-    threshold, alpha = protocol.noise_threshold, protocol.alpha
+    limits = Limits.of(protocol)
     count = max((len(rounds) for _, _, rounds, _ in candidates), default=0)
     if count >= MOST_PROCESSES:
         return False
     if count < 2:
         wary = [(*one[:3], replace(one[3], assumed_sd=2 * one[3].assumed_sd)) for one in candidates]
         alone = [judged(*one) for one in wary]
-        return not all(stands(one, noise_threshold=threshold, alpha=alpha, stretch=CLOSED) for one in alone)
+        return not all(stands(one, limits, stretch=CLOSED) for one in alone)
     if count < FEWEST_PROCESSES:
         return True
     for one in (judged(*one) for one in candidates):
-        missing = needed(one, noise_threshold=threshold)
-        closed = stands(one, noise_threshold=threshold, alpha=alpha, stretch=CLOSED_OVER)
+        missing = needed(one, limits)
+        closed = stands(one, limits, stretch=CLOSED_OVER)
         if not closed and missing and missing.processes and missing.processes <= MOST_PROCESSES:
             return True
     return False
@@ -180,7 +180,7 @@ class _Rule:
             return CLEAR_VERDICT if self._stands(found, CLEAR) else ""
         if self.protocol.processes != 1 or self._stands(found, CLOSED):
             return PRECISE
-        if not rounds_can_close(found, noise_threshold=self.protocol.noise_threshold):
+        if not rounds_can_close(found, Limits.of(self.protocol)):
             return NEEDS_PROCESSES
         return PRECISE if not self.in_budget and width <= math.log1p(self.finest) else ""
 
@@ -188,15 +188,13 @@ class _Rule:
         return found.rounds_half is not None and found.rounds_half <= math.log1p(self.protocol.ci_width)
 
     def _stands(self, found: PairedEstimate, stretch: float) -> bool:
-        threshold, alpha = self.protocol.noise_threshold, self.protocol.alpha
-        return stands(found, noise_threshold=threshold, alpha=alpha, stretch=stretch)
+        return stands(found, Limits.of(self.protocol), stretch=stretch)
 
 
 def _unsteady(found: Iterable[PairedEstimate], protocol: Protocol) -> str:
     """Why the guard withholds a verdict; "" if it withholds none."""
     for one in found:
-        judged_as = verdict(one, one.p_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha)
-        if judged_as is Verdict.UNSTEADY:
+        if verdict(one, one.p_value, Limits.of(protocol)) is Verdict.UNSTEADY:
             return one.unsteady
     return ""
 

@@ -14,15 +14,9 @@ from harness.timing.first_calls import FIRST_CALLS
 from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare
 from runner.analysis.digits import ms_text, seconds_text, significant, speedup_text
-from runner.runs.compare.statistics import (
-    Estimate,
-    Uncertain,
-    difference,
-    estimate,
-    process_noise,
-    se_of_interval,
-    with_noise,
-)
+from runner.analysis.estimate import Estimate
+from runner.runs.compare.statistics import between as between_processes
+from runner.runs.compare.statistics import difference
 from studies.compile_modes.options import MODELS, MODES
 from studies.expectations import FAILS, HOLDS, OPEN, Expectation
 from studies.journal import Line, of_kind
@@ -184,7 +178,7 @@ def _alike(title: str, default: Outcome, other: Outcome) -> Expectation:
         return Expectation(title=title, expected=expected, found=UNTIMED, holds=OPEN)
     text = f"{speedup_text(change.factor, change.low, change.high)} as fast as default"
     text += f", compiled in {significant(factor, 2)} times the time" if factor else ""
-    holds = ALIKE if change.low <= 1 <= change.high else APART
+    holds = ALIKE if change.within(1) else APART
     return Expectation(title=title, expected=expected, found=text, holds=holds)
 
 
@@ -205,7 +199,7 @@ def _run_time(title: str, former: Outcome, latter: Outcome) -> Expectation:
     if change is None:
         return Expectation(title=title, expected=expected, found=UNTIMED, holds=OPEN)
     text = f"{speedup_text(change.factor, change.low, change.high)} as fast as {former.mode}"
-    holds = HOLDS if change.low > 1 else FAILS if change.high < 1 else OPEN
+    holds = OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
     return Expectation(title=title, expected=expected, found=text, holds=holds)
 
 
@@ -214,23 +208,10 @@ def between(first: Outcome, second: Outcome) -> Estimate | None:
 
     The interval includes an assumed difference between processes: one process of each cannot show it.
     """
-    logs = [_log_speedup(outcome) for outcome in (first, second)]
-    if logs[0] is None or logs[1] is None:
+    one, other = (outcome.comparison.estimate if outcome.timed else None for outcome in (first, second))
+    if one is None or other is None:
         return None
-    return estimate(with_noise(difference(logs[0], logs[1]), process_noise((), ())))
-
-
-def _log_speedup(outcome: Outcome) -> Uncertain | None:
-    comparison = outcome.comparison
-    if (
-        not outcome.timed
-        or comparison.speedup is None
-        or comparison.ci_low is None
-        or comparison.ci_high is None
-    ):
-        return None
-    error = se_of_interval(comparison.ci_low, comparison.ci_high, comparison.n - 1)
-    return Uncertain(value=math.log(comparison.speedup), se=error, df=comparison.n - 1)
+    return difference(one, other, between_processes([one.assumed_sd or 0.0, other.assumed_sd or 0.0], None))
 
 
 def _first_calls(title: str, group: Sequence[Outcome]) -> Expectation:

@@ -8,16 +8,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from runner.analysis.verdicts.between import (
-    ASSUMED,
-    Pool,
-    assumed_sd,
-    component,
-    kind_of,
-    moderated,
-    pooled,
-    tau_of,
-)
+from benchmarks.processes import component, tau_of
+from runner.analysis.verdicts.between import ASSUMED, Pool, assumed_sd, kind_of, moderated, pooled
 
 Floats = np.ndarray
 

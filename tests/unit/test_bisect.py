@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from harness.schema import Record, Status
+from runner.analysis.statistics import student
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
 from runner.runs.bisect.command import bisect
 from runner.runs.bisect.evidence import evidence
 from runner.runs.bisect.search import Evidence, SearchResult, pooled, search
 from runner.runs.bisect.versions import pip_versions, versions_asked
-from runner.runs.compare.statistics import Uncertain
 from tests.command_line import config_of_words, parsed
 from tests.factories import make_job, make_record
 
@@ -55,7 +55,7 @@ class World:
             version=newer,
             status_against=self.status(one),
             status=self.status(other),
-            speed=Uncertain(value=value, se=self.noise, df=20) if valid else None,
+            speed=student(value, [(self.noise**2, 20)]) if valid else None,
             rounds=20,
         )
 
@@ -155,11 +155,11 @@ def test_small_steps_are_not_called_one() -> None:
 
 
 def test_answers_that_disagree_are_less_sure_than_each_claims() -> None:
-    apart = pooled([Uncertain(value=0.0, se=0.001, df=20), Uncertain(value=0.1, se=0.001, df=20)])
-    assert apart.se == pytest.approx(0.05)
+    apart = pooled([student(0.0, [(1e-6, 20)]), student(0.1, [(1e-6, 20)])])
+    assert apart.error == pytest.approx(0.05)
     assert apart.df == 1
-    alike = pooled([Uncertain(value=0.05, se=0.01, df=20)] * 2)
-    assert alike.se == pytest.approx(0.01 / math.sqrt(2))
+    alike = pooled([student(0.05, [(1e-4, 20)])] * 2)
+    assert alike.error == pytest.approx(0.01 / math.sqrt(2))
 
 
 # -- evidence ----------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_evidence_is_from_the_rounds_that_both_have() -> None:
     whole = evidence([older, newer], "inductor", "old", "new")
     assert whole.rounds == 20
     assert whole.speed is not None
-    assert math.exp(whole.speed.value) == pytest.approx(1.25, rel=0.01)
+    assert whole.speed.factor == pytest.approx(1.25, rel=0.01)
     assert whole.speed.df == 19
     shifted = replace(newer, samples=replace(newer.samples, round_index=tuple(range(5, 25))))  # type: ignore[type-var]
     assert evidence([older, shifted], "inductor", "old", "new").rounds == 15

@@ -99,13 +99,15 @@ def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
 
 
 def an_estimate(speedup: float, half: float | None) -> PairedEstimate:
-    low, high = (None, None) if half is None else (speedup * math.exp(-half), speedup * math.exp(half))
+    log = math.log(speedup)
     return PairedEstimate(
         n=20,
-        speedup=speedup,
-        ci_low=low,
-        ci_high=high,
+        log=log,
+        interval=None if half is None else (log - half, log + half),
+        interval_90=None,
         p_value=0.5,
+        error=None,
+        df=19,
         speedup_of_medians=speedup,
         baseline_median_s=1.0,
         candidate_median_s=1.0,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Record, Samples
+from runner.analysis.estimate import Limits
 from runner.cli.main import main
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.load import load
@@ -20,6 +21,7 @@ from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records
 
 ROUNDS = 24
+LIMITS = Limits(threshold=0.02, alpha=0.05)
 SLOWER = 1.10  # inductor's step in the new environment over its step in the old one
 EAGER = 0.95
 
@@ -78,8 +80,8 @@ def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
     assert change.compiled.factor == pytest.approx(SLOWER, rel=0.005)
     assert change.eager.factor == pytest.approx(EAGER, rel=0.005)
     assert change.speedup.factor == pytest.approx(EAGER / SLOWER, rel=0.005)
-    assert change.compiled.low > 1.04  # the rounds vary by 20 %, and the assumed noise of processes by 2 %
-    assert change.speedup.high < 0.93
+    assert not change.compiled.within(1.04)  # the rounds vary by 20 %; processes, as assumed, by 2 %
+    assert not change.speedup.within(0.93)
 
 
 def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
@@ -93,8 +95,8 @@ def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
     assert apart.compiled is None  # one model has no spread of the drift
     assert paired.speedup is not None
     assert apart.speedup is not None
-    width = [math.log(one.high / one.low) for one in (paired.speedup, apart.speedup)]
-    assert width[0] < width[1] / 1.5
+    width = [one.half_width or 0.0 for one in (paired.speedup, apart.speedup)]
+    assert 0 < width[0] < width[1] / 1.5
 
 
 def test_no_drift_is_taken_from_a_time_of_the_same_rounds(tmp_path: Path) -> None:
@@ -117,13 +119,40 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
     (change,) = changes_between(sides[0], sides[1]).changes
     assert change.shared_rounds == ROUNDS
     assert change.compiled is not None
-    assert change.compiled.low < SLOWER < change.compiled.high
+    assert change.compiled.within(SLOWER)
 
 
 def result(rounds: range, folder: str = "run") -> Result:
     ones = (1.0,) * len(rounds)
-    times = Times(job=(folder, "m"), rounds=tuple((0, n) for n in rounds), eager_s=ones, compiled_s=ones)
-    return Result(name="m", conditions={}, status="pass", times=times)
+    times = Times(
+        job=(folder, "m"),
+        rounds=tuple((0, n) for n in rounds),
+        eager_s=ones,
+        compiled_s=ones,
+        assumed_sd=0.01,
+    )
+    return Result(name="m", conditions={}, status="pass", limits=LIMITS, times=times)
+
+
+def test_the_controls_of_a_run_with_environments_are_used(tmp_path: Path) -> None:
+    """Eager of the reference environment in a second process is in no pair, and yet the A/A control."""
+    found = []
+    for number in range(5):
+        model = run(noise=0.01)
+        job = replace(model[0].job, case=replace(model[0].job.case, name=f"model_{number}"))
+        job = replace(job, candidates=("eager@old", *job.candidates))
+        by_name = {record.candidate: record for record in model}
+        samples = by_name["eager@new"].samples
+        assert samples is not None
+        samples = replace(samples, rounds_by_process=())
+        again = replace(by_name["eager@new"], candidate="eager@old", env="old", samples=samples)
+        found += [replace(record, job=job) for record in (again, *model)]
+    write(tmp_path / "run", found)
+    sides = [load("--compare", Path(f"{tmp_path / 'run'}@{env}")) for env in ("old", "new")]
+    changes = changes_between(sides[0], sides[1])
+    assert [change.first.compiler for change in changes.changes] == ["inductor"] * 5
+    assert changes.noise is not None
+    assert (changes.noise.source, changes.noise.count) == ("controls", 5)
 
 
 def test_only_rounds_that_timed_both_sides_count() -> None:
@@ -132,7 +161,10 @@ def test_only_rounds_that_timed_both_sides_count() -> None:
     assert len(shared) == 10
     assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
     assert shared_rounds(result(range(20)), result(range(20), "another run")) is None
-    assert shared_rounds(result(range(20)), Result(name="m", conditions={}, status="pass")) is None
+    assert (
+        shared_rounds(result(range(20)), Result(name="m", conditions={}, status="pass", limits=LIMITS))
+        is None
+    )
 
 
 def test_the_outputs_say_that_the_rounds_are_shared(

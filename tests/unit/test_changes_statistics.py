@@ -9,22 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from runner.analysis.statistics import paired_speedup
+from runner.analysis.estimate import Estimate, PairedEstimate
+from runner.analysis.statistics import student
+from runner.analysis.verdicts.decision import Between, judged
 from runner.runs.compare.statistics import (
-    ASSUMED_PROCESS_SD,
-    Uncertain,
+    between,
     difference,
     drift,
-    estimate,
     less_drift,
     mean_change,
     process_noise,
-    se_of_interval,
     se_of_median,
     shamos,
-    with_noise,
 )
 
+ASSUMED = 0.006
 ROUNDS = 20
 WITHIN = 0.03  # standard deviation of a round's log-ratio
 
@@ -35,43 +34,48 @@ class Simulated:
     false_alarms: float  # share of p < 0.05 where nothing changed
 
 
-def one_run(rng: np.random.Generator, truth: float, between: float) -> Uncertain:
-    """A run's ln(speedup) as the program estimates it: one process, ROUNDS rounds."""
-    logs = rng.normal(truth + rng.normal(0, between), WITHIN, ROUNDS)
-    found = paired_speedup(np.exp(logs), np.ones(ROUNDS))
-    assert found.ci_low is not None
-    assert found.ci_high is not None
-    se = se_of_interval(found.ci_low, found.ci_high, ROUNDS - 1)
-    return Uncertain(value=math.log(found.speedup), se=se, df=ROUNDS - 1)
+def one_run(rng: np.random.Generator, truth: float, tau: float) -> PairedEstimate:
+    """A run's speedup as the program estimates it: one process, ROUNDS rounds."""
+    logs = rng.normal(truth + rng.normal(0, tau), WITHIN, ROUNDS)
+    return judged(np.exp(logs), np.ones(ROUNDS), between=Between(assumed_sd=ASSUMED))
+
+
+def change(first: PairedEstimate, second: PairedEstimate) -> Estimate:
+    found = difference(first, second)
+    assert found is not None
+    return found
 
 
 def simulate(
-    *, models: int, controls: int, between: float, changed: float = 0.0, repetitions: int = 150
+    *, models: int, controls: int, tau: float, changed: float = 0.0, repetitions: int = 150
 ) -> tuple[Simulated, str]:
     """``changed``: standard deviation of the true change of one model in four."""
-    rng = np.random.default_rng([models, controls, round(between * 1000)])
+    rng = np.random.default_rng([models, controls, round(tau * 1000)])
     covered, alarms, source = [], [], ""
     for _ in range(repetitions):
         truths = [rng.normal(0, changed) if rng.random() < 0.25 else 0.0 for _ in range(models)]
-        found = [difference(one_run(rng, 0.3, between), one_run(rng, 0.3 + t, between)) for t in truths]
-        noise = process_noise([one_run(rng, 0.0, between) for _ in range(2 * controls)], found)
-        source = noise.source
-        for change, truth in zip(found, truths, strict=True):
-            judged = estimate(with_noise(change, noise))
-            covered.append(judged.low <= math.exp(truth) <= judged.high)
+        runs = [(one_run(rng, 0.3, tau), one_run(rng, 0.3 + truth, tau)) for truth in truths]
+        noise = process_noise(
+            [one_run(rng, 0.0, tau) for _ in range(2 * controls)], [change(*pair) for pair in runs]
+        )
+        source = noise.source if noise is not None else ""
+        for pair, truth in zip(runs, truths, strict=True):
+            judged_as = difference(*pair, between([ASSUMED] * 2, noise))
+            assert judged_as is not None
+            covered.append(judged_as.within(math.exp(truth)))
             if truth == 0:
-                alarms.append(judged.p_value < 0.05)
+                alarms.append(judged_as.p_value < 0.05)
     return Simulated(covered=float(np.mean(covered)), false_alarms=float(np.mean(alarms))), source
 
 
-@pytest.mark.parametrize("between", [0.0, 0.01, 0.05])
+@pytest.mark.parametrize("tau", [0.0, 0.01, 0.05])
 @pytest.mark.parametrize(
     ("models", "controls", "source"), [(4, 2, "controls"), (4, 4, "controls"), (10, 0, "spread")]
 )
 def test_intervals_hold_the_truth_whatever_a_process_brings(
-    models: int, controls: int, source: str, between: float
+    models: int, controls: int, source: str, tau: float
 ) -> None:
-    found, used = simulate(models=models, controls=controls, between=between)
+    found, used = simulate(models=models, controls=controls, tau=tau)
     assert used == source
     assert found.covered >= 0.935
     assert found.false_alarms <= 0.065
@@ -80,54 +84,67 @@ def test_intervals_hold_the_truth_whatever_a_process_brings(
 def test_within_run_intervals_alone_would_not() -> None:
     """What the noise of a process is for: without it, most differences of two processes look real."""
     rng = np.random.default_rng(5)
-    changes = [difference(one_run(rng, 0.3, 0.03), one_run(rng, 0.3, 0.03)) for _ in range(200)]
-    assert np.mean([estimate(change).p_value < 0.05 for change in changes]) > 0.3
+    changes = [change(one_run(rng, 0.3, 0.03), one_run(rng, 0.3, 0.03)) for _ in range(200)]
+    assert np.mean([found.p_value < 0.05 for found in changes]) > 0.3
 
 
 def test_the_noise_is_the_larger_of_controls_and_spread() -> None:
     """Eager's processes may agree better than a compiler's: with controls alone 87.6 % were covered."""
     rng = np.random.default_rng(6)
-    steady = [Uncertain(value=rng.normal(0, 0.0025), se=0.002, df=19) for _ in range(12)]
-    moving = [Uncertain(value=rng.normal(0, 0.015), se=0.002, df=19) for _ in range(12)]
+    steady = [student(rng.normal(0, 0.0025), [(0.002**2, 19)]) for _ in range(12)]
+    moving = [student(rng.normal(0, 0.015), [(0.002**2, 19)]) for _ in range(12)]
     found = process_noise(steady, moving)
+    assert found is not None
     assert found.source == "spread"
     assert found.sd == pytest.approx(0.015 / math.sqrt(2), rel=0.5)
-    assert process_noise(moving, steady).source == "controls"
+    other = process_noise(moving, steady)
+    assert other is not None
+    assert other.source == "controls"
 
 
 def test_real_changes_of_some_models_make_intervals_wider_and_never_too_narrow() -> None:
-    found, _ = simulate(models=12, controls=6, between=0.01, changed=0.2)
+    found, _ = simulate(models=12, controls=6, tau=0.01, changed=0.2)
     assert found.covered >= 0.93
 
 
 def test_the_spread_of_changes_is_too_large_rather_than_too_small() -> None:
-    found, used = simulate(models=12, controls=0, between=0.01, changed=0.2)
+    found, used = simulate(models=12, controls=0, tau=0.01, changed=0.2)
     assert used == "spread"
     assert found.covered >= 0.96
 
 
-def test_too_little_to_tell_is_an_assumption_that_says_so() -> None:
-    noise = process_noise([], [])
-    assert (noise.source, noise.count, noise.sd) == ("assumed", 0, ASSUMED_PROCESS_SD)
-    found, _ = simulate(models=2, controls=1, between=ASSUMED_PROCESS_SD, repetitions=400)
+def test_too_little_to_tell_leaves_what_is_assumed() -> None:
+    assert process_noise([], []) is None
+    found, source = simulate(models=2, controls=1, tau=ASSUMED, repetitions=400)
+    assert source == ""
     assert 0.93 <= found.covered <= 0.97
 
 
-def test_a_run_of_several_processes_has_its_noise_within() -> None:
-    noise = process_noise([], [])
-    change = Uncertain(value=0.0, se=0.01, df=20)
-    ses = [with_noise(change, noise, processes).se for processes in (0, 1, 2)]
-    assert ses == [pytest.approx(math.sqrt(0.01**2 + count * ASSUMED_PROCESS_SD**2)) for count in (0, 1, 2)]
+def test_the_noise_is_what_is_assumed_or_what_is_shown_where_that_is_more() -> None:
+    """Four controls that agree by chance do not make the noise zero; several processes show their own."""
+    alike = process_noise([student(0.0, [(1e-6, 19)])] * 4, [])
+    assert alike is not None
+    assert not alike.resolved
+    assert between([0.006, 0.014], alike) == [(0.006**2, 20), (0.014**2, 20)]
+    assert between([], alike) == []
+    apart = process_noise([student(value, [(1e-6, 19)]) for value in (0.05, -0.04, 0.06, -0.05)], [])
+    assert apart is not None
+    assert apart.resolved
+    ((variance, df),) = between([0.006, 0.014], apart)
+    assert variance == 2 * apart.variance
+    assert df == pytest.approx(4, abs=0.1)
 
 
 def test_welch_and_satterthwaite() -> None:
-    equal = Uncertain(value=0.1, se=0.02, df=9)
-    found = difference(equal, Uncertain(value=0.4, se=0.02, df=9))
-    assert found.value == pytest.approx(0.3)
-    assert found.se == pytest.approx(0.02 * math.sqrt(2))
-    assert found.df == pytest.approx(18)
-    lopsided = difference(equal, Uncertain(value=0.4, se=2e-6, df=9))
+    one, other = one_run(np.random.default_rng(1), 0.1, 0.0), one_run(np.random.default_rng(2), 0.4, 0.0)
+    found = change(one, other)
+    assert one.error is not None
+    assert other.error is not None
+    assert found.log == pytest.approx(other.log - one.log)
+    assert found.error == pytest.approx(math.hypot(one.error, other.error))
+    lopsided = student(0.3, [(0.02**2, 9), (4e-12, 9)])
     assert lopsided.df == pytest.approx(9, rel=0.01)
+    assert student(0.3, [(0.02**2, 9), (0.02**2, 9)]).df == pytest.approx(18)
 
 
 def test_shamos_is_the_standard_deviation_and_keeps_its_sense() -> None:
@@ -173,7 +190,7 @@ def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) ->
         assert known is not None
         found = less_drift(math.log(1.3) + rng.normal(0, spread) + rng.normal(0, 0.01), 0.0, known)
         assert found is not None
-        alarms.append(estimate(found).p_value < 0.05)
+        alarms.append(found.p_value < 0.05)
     assert np.mean(alarms) <= 0.085
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.schema import Protocol
-from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import paired_speedup
 from runner.analysis.verdicts.between import Pool
 from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, stands, verdict
@@ -20,13 +20,15 @@ Floats = np.ndarray
 Generator = np.random.Generator
 TAU = Between(assumed_sd=0.011)
 
+LIMITS = Limits(threshold=0.02, alpha=0.05)
+
 
 def of(logs: Floats, between: Between = TAU, rounds: tuple[int, ...] = ()) -> PairedEstimate:
     return judged(np.exp(logs), np.ones(logs.size), rounds, between)
 
 
 def told(found: PairedEstimate) -> Verdict | None:
-    return verdict(found, found.p_value, noise_threshold=0.02, alpha=0.05)
+    return verdict(found, found.p_value, LIMITS)
 
 
 def share(repetitions: int, event: Callable[[Generator], bool]) -> float:
@@ -196,19 +198,19 @@ def test_what_would_close_a_verdict() -> None:
     """Rounds where the rounds are the larger part, processes where tau is, and both are enough."""
     rng = np.random.default_rng(9)
     noisy = of(math.log(1.04) + 0.08 * rng.permutation(np.linspace(-1, 1, 20)), Between(assumed_sd=0.0025))
-    missing = needed(noisy, noise_threshold=0.02)
+    missing = needed(noisy, LIMITS)
     assert missing is not None
     assert missing.rounds is not None
     assert 20 < missing.rounds < 200
     assert missing.processes is not None
     near = of(math.log(1.03) + rng.normal(0, 0.005, 40))
-    missing = needed(near, noise_threshold=0.02)
+    missing = needed(near, LIMITS)
     assert missing is not None
     assert missing.rounds is None
-    assert not rounds_can_close(near, noise_threshold=0.02)
+    assert not rounds_can_close(near, LIMITS)
     assert missing.processes is not None
     assert missing.processes > 3
-    assert needed(of(np.zeros(3)), noise_threshold=0.02) is None
+    assert needed(of(np.zeros(3)), LIMITS) is None
 
 
 def test_an_open_verdict_is_pursued_to_half_the_threshold_and_no_further() -> None:
@@ -252,4 +254,4 @@ def test_auto_adds_processes_where_they_close_a_verdict() -> None:
 def test_a_verdict_that_stands_survives_a_stretch() -> None:
     found = of(np.random.default_rng(12).normal(0.2, 0.03, 20))
     for stretch, expected in ((1.0, True), (3.0, True), (30.0, False)):
-        assert stands(found, noise_threshold=0.02, alpha=0.05, stretch=stretch) is expected
+        assert stands(found, LIMITS, stretch=stretch) is expected

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import (
     EXACT_UP_TO,
     coefficient_of_variation,
@@ -165,14 +165,15 @@ def test_a_missing_p_is_no_member_of_the_family() -> None:
 
 
 def estimate(speedup: float, low: float | None, high: float | None) -> PairedEstimate:
+    interval = None if low is None or high is None else (math.log(low), math.log(high))
     return PairedEstimate(
         n=30,
-        speedup=speedup,
-        ci_low=low,
-        ci_high=high,
-        low_90=low,
-        high_90=high,
+        log=math.log(speedup),
+        interval=interval,
+        interval_90=interval,
         p_value=0.5,
+        error=None,
+        df=29,
         speedup_of_medians=speedup,
         baseline_median_s=1.0,
         candidate_median_s=1.0,
@@ -197,7 +198,7 @@ def estimate(speedup: float, low: float | None, high: float | None) -> PairedEst
     ],
 )
 def test_verdicts(found: PairedEstimate, q: float | None, expected: Verdict) -> None:
-    assert verdict(found, q, noise_threshold=0.02, alpha=0.05) is expected
+    assert verdict(found, q, Limits(threshold=0.02, alpha=0.05)) is expected
 
 
 def test_geometric_mean() -> None:

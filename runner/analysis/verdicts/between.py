@@ -1,4 +1,4 @@
-"""The variation of a speedup between processes: what is assumed for one process, and how it is measured.
+"""The variation of a speedup between processes: what is assumed for one process, and what several show.
 
 Memory layout, code alignment and an autotuner's choices are constant within a process, so the rounds of one
 process cannot show how much they matter. The log speedup of a process is ``truth + b``, b from a
@@ -7,15 +7,8 @@ distribution with standard deviation tau. This file holds the only table of assu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special
-
-Floats = NDArray[np.float64]
 
 # The standard deviation of the log speedup between processes of one job, by kind of candidate and mode.
 # Source: the analysis of variance of results/processes-cpu (10 models, 10 processes each, CPU, one thread).
@@ -44,9 +37,6 @@ MOST_PRIOR_DF = 4
 """The largest weight, in degrees of freedom, of that variance in the moderated variance of a model."""
 OTHERS_A_PRIOR_DF = 4
 """Degrees of freedom that other models must have measured for each one of that weight, beyond the first."""
-
-FEWEST_TWOS = 4
-WINSOR = 3.0  # robust standard deviations; rounds beyond count as that far from their process's median
 
 
 def kind_of(candidate: str) -> str:
@@ -105,104 +95,3 @@ def pooled(spreads: Sequence[tuple[float, int]], assumed: float) -> Pool:
         variance=total / (measured + ASSUMED_DF),
         df=min(MOST_PRIOR_DF, ASSUMED_DF + others / OTHERS_A_PRIOR_DF),
     )
-
-
-# -- measuring tau ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
-    """tau of one model from an analysis of variance: processes by rounds.
-
-    ``variance``: the estimate of tau^2, below 0 where the processes agree better than their rounds explain.
-    ``halves``: the covariance of the means of the first and the second half of the rounds over processes,
-    another estimate of tau^2, which dependence of the rounds hardly changes.
-    """
-
-    processes: int
-    values: float  # of each process: half of its rounds
-    variance: float
-    within: float  # standard deviation of the mean of two rounds' log ratios
-    halves: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tau:
-    """tau over models. ``low``, ``high``: the 95 % interval (bootstrap over models); 0 where tau^2 < 0."""
-
-    models: int
-    value: float
-    low: float
-    high: float
-    halves: float
-    halves_low: float
-    halves_high: float
-
-
-def component(processes: Sequence[Sequence[float] | Floats]) -> Component:
-    """The analysis of variance of one model. ``processes``: the log ratios of each process's rounds.
-
-    Log ratios further than ``WINSOR`` robust standard deviations from their process's median are brought to
-    that limit: one interrupted sample must not count as a difference between processes. Values are means of
-    two rounds, because the orders of rounds are balanced over each two. Raises ``ValueError`` below two
-    processes or ten rounds.
-    """
-    columns = [in_twos(winsorized(np.asarray(one, dtype=np.float64))) for one in processes]
-    counts = np.array([column.size for column in columns])
-    if len(columns) < 2 or counts.min() < FEWEST_TWOS:
-        raise ValueError("variation between processes needs two processes of ten rounds each")
-    means = np.array([column.mean() for column in columns])
-    inside = sum(float(np.square(c - c.mean()).sum()) for c in columns) / int((counts - 1).sum())
-    grand = float((counts * means).sum() / counts.sum())
-    between = float((counts * np.square(means - grand)).sum()) / (len(columns) - 1)
-    size = float(counts.sum() - np.square(counts).sum() / counts.sum()) / (len(columns) - 1)
-    halves = np.array([[c[: c.size // 2].mean(), c[c.size // 2 :].mean()] for c in columns])
-    return Component(
-        processes=len(columns),
-        values=float(counts.mean()),
-        variance=(between - inside) / size,
-        within=math.sqrt(inside),
-        halves=float(np.cov(halves.T)[0, 1]),
-    )
-
-
-def in_twos(column: Floats) -> Floats:
-    """The means of two rounds with an order and its reverse.
-
-    The first two rounds are left out: one of them may be a round of the warm-up, with an order of its own.
-    """
-    whole = column[2 : column.size - column.size % 2]
-    means: Floats = whole.reshape(-1, 2).mean(axis=1)
-    return means
-
-
-def winsorized(column: Floats) -> Floats:
-    """The column with its outliers at ``WINSOR`` robust standard deviations from the median."""
-    middle = float(np.median(column))
-    robust = float(np.median(np.abs(column - middle))) / float(special.ndtri(0.75))
-    limited: Floats = np.clip(column, middle - WINSOR * robust, middle + WINSOR * robust)
-    return limited
-
-
-def tau_of(models: Sequence[Component], *, draws: int = 4000, seed: int = 0) -> Tau:
-    """tau over models: the root of the mean tau^2, each model with equal weight. At least two models."""
-    if len(models) < 2:
-        raise ValueError("an interval over models needs two models")
-    whole = np.array([one.variance for one in models])
-    halves = np.array([one.halves for one in models])
-    chosen = np.random.default_rng(seed).integers(0, len(models), (draws, len(models)))
-    low, high = np.quantile(whole[chosen].mean(axis=1), [0.025, 0.975])
-    halves_low, halves_high = np.quantile(halves[chosen].mean(axis=1), [0.025, 0.975])
-    return Tau(
-        models=len(models),
-        value=_root(float(whole.mean())),
-        low=_root(float(low)),
-        high=_root(float(high)),
-        halves=_root(float(halves.mean())),
-        halves_low=_root(float(halves_low)),
-        halves_high=_root(float(halves_high)),
-    )
-
-
-def _root(variance: float) -> float:
-    return math.sqrt(max(0.0, variance))

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from runner.analysis.estimate import PairedEstimate, Verdict
-from runner.analysis.statistics import Column, Floats, paired_speedup
+from runner.analysis.estimate import Estimate, Interval, Limits, PairedEstimate, Verdict
+from runner.analysis.statistics import Column, Floats, paired_speedup, student
 from runner.analysis.verdicts.between import ASSUMED_DF, Pool, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
 
@@ -81,62 +81,59 @@ def judged_or_none(
 
 
 def _of_one(rounds: PairedEstimate, logs: Floats, between: Between) -> PairedEstimate:
-    found = steadiness([logs])
-    tau = between.assumed_sd
-    rounds = replace(rounds, unsteady=found.reason, segments=found.segments, assumed_sd=tau or None)
-    if rounds.ci_low is None or rounds.ci_high is None or rounds.rounds_half is None:
+    steady = steadiness([logs])
+    tau, log = between.assumed_sd, rounds.log
+    rounds = replace(rounds, unsteady=steady.reason, segments=steady.segments, assumed_sd=tau or None)
+    if rounds.interval is None or rounds.interval_90 is None:
         return rounds
+    assert rounds.rounds_half is not None
+    assert rounds.error is not None
     factor = widening(logs)
-    center = math.log(rounds.speedup)
-
-    def side(bound: float | None, t: float) -> float:
-        assert bound is not None  # a 90 % interval exists where a 95 % interval does
-        return math.hypot(factor * (math.log(bound) - center), t * tau)
-
-    low, high = side(rounds.ci_low, T_95), side(rounds.ci_high, T_95)
-    towards_1 = low if center > 0 else high
+    interval = _wider(rounds.interval, log, factor, T_95 * tau)
+    towards_1 = abs(log - interval[0 if log > 0 else 1])
     p_value = rounds.p_value
     if (tau or factor > 1) and towards_1 > 0:  # below 0.05 exactly where the interval excludes 1
-        p_value = max(p_value, 2 * float(special.ndtr(-Z_95 * abs(center) / towards_1)))
+        p_value = max(p_value, 2 * float(special.ndtr(-Z_95 * abs(log) / towards_1)))
     return replace(
         rounds,
-        ci_low=math.exp(center - low),
-        ci_high=math.exp(center + high),
-        low_90=math.exp(center - side(rounds.low_90, T_90)),
-        high_90=math.exp(center + side(rounds.high_90, T_90)),
+        interval=interval,
+        interval_90=_wider(rounds.interval_90, log, factor, T_90 * tau),
         p_value=p_value,
+        error=factor * rounds.error,
         rounds_half=factor * rounds.rounds_half,
         widened=factor,
     )
+
+
+def _wider(interval: Interval, log: float, factor: float, more: float) -> Interval:
+    """Each side times ``factor``, and ``more`` in quadrature."""
+    low, high = interval
+    return log - math.hypot(factor * (log - low), more), log + math.hypot(factor * (high - log), more)
 
 
 def _of_several(
     whole: PairedEstimate, alone: Sequence[PairedEstimate], logs: Sequence[Floats], between: Between
 ) -> PairedEstimate:
     count = len(alone)
-    centers = np.log([one.speedup for one in alone])
-    center, spread = float(centers.mean()), float(centers.std(ddof=1))
+    centers = np.array([one.log for one in alone])
+    spread = float(centers.std(ddof=1))
     pool = between.pool or pooled([(spread, count)], between.assumed_sd**2 + _within(alone))
     variance, df = moderated(spread, count, pool)
-    error = math.sqrt(variance / count)
-    half, half_90 = (float(special.stdtrit(df, share)) * error for share in (0.975, 0.95))
-    p_value = float(2 * special.stdtr(df, -abs(center) / error)) if error > 0 else float(center == 0)
-    found = steadiness(logs)
+    mean, steady = student(float(centers.mean()), [(variance / count, df)]), steadiness(logs)
     widths = [one.rounds_half for one in alone if one.rounds_half is not None]
     return replace(
         whole,
-        speedup=math.exp(center),
-        ci_low=math.exp(center - half),
-        ci_high=math.exp(center + half),
-        low_90=math.exp(center - half_90),
-        high_90=math.exp(center + half_90),
-        p_value=p_value,
+        log=mean.log,
+        interval=mean.interval,
+        interval_90=mean.interval_90,
+        p_value=mean.p_value,
+        error=mean.error,
+        df=df,
         processes=count,
         between_sd=spread,
-        between_df=df,
         rounds_half=float(np.mean(widths)) / math.sqrt(count) if widths else None,
-        unsteady=found.reason,
-        segments=found.segments,
+        unsteady=steady.reason,
+        segments=steady.segments,
     )
 
 
@@ -157,7 +154,7 @@ def spread_of(
         ]
     except ValueError:
         return None
-    centers = np.log([one.speedup for one in alone])
+    centers = np.array([one.log for one in alone])
     return float(centers.std(ddof=1)), len(alone), _within(alone)
 
 
@@ -168,40 +165,34 @@ def _within(alone: Sequence[PairedEstimate]) -> float:
 
 
 def verdict(
-    estimate: PairedEstimate | None, q_value: float | None, *, noise_threshold: float, alpha: float
+    estimate: Estimate | None, q_value: float | None, limits: Limits, *, too_few_processes: bool = False
 ) -> Verdict | None:
-    """The verdict, or None without an estimate. The limits are 1 + t and 1 / (1 + t), t the noise threshold.
+    """The verdict, or None without an estimate. The limits are 1 + t and 1 / (1 + t), t the threshold.
 
     Faster or slower: significant, the whole 95 % interval beyond a limit, and both halves of the rounds
     beyond it. Same: the whole 90 % interval between the limits. Unsteady: the guard found that the rounds
-    have no common speedup, and parts of them disagree with the verdict. Otherwise inconclusive.
+    have no common speedup, and parts of them disagree with the verdict. Otherwise inconclusive, as where two
+    sides have ``too_few_processes`` of their own.
     """
     if estimate is None:
         return None
-    limit, segments = math.log1p(noise_threshold), estimate.segments
+    if too_few_processes:
+        return Verdict.INCONCLUSIVE
+    limit, segments = limits.log, estimate.segments
     open_ = Verdict.UNSTEADY if estimate.unsteady else Verdict.INCONCLUSIVE
-    found = relation(
-        (estimate.ci_low, estimate.ci_high), (estimate.low_90, estimate.high_90), noise_threshold
-    )
+    found = relation(estimate, limits)
     if found in (Verdict.FASTER, Verdict.SLOWER):
         sign = 1 if found is Verdict.FASTER else -1
-        agree = q_value is not None and q_value < alpha and all(sign * one > limit for one in segments)
+        agree = q_value is not None and q_value < limits.alpha and all(sign * one > limit for one in segments)
     else:
         agree = not estimate.unsteady or all(abs(one) <= limit for one in segments)
     return found if agree and found is not Verdict.INCONCLUSIVE else open_
 
 
-Interval = tuple[float | None, float | None]
-
-
-def relation(interval: Interval, interval_90: Interval, noise_threshold: float) -> Verdict:
-    """Where a factor's intervals lie: the one rule that all verdicts share.
-
-    Faster or slower: the whole 95 % interval beyond 1 + t or 1 / (1 + t). Same: the whole 90 % interval
-    between the two (two one-sided tests at 5 %). Otherwise, and without intervals, inconclusive.
-    """
-    limit = math.log1p(noise_threshold)
-    (low, high), (low_90, high_90) = _logs(*interval), _logs(*interval_90)
+def relation(estimate: Estimate, limits: Limits) -> Verdict:
+    """Where a factor's intervals lie, whatever its significance; without intervals, inconclusive."""
+    limit, everything = limits.log, (-math.inf, math.inf)
+    (low, high), (low_90, high_90) = estimate.interval or everything, estimate.interval_90 or everything
     if low > limit:
         return Verdict.FASTER
     if high < -limit:
@@ -209,52 +200,37 @@ def relation(interval: Interval, interval_90: Interval, noise_threshold: float) 
     return Verdict.SAME if -limit <= low_90 and high_90 <= limit else Verdict.INCONCLUSIVE
 
 
-def needs_more_processes(
-    estimate: PairedEstimate | None, _: float | None, *, noise_threshold: float, alpha: float
-) -> Verdict | None:
-    """In place of ``verdict``, where two sides have too few processes of their own."""
-    return None if estimate is None else Verdict.INCONCLUSIVE
-
-
-def stands(estimate: PairedEstimate, *, noise_threshold: float, alpha: float, stretch: float = 1.0) -> bool:
+def stands(estimate: PairedEstimate, limits: Limits, *, stretch: float = 1.0) -> bool:
     """Whether the verdict is closed, and still would be with an interval ``stretch`` times as wide.
 
     Of one process, the rounds' own interval is stretched, and the assumed variation between processes is
     not: further rounds do not change it.
     """
-    if estimate.rounds_half is None or estimate.ci_low is None or estimate.ci_high is None:
+    if estimate.rounds_half is None or estimate.interval is None:
         return False
-    center = math.log(estimate.speedup)
     half, half_90 = _stretched(estimate, stretch)
-    wide = replace(
-        estimate,
-        ci_low=math.exp(center - half),
-        ci_high=math.exp(center + half),
-        low_90=math.exp(center - half_90),
-        high_90=math.exp(center + half_90),
-    )
-    found = verdict(wide, estimate.p_value, noise_threshold=noise_threshold, alpha=alpha)
-    return found not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
+    log = estimate.log
+    wide = replace(estimate, interval=(log - half, log + half), interval_90=(log - half_90, log + half_90))
+    return verdict(wide, wide.p_value, limits) not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
 
 
-def _stretched(estimate: PairedEstimate, stretch: float) -> tuple[float, float]:
+def _stretched(estimate: PairedEstimate, stretch: float) -> Interval:
     """Half widths of the 95 % and the 90 % interval."""
     if estimate.processes > 1:
-        bounds = (estimate.ci_low, estimate.ci_high), (estimate.low_90, estimate.high_90)
-        half, half_90 = (math.log(high / low) / 2 for low, high in bounds if low and high)
+        both = (estimate.interval, estimate.interval_90)
+        half, half_90 = ((high - low) / 2 for low, high in filter(None, both))
         return stretch * half, stretch * half_90
     tau, rounds = estimate.assumed_sd or 0.0, stretch * (estimate.rounds_half or 0.0)
     return math.hypot(rounds, T_95 * tau), math.hypot(rounds * Z_90 / Z_95, T_90 * tau)
 
 
-def rounds_can_close(estimate: PairedEstimate, *, noise_threshold: float) -> bool:
+def rounds_can_close(estimate: PairedEstimate, limits: Limits) -> bool:
     """Whether more rounds of this process could close the verdict, if the speedup stays what it is.
 
     They narrow the rounds' own interval and leave the assumed variation between processes.
     """
-    tau, limit = estimate.assumed_sd or 0.0, math.log1p(noise_threshold)
-    size = abs(math.log(estimate.speedup))
-    return size - T_95 * tau > limit or size + T_90 * tau < limit
+    tau, size = estimate.assumed_sd or 0.0, abs(estimate.log)
+    return size - T_95 * tau > limits.log or size + T_90 * tau < limits.log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,40 +244,23 @@ class Needed:
 MOST_PROCESSES = 50
 
 
-def needed(estimate: PairedEstimate, *, noise_threshold: float) -> Needed | None:
+def needed(estimate: PairedEstimate, limits: Limits) -> Needed | None:
     """None if the estimate has no interval. The speedup is taken as it is now."""
     if estimate.rounds_half is None:
         return None
-    limit, size = math.log1p(noise_threshold), abs(math.log(estimate.speedup))
+    limit, size = limits.log, abs(estimate.log)
     inside = size < limit
     gap, z, t, share = (limit - size, Z_90, T_90, 0.95) if inside else (size - limit, Z_95, T_95, 0.975)
     error = estimate.rounds_half / Z_95
-    tau = estimate.assumed_sd or 0.0
-    variance, df = error**2 + tau**2, float(ASSUMED_DF)
-    if estimate.processes > 1:
-        assert estimate.ci_low is not None
-        assert estimate.ci_high is not None
-        df = estimate.between_df or estimate.processes - 1
-        half = math.log(estimate.ci_high / estimate.ci_low) / 2
-        variance = estimate.processes * (half / float(special.stdtrit(df, 0.975))) ** 2
-    rounds = None
-    if estimate.processes == 1 and gap > t * tau:
+    tau, count = estimate.assumed_sd or 0.0, estimate.processes
+    variance, df, rounds = error**2 + tau**2, float(ASSUMED_DF), None
+    if count > 1:
+        variance, df = count * (estimate.error or 0.0) ** 2, estimate.df
+    elif gap > t * tau:
         rounds = math.ceil(estimate.n * (z * error) ** 2 / (gap**2 - (t * tau) ** 2))
-    processes = next(
-        (
-            count
-            for count in range(2, MOST_PROCESSES + 1)
-            if float(special.stdtrit(count - estimate.processes + df, share)) * math.sqrt(variance / count)
-            <= gap
-        ),
-        None,
+    enough = (
+        more
+        for more in range(2, MOST_PROCESSES + 1)
+        if float(special.stdtrit(more - count + df, share)) * math.sqrt(variance / more) <= gap
     )
-    return Needed(rounds=rounds, processes=processes)
-
-
-def _logs(low: float | None, high: float | None) -> tuple[float, float]:
-    """The logarithms of an interval; everything without one."""
-    return (
-        -math.inf if low is None else math.log(low),
-        math.inf if high is None else math.log(high),
-    )
+    return Needed(rounds=rounds, processes=next(enough, None))

@@ -11,11 +11,11 @@ from typing import TypeVar
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
-from runner.analysis.estimate import Geomean, PairedEstimate
+from runner.analysis.estimate import Geomean, Limits, PairedEstimate
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
-from runner.analysis.verdicts.decision import Between, judged_or_none, needs_more_processes, verdict
+from runner.analysis.verdicts.decision import Between, judged_or_none, verdict
 from runner.analysis.verdicts.family import assumed_of
 
 FEWEST = 6  # shared rounds; fewer have no interval
@@ -110,13 +110,16 @@ def _rounds(samples: Samples) -> Mapping[Round, float]:
 def _pair(
     first: Comparison, second: Comparison, estimate: PairedEstimate, q_value: float | None
 ) -> CandidatePair:
-    protocol = first.record.job.protocol
     apart = first.record.env != second.record.env
-    decide = needs_more_processes if apart and estimate.processes < LEAST_ACROSS else verdict
     return CandidatePair(
         first=first,
         second=second,
         estimate=estimate,
         q_value=q_value,
-        verdict=decide(estimate, q_value, noise_threshold=protocol.noise_threshold, alpha=protocol.alpha),
+        verdict=verdict(
+            estimate,
+            q_value,
+            Limits.of(first.record.job.protocol),
+            too_few_processes=apart and estimate.processes < LEAST_ACROSS,
+        ),
     )

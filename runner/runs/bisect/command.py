@@ -141,8 +141,8 @@ def _line(step: Evidence) -> str:
     """``2.12.0 beside 2.11.0: pass, 0.93x [0.91, 0.95] of its speed, p <0.001, 30 pairs (03-...)``"""
     status = step.status if step.status == step.status_against else f"{step.status_against} -> {step.status}"
     parts = [status]
-    if step.factor is not None:
-        factor = step.factor
+    if step.speed is not None:
+        factor = step.speed
         parts.append(f"{speedup_text(factor.factor, factor.low, factor.high)} of its speed")
         parts += [f"p {p_text(factor.p_value)}", f"{step.rounds} pairs"]
     if step.failure and step.status != step.status_against:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from harness.schema import Record, of_environment
+from runner.analysis.estimate import Estimate
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.pairs import ratio_of
 from runner.labels import plain
 from runner.runs.bisect.search import Evidence
 from runner.runs.compare.run import NO_RECORD
-from runner.runs.compare.statistics import Uncertain, se_of_interval
 
 
 def evidence(records: Sequence[Record], compiler: str, older: str, newer: str, folder: str = "") -> Evidence:
@@ -32,16 +31,11 @@ def evidence(records: Sequence[Record], compiler: str, older: str, newer: str, f
     )
 
 
-def _speed(one: Record | None, other: Record | None) -> tuple[Uncertain | None, int]:
+def _speed(one: Record | None, other: Record | None) -> tuple[Estimate | None, int]:
     """The ratio of times, from the rounds in which both were timed."""
     if one is None or other is None or not (one.status.passed and other.status.passed):
         return None, 0
     if one.samples is None or other.samples is None:
         return None, 0
-    found = ratio_of(one.samples, other.samples, ASSUMED_ACROSS)
-    if found is None:
-        return None, 0
-    if found.ci_low is None or found.ci_high is None:
-        return None, found.n
-    se = se_of_interval(found.ci_low, found.ci_high, found.df)
-    return Uncertain(value=math.log(found.speedup), se=se, df=found.df), found.n
+    ratio = ratio_of(one.samples, other.samples, ASSUMED_ACROSS)
+    return (None, 0) if ratio is None else (ratio, ratio.n)

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from runner.analysis.estimate import Estimate
+from runner.analysis.statistics import student
 from runner.errors import UsageError
-from runner.runs.compare.statistics import Estimate, Uncertain, estimate
 
 THRESHOLD = 0.02  # smaller changes between the first and the last version are not searched
 SURE = 0.01  # largest p of a change between the first and the last version
@@ -30,14 +31,10 @@ class Evidence:
     version: str
     status_against: str
     status: str
-    speed: Uncertain | None = None
+    speed: Estimate | None = None
     rounds: int = 0
     folder: str = ""
     failure: str = ""
-
-    @property
-    def factor(self) -> Estimate | None:
-        return estimate(self.speed) if self.speed is not None else None
 
 
 Measure = Callable[[str, str], Evidence]
@@ -111,7 +108,7 @@ class _Search:
 
         It has the new speed if the whole interval is beyond half of the change between first and last.
         """
-        answers: list[Uncertain] = []
+        answers: list[Estimate] = []
         for _ in range(MOST_TRIES):
             found = self._ask(self._versions[0], self._versions[place])
             if what == "status":
@@ -142,39 +139,32 @@ def differs(found: Evidence) -> str:
     """ "status", "speed" or "": the difference between the two versions."""
     if found.status != found.status_against:
         return "status"
-    factor = found.factor
-    if factor is None or abs(math.log(factor.factor)) <= math.log(1 + THRESHOLD):
+    speed = found.speed
+    if speed is None or abs(speed.log) <= math.log1p(THRESHOLD):
         return ""
-    return "speed" if factor.p_value < SURE else ""
+    return "speed" if speed.p_value < SURE else ""
 
 
 def _same_kind(beside: Evidence, what: str, ends: Evidence) -> bool:
     """Whether two neighboring versions show the change between the ends."""
     if what == "status" or beside.speed is None or ends.speed is None:
         return beside.status != beside.status_against
-    factor = beside.factor
-    assert factor is not None
-    return factor.p_value < SURE and (beside.speed.value > 0) == (ends.speed.value > 0)
+    return beside.speed.p_value < SURE and (beside.speed.log > 0) == (ends.speed.log > 0)
 
 
-def _beyond_half(found: Uncertain, ends: Evidence) -> bool | None:
+def _beyond_half(speed: Estimate, ends: Evidence) -> bool | None:
     assert ends.speed is not None
-    half = ends.speed.value / 2
-    judged = estimate(found)
-    low, high = math.log(judged.low), math.log(judged.high)
-    if low <= half <= high:
+    if speed.within(math.exp(ends.speed.log / 2)):
         return None
-    return (found.value > half) == (ends.speed.value > 0)
+    return (speed.log > ends.speed.log / 2) == (ends.speed.log > 0)
 
 
-def pooled(answers: Sequence[Uncertain]) -> Uncertain:
+def pooled(answers: Sequence[Estimate]) -> Estimate:
     """The mean over several runs. With two or more, its error is at least their spread."""
     if len(answers) == 1:
         return answers[0]
     count = len(answers)
-    mean = sum(answer.value for answer in answers) / count
-    within = math.sqrt(sum(answer.se**2 for answer in answers)) / count
-    spread = math.sqrt(sum((answer.value - mean) ** 2 for answer in answers) / (count - 1) / count)
-    if spread > within:
-        return Uncertain(value=mean, se=spread, df=count - 1)
-    return Uncertain(value=mean, se=within, df=sum(answer.df for answer in answers))
+    mean = sum(answer.log for answer in answers) / count
+    within = [((answer.error or 0.0) ** 2 / count**2, answer.df) for answer in answers]
+    spread = sum((answer.log - mean) ** 2 for answer in answers) / (count - 1) / count
+    return student(mean, [(spread, count - 1.0)] if spread > sum(part for part, _ in within) else within)

@@ -6,41 +6,26 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import Estimate, Limits, Verdict
 from runner.analysis.statistics import false_discovery, geometric_mean
-from runner.analysis.verdicts.decision import relation
+from runner.analysis.verdicts.decision import verdict
 from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
 from runner.runs.compare.paired import shared_rounds
 from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
 from runner.runs.compare.statistics import (
     Drift,
-    Estimate,
     ProcessNoise,
-    Uncertain,
+    between,
     difference,
     drift,
-    estimate,
     less_drift,
     mean_change,
     process_noise,
-    with_noise,
 )
 
-ALPHA = 0.05
-THRESHOLD = 0.02  # smaller changes of a speedup are ignored
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05
-
-
-class ChangeVerdict(str, Enum):
-    """The verdict on the change of a speedup."""
-
-    IMPROVED = "improved"
-    REGRESSED = "regressed"
-    SAME = "same"
-    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +42,7 @@ class Change:
     second: Result
     speedup: Estimate | None = None
     q_value: float | None = None
-    verdict: ChangeVerdict | None = None
+    verdict: Verdict | None = None
     eager: Estimate | None = None
     compiled: Estimate | None = None
     compiled_q: float | None = None
@@ -93,6 +78,7 @@ class RunChanges:
     first: Run
     second: Run
     changes: tuple[Change, ...]
+    limits: Limits
     groups: tuple[GroupChange, ...]
     drift: Drift | None
     noise: ProcessNoise | None
@@ -139,8 +125,8 @@ class RunChanges:
         """In each run, the number of timed results during which other work used the CPUs."""
         return sum(c.first.crowded for c in self.timed), sum(c.second.crowded for c in self.timed)
 
-    def with_verdict(self, verdict: ChangeVerdict) -> tuple[Change, ...]:
-        return tuple(change for change in self.changes if change.verdict is verdict)
+    def with_verdict(self, wanted: Verdict) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.verdict is wanted)
 
     def _ended(self, differs: Callable[[Result, Result], bool]) -> tuple[Change, ...]:
         """The changes for which ``differs`` holds, of the controls too, because a control can fail."""
@@ -169,11 +155,13 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         _change(pair, like=like, noise=groups.get(_noise_group(pair[0]), noise), moved=moved)
         for pair, like in zip(matching.pairs, alike, strict=True)
     ]
-    judged = _judged([change for change in all_changes if not change.first.is_control])
+    limits = _limits((*first.results, *second.results))
+    judged = _judged([change for change in all_changes if not change.first.is_control], limits)
     return RunChanges(
         first=first,
         second=second,
         changes=judged,
+        limits=limits,
         groups=_groups(judged),
         drift=moved,
         noise=noise,
@@ -198,25 +186,23 @@ def _drift(pairs: Pairs) -> Drift | None:
     return drift([sum(logs) / len(logs) for logs in logs_of.values()])
 
 
-def _within(first: Result, second: Result) -> Uncertain | None:
+def _within(first: Result, second: Result) -> Estimate | None:
     """The change of ln(speedup), with the error within the runs, or of the rounds that both sides share."""
-    if first.speedup is None or second.speedup is None or not (first.passed and second.passed):
+    if first.speedup is None or second.speedup is None:
         return None
     shared = shared_rounds(first, second)
-    paired = shared.change() if shared is not None else None
-    return paired if paired is not None else difference(first.speedup, second.speedup)
+    return shared.change() if shared is not None else difference(first.speedup, second.speedup)
 
 
 def _noise(pairs: Pairs, elsewhere: Sequence[Result] = ()) -> ProcessNoise | None:
-    """None if nothing is timed. ``elsewhere``: controls that are in no pair."""
-    controls = [
-        result.speedup
-        for result in (*itertools.chain(*pairs), *elsewhere)
-        if result.is_control and result.speedup is not None and result.processes == 1
-    ]
+    """None if there are too few values. ``elsewhere``: controls that are in no pair."""
+    results = (*itertools.chain(*pairs), *elsewhere)
+    controls = [r.speedup for r in results if r.is_control and r.speedup and r.speedup.processes == 1]
     changes = [_within(*pair) for pair in pairs if not pair[0].is_control]
-    known = [change for change in changes if change is not None]
-    return process_noise(controls, known) if known or controls else None
+    return process_noise(
+        [control for control in controls if control.error is not None],
+        [change for change in changes if change is not None],
+    )
 
 
 def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise]:
@@ -224,8 +210,8 @@ def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise]:
     members: dict[tuple[str, ...], list[tuple[Result, Result]]] = {}
     for pair in pairs:
         members.setdefault(_noise_group(pair[0]), []).append(pair)
-    found = {group: _noise(alike) for group, alike in members.items()}
-    return {group: one for group, one in found.items() if one is not None and one.source != "assumed"}
+    shown = {group: _noise(alike) for group, alike in members.items()}
+    return {group: noise for group, noise in shown.items() if noise is not None}
 
 
 def _noise_group(result: Result) -> tuple[str, ...]:
@@ -238,20 +224,23 @@ def _change(
     first, second = pair
     if not like:
         return Change(first=first, second=second)
-    change = _within(first, second)
-    # an interval over several processes already includes the noise between processes
-    single = sum(result.processes < 2 for result in pair)
     both = first.passed and second.passed
     shared = shared_rounds(first, second)
+    change = None
     if shared is not None:
         eager, compiled = shared.eager(), shared.compiled()
+        change = shared.change(noise)
     else:
+        if first.speedup is not None and second.speedup is not None:
+            alone = [one for one in (first.speedup, second.speedup) if one.processes == 1]
+            more = between([one.assumed_sd or 0.0 for one in alone], noise)
+            change = difference(first.speedup, second.speedup, more)
         times = [((r.eager_s, r.eager_se), (r.compiled_s, r.compiled_se)) for r in pair]
         eager, compiled = (_time(before, after, moved) for before, after in zip(*times, strict=True))
     return Change(
         first=first,
         second=second,
-        speedup=estimate(with_noise(change, noise, single)) if change and noise else None,
+        speedup=change,
         eager=eager,
         compiled=compiled if both else None,
         compile_factor=_compile_factor(pair, None if shared is not None else moved)
@@ -275,8 +264,7 @@ def _time(
     if not before[0] or not after[0] or moved is None:
         return None
     se = math.hypot(before[1] or 0.0, after[1] or 0.0)
-    change = less_drift(math.log(after[0] / before[0]), se, moved)
-    return estimate(change) if change is not None else None
+    return less_drift(math.log(after[0] / before[0]), se, moved)
 
 
 def _compile_factor(pair: tuple[Result, Result], moved: Drift | None) -> float | None:
@@ -292,24 +280,21 @@ def _factor(before: float | None, after: float | None) -> float | None:
     return after / before if before and after else None
 
 
-def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
+def _judged(changes: Sequence[Change], limits: Limits) -> tuple[Change, ...]:
     q_values = false_discovery([c.speedup.p_value if c.speedup else None for c in changes])
     time_q = false_discovery([c.compiled.p_value if c.compiled else None for c in changes])
     return tuple(
-        replace(change, q_value=q, compiled_q=of_time, verdict=_verdict(change.speedup, q))
+        replace(change, q_value=q, compiled_q=of_time, verdict=verdict(change.speedup, q, limits))
         for change, q, of_time in zip(changes, q_values, time_q, strict=True)
     )
 
 
-def _verdict(change: Estimate | None, q_value: float | None) -> ChangeVerdict | None:
-    if change is None or q_value is None:
-        return None
-    place = relation((change.low, change.high), (change.low_90, change.high_90), THRESHOLD)
-    if place is Verdict.SAME:
-        return ChangeVerdict.SAME
-    if place is Verdict.INCONCLUSIVE or q_value >= ALPHA:
-        return ChangeVerdict.INCONCLUSIVE
-    return ChangeVerdict.IMPROVED if place is Verdict.FASTER else ChangeVerdict.REGRESSED
+def _limits(results: Sequence[Result]) -> Limits:
+    """The limits of both runs' verdicts; of different ones, the stricter."""
+    return Limits(
+        threshold=max(result.limits.threshold for result in results),
+        alpha=min(result.limits.alpha for result in results),
+    )
 
 
 def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
@@ -326,8 +311,8 @@ def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
 
 def _group(compiler: str, where: str, members: Sequence[Change]) -> GroupChange:
     timed = [(c.first.speedup, c.second.speedup) for c in members if c.speedup is not None]
-    before = [math.exp(first.value) for first, _ in timed if first is not None]
-    after = [math.exp(second.value) for _, second in timed if second is not None]
+    before = [first.factor for first, _ in timed if first is not None]
+    after = [second.factor for _, second in timed if second is not None]
     return GroupChange(
         compiler=compiler,
         where=where,

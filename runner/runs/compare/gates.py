@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from runner.analysis.digits import p_text, share_text, speedup_text
 from runner.errors import UsageError, unknown
 from runner.labels import plain
 from runner.plan.settings import value_of
-from runner.runs.compare.changes import ALPHA, THRESHOLD, Change, RunChanges
+from runner.runs.compare.changes import Change, RunChanges
 from runner.runs.compare.run import NO_RECORD, Result
 
 WITH_SHARE = ("regression", "time")
@@ -21,14 +22,14 @@ FLAG = "--fail-on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A condition for failure. ``threshold``: a share, only for ``regression`` and ``time``."""
+    """A condition for failure. ``threshold``: of ``regression`` and ``time``; None: that of the runs."""
 
     kind: str
-    threshold: float = THRESHOLD
+    threshold: float | None = None
 
     @property
     def words(self) -> str:
-        return f"{self.kind}:{share_text(self.threshold)}" if self.kind in WITH_SHARE else self.kind
+        return self.kind if self.threshold is None else f"{self.kind}:{share_text(self.threshold)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,31 +80,32 @@ def answered(changes: RunChanges, gates: Sequence[Gate]) -> tuple[tuple[Outcome,
 def _regression(changes: RunChanges, gate: Gate) -> Outcome:
     if not changes.timed:
         raise _cannot(changes, gate, "no shared result has a speedup in both runs")
-    limit = 1 - gate.threshold
+    share = changes.limits.threshold if gate.threshold is None else gate.threshold
+    limit = math.log1p(-share) if share < 1 else -math.inf
     lost = [
         f"{c.first.title}: {_factor(c)}, q = {p_text(c.q_value)}"
         for c in changes.timed
-        if c.speedup and c.q_value is not None and c.q_value < ALPHA and c.speedup.high < limit
+        if c.speedup and c.speedup.interval and c.speedup.interval[1] < limit
+        if c.q_value is not None and c.q_value < changes.limits.alpha
     ]
     _check_noise(changes, gate, bool(lost))
-    title = f"speedups that fell by more than {share_text(gate.threshold)}, of {len(changes.timed)}"
+    title = f"speedups that fell by more than {share_text(share)}, of {len(changes.timed)}"
     return Outcome(gate=gate, title=title, cases=tuple(lost))
 
 
 def _time(changes: RunChanges, gate: Gate) -> Outcome:
+    share = changes.limits.threshold if gate.threshold is None else gate.threshold
     timed = [change for change in changes.changes if change.compiled is not None]
     if not timed:
         raise _cannot(changes, gate, "the gate needs at least 3 shared models with times in both runs")
     slower = [
         f"{c.first.title}: {speedup_text(c.compiled.factor, c.compiled.low, c.compiled.high)} of the time"
         for c in timed
-        if c.compiled
-        and c.compiled_q is not None
-        and c.compiled_q < ALPHA
-        and c.compiled.low > 1 + gate.threshold
+        if c.compiled and c.compiled.interval and c.compiled.interval[0] > math.log1p(share)
+        if c.compiled_q is not None and c.compiled_q < changes.limits.alpha
     ]
     _check_noise(changes, gate, bool(slower))
-    limit = share_text(gate.threshold)
+    limit = share_text(share)
     beyond = "" if changes.paired else " beyond the drift"
     title = f"compiled steps that became slower{beyond} by more than {limit}, of {len(timed)}"
     return Outcome(gate=gate, title=title, cases=tuple(slower))

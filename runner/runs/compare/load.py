@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,11 @@ from harness.devices import PLATFORMS
 from harness.schema import Job, Record, Scalar, Status, of_environment
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.derive import compare
+from runner.analysis.estimate import Limits
 from runner.analysis.noise import crowding
+from runner.analysis.verdicts.family import assumed_of
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
-from runner.runs.compare.paired import uncertain
 from runner.runs.compare.run import (
     AS_FOUND,
     COLD,
@@ -28,7 +28,7 @@ from runner.runs.compare.run import (
     Times,
     conditions,
 )
-from runner.runs.compare.statistics import Uncertain, se_of_mean, se_of_median
+from runner.runs.compare.statistics import se_of_median
 from runner.store.run_folder import RECORDS, RUN, read_run
 
 WHAT = "give the folder of a run, or its records.jsonl"
@@ -124,6 +124,7 @@ def _times(record: Record, folder: Path) -> Times | None:
         rounds=tuple(zip(samples.process_of_round, samples.round_index, strict=True)),
         eager_s=samples.baseline_s,
         compiled_s=samples.candidate_s,
+        assumed_sd=assumed_of(record),
     )
 
 
@@ -160,6 +161,7 @@ def _bare(record: Record, labels: dict[str, str]) -> Result:
         machine=dict(_machine(record)),
         is_control=_is_control(record),
         status=record.status.value,
+        limits=Limits.of(record.job.protocol),
         failure=plain(f"{record.failure.kind}: {record.failure.message}") if record.failure else "",
     )
 
@@ -188,8 +190,7 @@ def _result(comparison: Comparison, labels: dict[str, str]) -> Result:
         graph_breaks=_count(record, "graph_breaks"),
         calls_captured=_count(record, "calls_captured"),
         eager_fallbacks=_count(record, "eager_fallbacks"),
-        speedup=_speedup(comparison) if record.status.passed else None,
-        processes=comparison.processes or 1,
+        speedup=comparison.estimate if record.status.passed else None,
         eager_s=_seconds(comparison.baseline_ms),
         eager_se=se_of_median(samples.baseline_s) if samples else None,
         compiled_s=_seconds(comparison.candidate_ms),
@@ -218,15 +219,3 @@ def _count(record: Record, name: str) -> int | None:
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
-
-
-def _speedup(comparison: Comparison) -> Uncertain | None:
-    """None without samples, and for a single round, whose error is unknown."""
-    samples = comparison.record.samples
-    if comparison.speedup is None or samples is None or comparison.n < 2:
-        return None
-    if comparison.estimate is not None and (known := uncertain(comparison.estimate)) is not None:
-        return known
-    pairs = zip(samples.baseline_s, samples.candidate_s, strict=True)
-    se = se_of_mean([math.log(eager / compiled) for eager, compiled in pairs])
-    return Uncertain(value=math.log(comparison.speedup), se=se, df=comparison.n - 1)

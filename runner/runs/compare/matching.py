@@ -57,7 +57,7 @@ def match(first: Run, second: Run) -> Matching:
 def _by_identity(run: Run) -> dict[Identity, Result]:
     results: dict[Identity, Result] = {}
     for result in run.results:
-        key = (result.name, *result.conditions.items())
+        key: Identity = (result.name, *result.conditions.items())
         if key in results:
             raise UsageError(
                 f"--compare: {run.path} has two results of {result.title}; compare runs that have one of each"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harness.devices import type_of
 from harness.schema import Job, Status
+from runner.analysis.estimate import Limits, PairedEstimate
 from runner.labels import plain
-from runner.runs.compare.statistics import Uncertain
 
 NO_RECORD = "no record"
 """The status of a planned result without a record: the run ended before it."""
@@ -34,6 +34,7 @@ class Times:
     rounds: tuple[tuple[int, int], ...]
     eager_s: tuple[float, ...]
     compiled_s: tuple[float, ...]
+    assumed_sd: float  # between processes, of the log speedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +42,9 @@ class Result:
     """One model with one compiler in one run.
 
     ``conditions``: name -> value. Two results with equal conditions are the same measurement. ``machine``:
-    facts that must also be equal for a comparison of times. ``speedup``: ln(eager / compiled) with its error
-    within the run, only for results that passed. ``processes``: the number of processes that measured the
-    result. ``times``: only of an environment of a run. ``*_s`` are medians of a step in seconds; ``*_se`` is
-    the standard error of their logarithms.
+    facts that must also be equal for a comparison of times. ``speedup``: only of results that passed.
+    ``limits``: of the run's verdicts. ``times``: only of an environment of a run. ``*_s`` are medians of a
+    step in seconds; ``*_se`` is the standard error of their logarithms.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Result:
     machine: dict[str, str] = field(default_factory=dict)
     is_control: bool = False  # eager against itself
     status: str
+    limits: Limits
     failure: str = ""
     graph_breaks: int | None = None
     calls_captured: int | None = None  # operations that Dynamo captured
     eager_fallbacks: int | None = None  # functions that Dynamo left to eager
-    speedup: Uncertain | None = None
-    processes: int = 1
+    speedup: PairedEstimate | None = None
     times: Times | None = None
     eager_s: float | None = None
     eager_se: float | None = None

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner.analysis.digits import MISSING
+from runner.analysis.estimate import Verdict
 from runner.reports.parts.fit import shorten
 from runner.reports.parts.grid import Table, grid_for, say, text_for
-from runner.runs.compare.changes import ChangeVerdict, RunChanges
+from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Outcome
 from runner.runs.compare.output.words import (
     GROUP_HEADER,
     SIDES,
+    WORDS,
     CaseList,
     case_lists,
     change_header,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 SHOWN_CASES = 20  # of one list; the Markdown has more
 LONGEST_NAME = 40
 LEAST_COLUMNS = 4  # from the left, however narrow the console is
-STYLES = {ChangeVerdict.REGRESSED.value: "bold red", ChangeVerdict.IMPROVED.value: "green"}
+STYLES = {WORDS[Verdict.SLOWER]: "bold red", WORDS[Verdict.FASTER]: "green"}
 NOTE = "dim"
 
 

@@ -17,31 +17,33 @@ from runner.analysis.digits import (
     significant,
     speedup_text,
 )
+from runner.analysis.estimate import Estimate, Verdict
 from runner.labels import counted, plain
 from runner.runs.compare.changes import (
     COMPILE_FACTOR,
     MEMORY_FACTOR,
-    THRESHOLD,
     Change,
-    ChangeVerdict,
     GroupChange,
     RunChanges,
     alike_caches,
 )
 from runner.runs.compare.gates import broken, differences_text, ending
 from runner.runs.compare.run import Result, Run
-from runner.runs.compare.statistics import LEAST_CHANGES, LEAST_CONTROLS, Estimate
+from runner.runs.compare.statistics import LEAST_CHANGES, LEAST_CONTROLS, ProcessNoise
 
 SIDES = ("A", "B")
-SOURCES = {
-    "controls": "from {count} A/A controls of the two runs",
-    "spread": "from the spread of the changes over {count} models, which includes real differences between "
-    "models; for a better estimate, add the A/A control to both runs (--compilers=...,eager)",
-    "assumed": "assumed, because there are too few A/A controls and models; add the control "
-    "(--compilers=...,eager), or measure in several processes",
-    "few controls": f"assumed, because an estimate needs at least {LEAST_CONTROLS} A/A controls or "
-    f"{LEAST_CHANGES} models; measure more models, or in several processes",
+WORDS = {
+    Verdict.SLOWER: "regressed",
+    Verdict.FASTER: "improved",
+    Verdict.SAME: "same",
+    Verdict.INCONCLUSIVE: "inconclusive",
 }
+CONTROLS = "{count} A/A controls of the two runs"
+SPREAD = "the spread of the changes over {count} models, which includes real differences between models"
+TOO_FEW = (
+    f"for a measurement, the runs need {LEAST_CONTROLS} A/A controls (--compilers=...,eager), "
+    f"{LEAST_CHANGES} models or several processes"
+)
 GROUP_HEADER = (
     "compiler",
     "where",
@@ -118,25 +120,29 @@ def _drift_and_noise(changes: RunChanges) -> Iterator[str]:
         )
         what = "In the same rounds" if changes.paired else "Drift"
         yield f"{what}: eager in B takes {factor} of its time in A ({models}{spread})."
-    if noise is not None:
-        source = noise.source
-        if source == "assumed" and _has_control(changes):
-            source = "few controls"
-        where = SOURCES[source].format(count=noise.count)
-        if noise.variance > noise.variance_sd or noise.source == "assumed":
-            size = f"{significant(100 * noise.sd, 2)} % of a speedup"
-        else:  # within one standard error of zero
-            most = math.sqrt(noise.variance + 2 * noise.variance_sd)
-            size = f"not resolved, below about {significant(100 * most, 2)} % of a speedup"
-        yield f"Noise of a process: {size}, {where}."
+    if changes.timed:
+        yield f"Noise of a process: {_noise_text(noise, changes)}."
     if changes.controls and any(change.speedup for change in changes.controls):
         timed = [change.speedup for change in changes.controls if change.speedup]
-        held = sum(change.low <= 1 <= change.high for change in timed)
+        held = sum(change.within(1) for change in timed)
         yield f"A/A control: in {held} of {len(timed)} the interval of the change contains 1."
 
 
-def _has_control(changes: RunChanges) -> bool:
-    return bool(changes.controls or changes.first.controls or changes.second.controls)
+def _noise_text(noise: ProcessNoise | None, changes: RunChanges) -> str:
+    """The variation between processes that the intervals contain, and where it comes from."""
+    estimates = [r.speedup for change in changes.timed for r in (change.first, change.second) if r.speedup]
+    assumed = sorted({one.assumed_sd for one in estimates if one.assumed_sd})
+    if not assumed:
+        return "in the intervals of both runs, which had several processes"
+    percents = dict.fromkeys(f"{significant(100 * sd, 2)} %" for sd in (assumed[0], assumed[-1]))
+    text = f"{' to '.join(percents)} of a speedup, assumed"
+    if noise is None:
+        return f"{text}; {TOO_FEW}"
+    source = (CONTROLS if noise.source == "controls" else SPREAD).format(count=noise.count)
+    shown = f"{significant(100 * noise.sd, 2)} %"
+    if noise.sd > assumed[0]:
+        return f"{shown} of a speedup, from {source}"
+    return f"{text}; not resolved by {source}" if not noise.resolved else f"{text}; {shown} from {source}"
 
 
 def group_rows(changes: RunChanges) -> list[tuple[str, ...]]:
@@ -173,12 +179,12 @@ def change_rows(changes: RunChanges) -> list[tuple[str, ...]]:
 
 def _change_row(change: Change, name: str) -> tuple[str, ...]:
     one, other = change.first, change.second
-    speedups = [ratio_text(math.exp(r.speedup.value)) if r.speedup else MISSING for r in (one, other)]
+    speedups = [ratio_text(r.speedup.factor) if r.speedup else MISSING for r in (one, other)]
     return (
         name,
         plain(one.compiler),
         estimate_text(change.speedup),
-        change.verdict.value if change.verdict else MISSING,
+        WORDS[change.verdict] if change.verdict else MISSING,
         " -> ".join(speedups),
         p_text(change.q_value) if change.q_value is not None else MISSING,
         _arrow([ms_text(r.compiled_s * 1e3) if r.compiled_s else MISSING for r in (one, other)]),
@@ -245,11 +251,8 @@ def case_lists(changes: RunChanges) -> tuple[CaseList, ...]:
 
 def verdict_line(changes: RunChanges) -> str:
     """``3 regressed, 1 improved, 0 same, 5 inconclusive of 9 timed in both``"""
-    counts = ", ".join(f"{len(changes.with_verdict(v))} {v.value}" for v in ORDER)
+    counts = ", ".join(f"{len(changes.with_verdict(v))} {word}" for v, word in WORDS.items())
     return f"{counts}; {len(changes.timed)} timed in both of {counted(len(changes.changes), 'result')} shared"
-
-
-ORDER = (ChangeVerdict.REGRESSED, ChangeVerdict.IMPROVED, ChangeVerdict.SAME, ChangeVerdict.INCONCLUSIVE)
 
 
 def _eager(changes: RunChanges) -> tuple[str, ...]:
@@ -257,7 +260,7 @@ def _eager(changes: RunChanges) -> tuple[str, ...]:
     sentences: dict[str, str] = {}
     for change in changes.changes:
         time = change.eager
-        if time and not time.low <= 1 <= time.high and abs(math.log(time.factor)) > math.log(1 + THRESHOLD):
+        if time and not time.within(1) and abs(time.log) > changes.limits.log:
             title = change.first.title.rpartition(", ")[0]
             sentences.setdefault(title, f"{title}: {estimate_text(time)} of its time")
     return tuple(sentences.values())
@@ -296,6 +299,7 @@ def threshold_line(changes: RunChanges) -> str:
     else:
         rounds = "The rounds of two runs are not paired, so the interval includes the noise within each run"
     return (
-        f"A speedup counts as changed if q < 0.05 and the change is beyond {share_text(THRESHOLD)}; above 1 "
-        f"is better. {rounds} and the noise between processes."
+        f"A speedup counts as changed if q < {changes.limits.alpha:g} and the change is beyond "
+        f"{share_text(changes.limits.threshold)}; above 1 is better. {rounds} and the noise between "
+        "processes."
     )
