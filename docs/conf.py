@@ -93,11 +93,12 @@ def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] += CONTENTS
 
 
-def name_results(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Pages below results/ are no part of the site: a link to one becomes its path."""
-    source[0] = re.sub(r"\[([^]]+)\]\((?:\.\./)?(results/[^)]+\.md)\)", r"\1 (`\2`)", source[0])
+def name_other_pages(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Pages beside results, tests and examples are no part of the site: a link to one becomes its path."""
+    elsewhere = r"\[([^]]+)\]\((?:\.\./)?((?:results|tests|examples)/[^)]+\.md)\)"
+    source[0] = re.sub(elsewhere, r"\1 (`\2`)", source[0])
 
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add_contents)
-    app.connect("source-read", name_results)
+    app.connect("source-read", name_other_pages)
