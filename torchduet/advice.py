@@ -1,24 +1,72 @@
-"""Advice about findings for users of ``compare()``: the command line's advice names flags and files."""
+"""The sentences of a summary for users of ``compare()``: its arguments for flags, and no files of a run."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
+from harness.settings import Flag
 from runner.analysis.comparison import Summary
+from runner.plan.config import RunConfig
+from runner.plan.settings import rows
+from torchduet.asked import HOLDERS
 
-ALONE = "compare(..., output_dir='new_folder') keeps the log, with the traceback"
-ADVICE = {
-    "Parity failures": "These candidates compute different results: their times are shown, but not averaged.",
-    "Could not run": f"{ALONE}.",
-    "Not compiled": f"The compiler did not compile this model, so nothing was compared; {ALONE}.",
-    "Timed out": "Raise Protocol(timeout_s=...), or use a smaller model.",
-    "Out of memory": "Use a smaller batch, or compare one compiler at a time.",
-}
+FLAG = re.compile(r"--(?P<name>[a-z][\w-]*)(?:=(?P<value>\w+(?:=\w+)?))?")
+FILES = re.compile(r"report\.(?:md|html)|records\.jsonl|\blog\b")  # a sentence with one of them is left out
+SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
-def for_python(summary: Summary) -> Summary:
-    """The summary with advice that names no flags, and only files that ``compare()`` writes."""
+def for_python(summary: Summary, folder: Path | None) -> Summary:
+    """The summary with advice in the words of ``compare()``; ``folder``: where it has kept its files."""
     warnings = tuple(
-        replace(finding, advice=ADVICE.get(finding.title, finding.advice)) for finding in summary.warnings
+        replace(one, cases=tuple(map(_words, one.cases)), advice=_advice(one.advice, folder))
+        for one in summary.warnings
     )
-    return replace(summary, warnings=warnings)
+    return replace(summary, warnings=warnings, caveats=tuple(map(_words, summary.caveats)))
+
+
+def _advice(text: str, folder: Path | None) -> str:
+    sentences = SENTENCES.split(text)
+    left = [_words(sentence) for sentence in sentences if not FILES.search(sentence)]
+    if len(left) < len(sentences):
+        where = f"is in {folder}" if folder else "is kept with compare(..., output_dir='new_folder')"
+        left.append(f"The log {where}.")
+    return " ".join(left)
+
+
+def _words(text: str) -> str:
+    return FLAG.sub(lambda match: _argument(match["name"], match["value"]), text)
+
+
+def _argument(name: str, text: str | None) -> str:
+    """``--repeat`` as ``Protocol(repeat=...)``; the flag's bare words if there is no such setting."""
+    found = _settings().get(f"--{name}")
+    holder, _, field = found[0].partition(".") if found else ("", "", "")
+    if found is None or holder not in HOLDERS:
+        return name.replace("-", " ")
+    return f"{HOLDERS[holder].__name__}({field}={_value(*found[1:], text)})"
+
+
+def _value(flag: Flag, many: bool, text: str | None) -> str:
+    if flag.metavar is None:
+        return repr(flag.means)
+    try:
+        value = flag.kind.read(text or "")
+    except ValueError:  # a placeholder, as in --processes=N
+        return "..."
+    return repr((value,) if many else value) if text else "..."
+
+
+@cache
+def _settings() -> Mapping[str, tuple[str, Flag, bool]]:
+    """Path and flag of each setting by the flag's name, and whether its value is a tuple."""
+    return {
+        name: (path, flag, row.many)
+        for path, _, row in rows(RunConfig)
+        if row is not None
+        for flag in row.flags
+        for name in flag.names
+    }

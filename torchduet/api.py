@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.loading.own_model import is_own_model
 from harness.protocol import DROPOUT
@@ -17,7 +18,6 @@ from runner.engine import Place
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
-from runner.plan.possible import check_jobs, check_threads
 from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     Candidates,
@@ -27,7 +27,8 @@ from torchduet.asked import (
     check_settings,
     check_workload,
     device_name,
-    dtype_name,
+    holder,
+    refuse_others,
 )
 from torchduet.caller import left_as_it_was
 from torchduet.local_worker import LocalWorker
@@ -60,6 +61,7 @@ def compare(
     extras: Extras | None = None,
     output_dir: str | Path | None = None,
     progress: bool | None = None,
+    **others: NoReturn,
 ) -> Result:
     """Times eager and ``compilers`` in pairs, checks parity, and returns a ``Result``.
 
@@ -86,66 +88,56 @@ def compare(
     a module with a setting that needs a worker process (another allocator, empty compile caches, a memory
     limit). A failure of the model or of a compiler ends in a record with its status.
     """
-    protocol, options, extras = protocol or Protocol(), options or CompilerOptions(), extras or Extras()
-    assumed = _mode_of(model) if mode is None else None
-    mode = assumed or mode or ""
-    if dropout not in DROPOUT:
-        raise unknown("dropout", dropout, "treatment", DROPOUT)
-    protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep")
+    refuse_others(others, inspect.signature(compare).parameters)
+    protocol = holder("protocol", Protocol, protocol)
     named = isinstance(model, str)
     if isinstance(model, str) and not is_own_model(model):
         raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
-    if mode not in (modes := [Mode.TRAINING.value, Mode.INFERENCE.value]):
-        raise unknown("mode", mode, "mode", modes)
-    if not named:
-        _check_possible_here(protocol, extras)
+    assumed = _mode_of(model) if mode is None else None
+    if dropout not in DROPOUT:
+        raise unknown("dropout", dropout, "treatment", DROPOUT)
+    modes = [Mode.TRAINING.value, Mode.INFERENCE.value]
+    if (mode := assumed or mode) not in modes:
+        raise unknown("mode", str(mode), "mode", modes)
     workload = None if named else _workload(model, inputs, loss, target)
-    dtype, place = dtype_name(dtype), device_name(device, model, inputs)
-    check_settings(
-        mode=Mode(mode), dtype=dtype, device=place, protocol=protocol, options=options, extras=extras
+    job = Job(
+        case=Case(
+            suite=model if isinstance(model, str) else HERE,
+            name=_name_of(model),
+            mode=Mode(mode),
+            batch_size=None,
+            published_batch_size=None,
+        ),
+        device=device_name(device, model, inputs),
+        dtype=str(dtype).removeprefix("torch."),  # torch.bfloat16 and "bfloat16" are the same
+        candidates=(),
+        protocol=replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep"),
+        options=holder("options", CompilerOptions, options),
+        extras=holder("extras", Extras, extras),
     )
-    check_threads(protocol.threads, "protocol.threads")
+    check_settings(job, isolated=named)
     check_folder(output_dir)
     chosen = candidates_for(compilers, isolated=named)
-    case = Case(
-        suite=model if isinstance(model, str) else HERE,
-        name=_name_of(model),
-        mode=Mode(mode),
-        batch_size=None,
-        published_batch_size=None,
-    )
-    job = Job(
-        case=case,
-        device=place,
-        dtype=dtype,
-        candidates=chosen.names,
-        own_compilers=dict(chosen.own),
-        protocol=protocol,
-        options=options,
-        extras=extras,
-    )
+    job = replace(job, candidates=chosen.names, own_compilers=dict(chosen.own))
     if workload is None:
         check_in_a_worker(job)
-        check_jobs((job,))
     else:
         check_workload(workload, job)
-    name = f"{case.name} ({mode}, {dtype}, {job.device})"
     surroundings = nullcontext() if workload is None else left_as_it_was()
-    with _folder(output_dir) as path, shown(name, progress) as seen, surroundings:
+    with _folder(output_dir) as path, shown(job, progress) as seen, surroundings:
         folder = RunFolder.create(Path(path), (job,), ("torchduet.compare",))
         log = folder.open_case(job)
         records = []
-        for made in (
+        for measured in (
             _measured_by_workers(job, folder, log, seen)
             if workload is None
             else _measured_here(job, workload, chosen, folder, log, seen)
         ):
-            record = _noted(made, assumed, model)
+            record = _noted(measured, assumed, model)
             folder.append(record)
             records.append(record if output_dir is not None else without_files(record))
             seen.ended(record)
-    kept = None if output_dir is None else folder.path
-    return Result(records=tuple(records), isolated=named, folder=kept)
+    return Result(records=tuple(records), isolated=named, folder=None if output_dir is None else folder.path)
 
 
 def _mode_of(model: Any) -> str:
@@ -159,7 +151,7 @@ def _noted(record: Record, assumed: str | None, model: Any) -> Record:
         return record
     why = "for a model by name" if isinstance(model, str) else f"as model.training is {model.training}"
     note = f"mode: {assumed}, {why}; use mode= to change it"
-    return dataclasses.replace(record, notes=(note, *record.notes))
+    return replace(record, notes=(note, *record.notes))
 
 
 def _name_of(model: Any) -> str:
@@ -171,26 +163,6 @@ def _name_of(model: Any) -> str:
 
 def _folder(output_dir: str | Path | None) -> AbstractContextManager[str]:
     return tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
-
-
-def _check_possible_here(protocol: Protocol, extras: Extras) -> None:
-    """Raises ``UsageError`` for a setting that needs a worker process."""
-    for name, asked in (
-        ("extras.allocator", extras.allocator != Extras().allocator),
-        ("extras.cold_start", extras.cold_start),
-        ("extras.warm_start", extras.warm_start),
-        ("extras.profiler_trace", extras.profiler_trace),
-        ("extras.localize", extras.localize),
-        ("protocol.isolate", protocol.isolate),
-        ("protocol.processes", protocol.processes != 1),
-        ("protocol.max_memory_bytes", protocol.max_memory_bytes is not None),
-        ("protocol.phase_timeouts_s", bool(protocol.phase_timeouts_s)),
-    ):
-        if asked:
-            raise UsageError(
-                f"{name}: needs a worker process; give the model as 'package.module:function' "
-                "instead of a module, or leave this argument out"
-            )
 
 
 def _measured_by_workers(job: Job, folder: RunFolder, log: Path, seen: Progress) -> Iterator[Record]:
@@ -220,7 +192,7 @@ def _measured_here(
         reproduce=lambda *_: "",  # a command cannot name a module of this process
     )
     for record in run.run():
-        yield dataclasses.replace(record, notes=(*record.notes, NOT_ISOLATED))
+        yield replace(record, notes=(*record.notes, NOT_ISOLATED))
 
 
 def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:

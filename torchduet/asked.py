@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness import devices
-from harness.backends import backend_names
+from harness.backends import backend_names, own_backend, registered, why_no_such_setting
 from harness.loading.own_compiler import safe_label
 from harness.schema import CompilerOptions, Extras, Job, Mode, Protocol
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
 from runner.plan.config import RunConfig
-from runner.plan.possible import check_name
+from runner.plan.possible import check_jobs, check_name, check_threads
 from runner.plan.probe import asking_for, missing_devices
 from runner.plan.settings import ArgumentNames, check_values
 
@@ -32,6 +32,36 @@ if TYPE_CHECKING:
 
 ARGUMENTS = ArgumentNames({"modes": "mode", "dtypes": "dtype", "devices": "device"})
 EXAMPLE = "for example compilers=['inductor']"
+HOLDERS: Mapping[str, type] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
+"""The arguments of ``compare()`` that hold settings."""
+IN_A_WORKER = (
+    *("extras.allocator", "extras.cold_start", "extras.warm_start", "extras.profiler_trace"),
+    *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
+    "protocol.phase_timeouts_s",
+)
+"""Settings that need a worker process."""
+T = TypeVar("T")
+
+
+def holder(name: str, kind: type[T], given: T | None) -> T:
+    """The settings of this argument. ``UsageError`` that shows how to write them."""
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return given
+    values = given.items() if isinstance(given, dict) else ()
+    words = ", ".join(f"{key}={value!r}" for key, value in values) or "..."
+    raise UsageError(f"{name}: it is a {type(given).__name__}; write {name}={kind.__name__}({words})")
+
+
+def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
+    """``UsageError`` for an argument that ``compare()`` does not have, with the place of a setting."""
+    for name, value in others.items():
+        for argument, kind in HOLDERS.items():
+            if name in (one.name for one in fields(kind)):
+                write = f"{argument}={kind.__name__}({name}={value!r})"
+                raise UsageError(f"{name}: compare() has no such argument; write {write}")
+        raise unknown("compare()", name, "argument", known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +83,18 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
             raise UsageError(f"compilers: {one!r} is neither a name nor a function; write {EXAMPLE}")
     if isolated:
         wanted = [one if isinstance(one, str) else _source_of(one) for one in wanted]
-    functions = _labels([one for one in wanted if not isinstance(one, str)])
-    texts = [functions[id(one)] if not isinstance(one, str) else one for one in wanted]
-    named = named_compilers(texts, "compilers")
+    labels = _labels([one for one in wanted if not isinstance(one, str)])
+    named = named_compilers([labels.get(id(one), str(one)) for one in wanted], "compilers")
     if isolated:
         return Candidates(names=named.names, own=named.own)
-    here = {functions[id(one)]: _own(functions[id(one)], one) for one in wanted if not isinstance(one, str)}
-    here |= {name: _own(name, source) for name, source in named.own.items()}
-    _check_registered([name for name in named.names if name not in here])
+    functions: dict[str, Given] = {labels[id(one)]: one for one in wanted if not isinstance(one, str)}
+    functions |= named.own
+    here = {name: _own(name, function) for name, function in functions.items()}
+    unsure = [name for name in named.names if name not in here and name not in backend_names()]
+    known = (*backend_names(), *registered()) if unsure else ()
+    for name in unsure:
+        if name not in known:
+            raise unknown("compilers", name, "compiler", known)
     return Candidates(names=named.names, own=named.own, here=here)
 
 
@@ -78,12 +112,10 @@ def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
 
 
 def _own(name: str, function: Given) -> Compile:
-    own: Any = importlib.import_module("harness.backends").own_backend
     try:
-        found: Compile = own(name, function)
+        return own_backend(name, function)
     except LookupError as error:
         raise UsageError(f"compilers: {error}") from None
-    return found
 
 
 def _source_of(function: Callable[..., Any]) -> str:
@@ -100,65 +132,49 @@ def _source_of(function: Callable[..., Any]) -> str:
     )
 
 
-def _check_registered(names: Iterable[str]) -> None:
-    """Raises ``UsageError`` for a name that is neither bundled nor registered with torch in this process."""
-    unsure = [name for name in names if name not in backend_names()]
-    if not unsure:
-        return
-    known = importlib.import_module("harness.backends").registered()
-    for name in unsure:
-        if name not in known:
-            raise unknown("compilers", name, "compiler", (*backend_names(), *known))
-
-
 def check_in_a_worker(job: Job) -> None:
-    """Raises ``UsageError`` if the worker's interpreter cannot use a compiler that is not bundled."""
+    """Raises ``UsageError`` for a model or a compiler that the worker's interpreter cannot use."""
     unsure = tuple(name for name in job.candidates if name not in backend_names())
-    if not unsure:
-        return
-    import dataclasses
-
     try:
-        with_availability((dataclasses.replace(job, candidates=unsure),), asking_for((job,)), skip=False)
+        if unsure:
+            with_availability((replace(job, candidates=unsure),), asking_for((job,)), skip=False)
     except UsageError as error:
         words = str(error).removeprefix("--compilers: ").removeprefix("--backend: ")
         raise UsageError(f"compilers: {words}") from None
+    check_jobs((job,))
 
 
 def check_workload(workload: Workload, job: Job) -> None:
     """Raises ``UsageError`` for an unknown setting of inductor, or a model that cannot be trained."""
-    why = importlib.import_module("harness.backends").why_no_such_setting(job.options.inductor_config)
+    from harness.loading.given import why_not_trainable
+
+    why = why_no_such_setting(job.options.inductor_config)
     if why is not None:
         raise UsageError(f"options.inductor_config: {why}")
-    if job.case.mode is Mode.TRAINING:
-        why = importlib.import_module("harness.loading.given").why_not_trainable(workload)
+    why = why_not_trainable(workload) if job.case.mode is Mode.TRAINING else None
     if why is not None:
         raise UsageError(f"model: {why}".replace("use --inference", "give mode='inference'"))
-
-
-def dtype_name(given: str | torch.dtype) -> str:
-    """``torch.bfloat16`` and ``"bfloat16"`` are the same."""
-    return str(given).removeprefix("torch.")
 
 
 def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> str:
     """The given device, else that of the module's parameters, else that of the inputs, else the CPU."""
     name = str(given) if given is not None else _device_of(model, inputs)
     check_name(name, "device")
-    missing: dict[str, str] = {}
+    why: str | None
     if isinstance(model, str):
-        missing = missing_devices([name]) if devices.of(name).accelerated else {}
-    elif why := devices.of(name).why_missing():
-        missing = {name: why}
-    for why in missing.values():
+        why = missing_devices([name]).get(name) if devices.of(name).accelerated else None
+    else:
+        why = devices.of(name).why_missing()
+    if why:
         raise UsageError(f"device: {name} is not there ({why}); use device='cpu'")
     return name
 
 
 def _device_of(model: Any, inputs: Any) -> str:
-    if isinstance(model, str) or not hasattr(model, "parameters"):
+    if isinstance(model, str):
         return "cpu"
-    named_tensors = importlib.import_module("harness.tensors").named_tensors
+    from harness.tensors import named_tensors
+
     tensors = [*model.parameters(), *model.buffers()] or [t for _, t in named_tensors(inputs, "inputs")]
     places = sorted({str(tensor.device) for tensor in tensors})
     if len(places) > 1:
@@ -169,27 +185,27 @@ def _device_of(model: Any, inputs: Any) -> str:
     return places[0] if places else "cpu"
 
 
-def check_settings(
-    *,
-    mode: Mode,
-    dtype: str,
-    device: str,
-    protocol: Protocol,
-    options: CompilerOptions,
-    extras: Extras,
-) -> None:
+def check_settings(job: Job, *, isolated: bool) -> None:
     """Raises the command line's ``UsageError`` for these settings, with the names of the arguments."""
+    for path in () if isolated else IN_A_WORKER:
+        argument, _, name = path.partition(".")
+        if getattr(getattr(job, argument), name) != getattr(HOLDERS[argument](), name):
+            raise UsageError(
+                f"{path}: needs a worker process; give the model as 'package.module:function' "
+                "instead of a module, or leave this argument out"
+            )
     config = RunConfig(
         suites=(),
-        modes=(mode,),
-        dtypes=(dtype,),
-        devices=(device,),
-        protocol=protocol,
-        options=options,
-        extras=extras,
+        modes=(job.case.mode,),
+        dtypes=(job.dtype,),
+        devices=(job.device,),
+        protocol=job.protocol,
+        options=job.options,
+        extras=job.extras,
     )
     check_values(config, RunConfig(suites=(), modes=config.modes), ARGUMENTS)
     check(config, ARGUMENTS)
+    check_threads(job.protocol.threads, "protocol.threads")
 
 
 def check_folder(output_dir: str | Path | None) -> None:

@@ -7,12 +7,25 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from harness import devices
 
 Setting = tuple[Callable[[], Any], Callable[[Any], object]]
 """Reads a setting of torch, and writes it."""
+OF_BACKENDS = (
+    # the older API for TF32 comes before the newer one, because writing the older changes both
+    *(
+        "cuda.matmul.allow_tf32",
+        "cudnn.allow_tf32",
+        "cudnn.enabled",
+        "cudnn.benchmark",
+        "cudnn.deterministic",
+    ),
+    *("fp32_precision", "cuda.matmul.fp32_precision", "cudnn.fp32_precision", "cudnn.conv.fp32_precision"),
+    *("cudnn.rnn.fp32_precision", "mkldnn.fp32_precision", "mkldnn.matmul.fp32_precision"),
+)
 
 
 @contextmanager
@@ -39,41 +52,30 @@ def left_as_it_was() -> Iterator[None]:
 
 
 class Unreadable:
-    """The value of a setting that torch refuses to read, because its two APIs for TF32 were mixed."""
+    """The value of a setting that this torch lacks, or refuses to read because its two APIs were mixed."""
 
 
 def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except RuntimeError:
+    except (AttributeError, RuntimeError):
         return Unreadable
 
 
 def _settings() -> Iterator[Setting]:
-    """torch's older API for TF32 comes before the newer one, because writing the older changes both."""
     import torch
 
-    backends = torch.backends
     yield torch.get_num_threads, torch.set_num_threads
     yield torch.get_default_dtype, torch.set_default_dtype
     yield torch.is_grad_enabled, torch.set_grad_enabled
     yield _deterministic, lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1])
     yield torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
-    for place, names in (
-        (backends.cuda.matmul, ("allow_tf32",)),
-        (backends.cudnn, ("allow_tf32", "enabled", "benchmark", "deterministic")),
-    ):
-        yield from (_attribute(place, name) for name in names)
-    for path in ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul"):
-        where: Any = backends
-        for part in path.split(".") if path else ():
-            where = getattr(where, part, None)
-        if hasattr(where, "fp32_precision"):
-            yield _attribute(where, "fp32_precision")
-
-
-def _attribute(place: Any, name: str) -> Setting:
-    return lambda: getattr(place, name), lambda value: setattr(place, name, value)
+    for path in OF_BACKENDS:
+        *parts, name = path.split(".")
+        place: Any = torch.backends
+        for part in parts:
+            place = getattr(place, part, None)
+        yield partial(getattr, place, name), partial(setattr, place, name)
 
 
 def _deterministic() -> tuple[bool, bool]:

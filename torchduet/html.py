@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from runner.analysis.comparison import Comparison
-from runner.analysis.digits import MISSING, ms_text, ratio_text, seconds_text, speedup_text
 from runner.labels import plain
-from runner.reports.parts.table import parity_cell
-from torchduet.words import NOT_ISOLATED, shown_name, title
+from runner.reports.parts.fit import fit
+from runner.reports.parts.sections import Section, sections
+from torchduet.words import shown_name, title
 
 if TYPE_CHECKING:
     from torchduet.result import Result
 
-HEADER = ("compiler", "eager ms", "ms", "speedup [95 % interval]", "verdict", "parity", "compile s", "memory")
-LEFT, RIGHT = "text-align: left", "text-align: right"
-STYLES = (LEFT, RIGHT, RIGHT, LEFT, LEFT, LEFT, RIGHT, RIGHT)
+WIDTH = 110  # characters of a table that fits into a notebook
 
 
 def page(result: Result) -> str:
@@ -29,42 +26,37 @@ def page(result: Result) -> str:
 
 def _lines(result: Result) -> Iterator[str]:
     summary = result.summary
-    yield f"<p><b>{_text(title(result.records))}</b></p>"
-    yield "<table>"
-    yield _row(HEADER, "th")
-    yield from (_row(_cells(comparison), "td") for comparison in summary.comparisons)
-    yield "</table>"
+    yield f"<p><b>{_text(title(result.records[0].job))}</b></p>"
+    for section in sections(summary):
+        yield from _table(section)
+    for comparison in summary.comparisons:
+        for what, lines in comparison.explanations():
+            yield _list(f"{shown_name(comparison)}: {what}", lines)
     for finding in summary.warnings:
-        yield f"<p><b>{_text(finding.title)}</b></p>"
-        yield f"<ul>{''.join(f'<li>{_text(case)}</li>' for case in finding.cases)}</ul>"
+        yield _list(finding.title, finding.cases)
         yield f"<p>{_text(finding.advice)}</p>"
-    if not result.isolated:
-        yield f"<p>{NOT_ISOLATED[0].upper()}{NOT_ISOLATED[1:]}.</p>"
+    yield _list("Notes", result.notes)
     if any(comparison.speedup is not None for comparison in summary.comparisons):
         yield _picture(result)
 
 
-def _row(cells: tuple[str, ...], tag: str) -> str:
-    styled = zip(cells, STYLES, strict=True)
-    inner = "".join(f"<{tag} style='{style}'>{_text(cell)}</{tag}>" for cell, style in styled)
-    return f"<tr>{inner}</tr>"
+def _table(section: Section) -> Iterator[str]:
+    fitted = fit(section, WIDTH)
+    styles = [f"text-align: {'right' if column.number else 'left'}" for column in fitted.columns]
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        styled = zip(cells, styles, strict=True)
+        return "".join(f"<{tag} style='{style}'>{_text(cell)}</{tag}>" for cell, style in styled)
+
+    yield "<table>"
+    yield f"<tr>{row([column.header for column in fitted.columns], 'th')}</tr>"
+    yield from (f"<tr>{row(cells, 'td')}</tr>" for cells in fitted.rows)
+    yield "</table>"
 
 
-def _cells(comparison: Comparison) -> tuple[str, ...]:
-    status = comparison.record.status
-    verdict = comparison.verdict.value if comparison.verdict is not None else MISSING
-    return (
-        shown_name(comparison),
-        MISSING if comparison.baseline_ms is None else ms_text(comparison.baseline_ms),
-        MISSING if comparison.candidate_ms is None else ms_text(comparison.candidate_ms),
-        speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high),
-        verdict if status.passed else f"({verdict})",
-        parity_cell(comparison),
-        MISSING
-        if comparison.compilation_latency_s is None
-        else seconds_text(comparison.compilation_latency_s),
-        MISSING if comparison.memory_ratio is None else ratio_text(comparison.memory_ratio),
-    )
+def _list(title: str, lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    return f"<p><b>{_text(title)}</b></p><ul>{items}</ul>"
 
 
 def _picture(result: Result) -> str:
@@ -76,4 +68,4 @@ def _picture(result: Result) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(plain(text))
+    return escape(plain(" ".join(text.split("\n"))))

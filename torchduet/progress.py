@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-from harness.schema import Record
+from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.cli.progress import estimates
 from runner.labels import plain
+from torchduet.words import title
 
 LONGEST_REASON = 160  # characters; the record has the full text
 Pairs = Mapping[str, tuple[list[float], list[float]]]
@@ -20,8 +21,8 @@ QUIET_PHASES = ("measure", "warm up")
 """Phases with timed steps: the variant is not shown, because drawing would disturb them."""
 
 
-class Line(Protocol):
-    """Shows progress: ``show`` replaces the changing line, ``lasting`` adds a line that stays."""
+class Line:
+    """``show`` replaces the changing line, ``lasting`` adds a line that stays. This one shows nothing."""
 
     def show(self, text: str) -> None: ...
 
@@ -30,15 +31,7 @@ class Line(Protocol):
     def end(self) -> None: ...
 
 
-class Nowhere:
-    def show(self, text: str) -> None: ...
-
-    def lasting(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class TerminalLine:
+class TerminalLine(Line):
     """One line that is overwritten; cut to the width of the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -67,22 +60,18 @@ class TerminalLine:
         self._stream.flush()
 
 
-class PlainLines:
+class PlainLines(Line):
     """Prints only lasting lines, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def show(self, text: str) -> None: ...
-
     def lasting(self, text: str) -> None:
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
-    def end(self) -> None: ...
 
-
-class NotebookLine:
+class NotebookLine(Line):
     """One output of the cell, which changes. Lasting lines are above the changing line."""
 
     def __init__(self, display: Any) -> None:
@@ -138,24 +127,24 @@ def outcome(record: Record) -> str:
 
 
 @contextmanager
-def shown(title: str, asked: bool | None) -> Iterator[Progress]:
-    """Progress of one comparison. ``asked=None``: only in a notebook and on a terminal."""
+def shown(job: Job, asked: bool | None) -> Iterator[Progress]:
+    """Progress of one job. ``asked=None``: only in a notebook and on a terminal."""
     line = _line(asked)
     try:
-        yield Progress(title, line)
+        yield Progress(title(job), line)
     finally:
         line.end()
 
 
 def _line(asked: bool | None) -> Line:
     if asked is False:
-        return Nowhere()
+        return Line()
     display = _notebook()
     if display is not None:
         return NotebookLine(display)
     if sys.stderr.isatty():
         return TerminalLine(sys.stderr)
-    return PlainLines(sys.stderr) if asked else Nowhere()
+    return PlainLines(sys.stderr) if asked else Line()
 
 
 def _apart(stream: TextIO) -> TextIO:
@@ -173,6 +162,3 @@ def _notebook() -> Any:
     if python is None or shell is None or getattr(shell, "kernel", None) is None:
         return None
     return python.display.display
-
-
-__all__: Sequence[str] = ("Progress", "outcome", "shown")

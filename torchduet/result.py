@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.schema import Record
 from runner.analysis.derive import summarize
-from runner.analysis.digits import speedup_text
-from runner.labels import plain
 from torchduet.advice import for_python
-from torchduet.words import NOT_ISOLATED, shown_name, title
+from torchduet.words import shown_name, title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, Summary
 
 TABLE_WIDTH = 160
-LONGEST_REASON = 100  # characters in ``repr``
 
 
 class UnknownCompilerError(KeyError):
@@ -46,7 +43,7 @@ class Result:
 
     @property
     def summary(self) -> Summary:
-        return for_python(summarize(self.records))
+        return for_python(summarize(self.records), self.folder)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -78,28 +75,31 @@ class Result:
         names = ", ".join(self.compilers)
         raise UnknownCompilerError(f"there is no compiler {compiler!r} in this result; it has {names}")
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers do not cover, and what was assumed."""
+        notes = (note for note in self.records[0].notes if all(note in r.notes for r in self.records))
+        return (*self.summary.caveats, *(f"{note[0].upper()}{note[1:]}." for note in notes))
+
     def table(self, width: int = TABLE_WIDTH) -> str:
         """The report as the command line prints it, in ``width`` characters."""
         from rich.console import Console
 
-        from runner.reports.console import print_report
+        from runner.reports.console import print_answer, print_report
 
         text = io.StringIO()
         console = Console(file=text, width=width, color_system=None, force_jupyter=False)
-        print_report(self.summary, console, elsewhere="result.frame()")
-        for note in _shared_notes(self.records):
-            text.write(f"{note[0].upper()}{note[1:]}.\n")
-        if not self.isolated:
-            text.write(f"{NOT_ISOLATED[0].upper()}{NOT_ISOLATED[1:]}.\n")
+        print_report(replace(self.summary, caveats=self.notes), console, elsewhere="result.frame()")
+        print_answer(self.summary, console)
         return text.getvalue()
 
     def __str__(self) -> str:
         return self.table()
 
     def __repr__(self) -> str:
-        """One line: ``<Result Sequential (training, float32, cpu): inductor 1.31x [1.28, 1.34] faster>``"""
-        found = "; ".join(f"{shown_name(c)} {_outcome(c)}" for c in self.comparisons)
-        return f"<Result {title(self.records)}: {found}>"
+        """One line: ``<Result MLP (training, float32, cpu): inductor: pass, 1.31x [1.2, 1.4], ...>``"""
+        outcomes = "; ".join(map(repr, self.comparisons))
+        return f"<Result {title(self.records[0].job)}: {outcomes}>"
 
     def _repr_html_(self) -> str:
         """For notebooks: table, warnings and picture, as HTML without other files."""
@@ -141,24 +141,3 @@ def without_files(record: Record) -> Record:
 
 def _names(comparison: Comparison) -> tuple[str, ...]:
     return comparison.record.candidate, comparison.compiler, shown_name(comparison)
-
-
-def _outcome(comparison: Comparison) -> str:
-    record = comparison.record
-    if not record.status.passed:
-        failure = record.failure
-        why = "" if failure is None else f" ({failure.kind}: {plain(failure.message)[:LONGEST_REASON]})"
-        return f"{record.status.value}{why}"
-    if comparison.speedup is None:
-        return record.status.value
-    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
-    return f"{speedup} {comparison.verdict.value}" if comparison.verdict is not None else speedup
-
-
-def _shared_notes(records: Sequence[Record]) -> tuple[str, ...]:
-    """The notes that all records have."""
-    return tuple(
-        note
-        for note in dict.fromkeys(note for record in records for note in record.notes)
-        if note != NOT_ISOLATED and all(note in record.notes for record in records)
-    )

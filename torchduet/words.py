@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from harness.schema import Record
+from harness.schema import Job
 from runner.analysis.comparison import Comparison
 from runner.labels import case_name
 
 NOT_ISOLATED = "not isolated: measured in the calling process, where other work may disturb the times"
 
 
-def title(records: tuple[Record, ...]) -> str:
+def title(job: Job) -> str:
     """``Sequential (training, float32, cpu)``"""
-    job = records[0].job
     return f"{case_name(job.case)} ({job.case.mode.value}, {job.dtype}, {job.device})"
 
 

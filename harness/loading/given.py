@@ -78,8 +78,9 @@ def explained(error: BaseException, message: str, workload: Workload) -> str:
         )
     if isinstance(error, TypeError) and (why := _not_bound(workload)):
         return f"{why}: {message}"
-    types = isinstance(error, RuntimeError) and OF_TYPES.search(message)
-    return f"{message} ({'; '.join(why)})" if types and (why := [*_mismatches(workload)]) else message
+    of_types = isinstance(error, RuntimeError) and OF_TYPES.search(message)
+    types = "; ".join(_mismatches(workload)) if of_types else ""
+    return f"{message} ({types})" if types else message
 
 
 def _not_bound(workload: Workload) -> str:

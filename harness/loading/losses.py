@@ -33,7 +33,7 @@ def remarks_on_loss(loss: object, results: Container[str]) -> tuple[str, ...]:
     if loss is not loss_of_output:
         return ()
     chosen = "the output's own loss" if "output.loss" in results else "the mean of the output"
-    return (f"no loss was given: the loss is {chosen}; set one by compare(loss=...) or --model's third item",)
+    return (f"no loss was given: the loss is {chosen}; to set one, give loss=, or return it as third item",)
 
 
 def _floating(output: Any) -> list[torch.Tensor]:

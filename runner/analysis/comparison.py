@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
-from harness.schema import Record, Scalar
+from harness.schema import Record, Scalar, Status
+from runner.analysis.digits import seconds_text, speedup_text
 from runner.analysis.estimate import Estimated, Geomean, Verdict
+from runner.labels import plain, reason
 
 CONTROL = "eager"
 """The candidate that is eager itself: the A/A control, whose speedup should be 1.00x."""
@@ -48,7 +50,7 @@ class Generation:
     candidate_tokens_per_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Estimated):
     """One record with everything derived from it. A missing number is None.
 
@@ -77,6 +79,29 @@ class Comparison(Estimated):
     break_even_steps: float | None
     derived: Mapping[str, Scalar] = field(default_factory=dict)
     generation: Generation | None = None
+
+    def __repr__(self) -> str:
+        """``inductor: pass, 1.31x [1.28, 1.34], faster, compiled in 3.22 s``: records have many numbers."""
+        failure = self.record.failure
+        why = "" if failure is None else f" ({reason(f'{failure.kind}: {failure.message}')})"
+        numbers = speedup_text(self.speedup, self.ci_low, self.ci_high) if self.speedup is not None else ""
+        verdict = self.verdict.value if self.verdict is not None and self.passed else ""
+        compiled = f"compiled in {seconds_text(self.compile_s)} s" if self.compile_s is not None else ""
+        facts = (f"{self.status.value}{why}", numbers, verdict, compiled)
+        return f"{plain(self.compiler)}: {', '.join(filter(None, facts))}"
+
+    @property
+    def status(self) -> Status:
+        return self.record.status
+
+    @property
+    def passed(self) -> bool:
+        """Whether its numbers may enter an average."""
+        return self.status.passed
+
+    @property
+    def compile_s(self) -> float | None:
+        return self.compilation_latency_s
 
     @property
     def speedup_of_medians(self) -> float | None:

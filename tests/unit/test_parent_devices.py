@@ -165,7 +165,7 @@ def test_the_doctor_says_which_device_it_has_measured() -> None:
 
 
 def test_a_result_names_its_device() -> None:
-    assert title((make_record(make_job(device="cuda:0")),)) == "model (training, float32, cuda:0)"
+    assert title(make_job(device="cuda:0")) == "model (training, float32, cuda:0)"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,9 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     (record,) = result.records
     assert record.job.extras.explain
     assert "graph_break" in str(record.metrics["graph_break_reasons"])
+    place = f"test_compare.py:{inspect.getsourcelines(Broken.forward)[1] + 2}: torch._dynamo.graph_break()"
+    assert place in str(result)
+    assert place in result._repr_html_()
     strict = compare(
         Broken(),
         torch.randn(4, 8),

@@ -18,6 +18,7 @@ from torch import nn
 
 from harness.schema import Protocol, Status
 from runner.errors import UsageError
+from tests.factories import make_job
 from torchduet import Result, compare
 from torchduet.progress import shown
 
@@ -72,6 +73,14 @@ def test_torchs_own_words_for_precision_and_device() -> None:
         ),
         ({"compilers": "nowhere.py:fn"}, "compilers: there is no file 'nowhere.py'"),
         ({"compilers": "nowhere_at_all:fn"}, "compilers: there is no module 'nowhere_at_all' here"),
+        ({"protocol": {"repeat": 8}}, r"protocol: it is a dict; write protocol=Protocol\(repeat=8\)"),
+        ({"repeat": 8}, r"repeat: compare\(\) has no such argument; write protocol=Protocol\(repeat=8\)"),
+        ({"explain": True}, r"write extras=Extras\(explain=True\)"),
+        (
+            {"compiler": "eager"},
+            "there is no argument called 'compiler'; did you mean compilers",
+        ),
+        ({"compilers": torch.compile}, "torch.compile calls a compiler, but is none; name a compiler"),
         ({"dtype": torch.float64}, "dtype: there is no precision called 'float64'"),
         ({"dtype": torch.int8}, "dtype: there is no precision called 'int8'"),
         ({"device": "cuda:99"}, "device: cuda:99 is not there"),
@@ -173,10 +182,17 @@ def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
 
 def test_a_short_repr(timed: Result) -> None:
     text = repr(timed)
-    assert text.startswith("<Result Sequential (inference, float32, cpu): as_it_is ")
+    assert text.startswith("<Result Sequential (inference, float32, cpu): as_it_is: pass, ")
     assert "\n" not in text
-    assert "refuses fail_to_run (BackendCompilerFailed: " in text
-    assert len(text) < 500
+    assert "refuses: fail_to_run (BackendCompilerFailed: " in text
+    assert len(text) < 700
+
+
+def test_a_comparison_prints_as_a_line_and_has_the_plain_names(timed: Result) -> None:
+    own, refused = timed["as_it_is"], timed["refuses"]
+    assert re.fullmatch(r"as_it_is: pass, .*x.*, compiled in .* s", str(own))
+    assert (own.status, own.passed, own.compile_s) == (Status.PASS, True, own.compilation_latency_s)
+    assert (refused.status, refused.passed, refused.compile_s) == (Status.FAIL_TO_RUN, False, None)
 
 
 def test_html_has_table_and_picture_and_loads_nothing(timed: Result) -> None:
@@ -187,6 +203,8 @@ def test_html_has_table_and_picture_and_loads_nothing(timed: Result) -> None:
     (picture,) = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
     assert base64.b64decode(picture).startswith(b"\x89PNG")
     assert "http" not in html
+    assert 'style="max-width: 100%" src=' in html
+    assert "<li>Not isolated: measured in the calling process" in html
 
 
 def test_html_without_times_has_no_picture() -> None:
@@ -216,7 +234,7 @@ def test_a_failure_is_one_sentence_and_names_no_file_that_is_not_there(
     assert "forward is called" not in printed.out
     for text in (str(result), repr(result), result._repr_html_()):
         assert "this model cannot run" in text
-        assert not re.search(r"output\.log|report\.md|CSV|records\.jsonl", text)
+        assert not re.search(r"output\.log|report\.md|CSV|records\.jsonl|--[a-z]", text)
     assert "eager_1st_run_fail (RuntimeError: this model cannot run)" in repr(result)
 
 
@@ -278,10 +296,10 @@ def test_progress_on_a_terminal_writes_over_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with shown("model", asked=None) as progress:
+    with shown(make_job(), asked=None) as progress:
         progress.rounds(3, {})
     text = capsys.readouterr().err
-    assert text.startswith("\rmodel: round 3")
+    assert text.startswith("\rmodel (training, float32, cpu): round 3")
     assert text.endswith("\r")
     assert "\n" not in text
 

@@ -178,7 +178,7 @@ class OwnLoss(nn.Linear):
 
 
 def test_the_loss_that_is_chosen_is_said() -> None:
-    chosen = "No loss was given: the loss is the mean of the output; set one by compare(loss=...)"
+    chosen = "No loss was given: the loss is the mean of the output; to set one, give loss="
     result = compare(nn.Linear(8, 4), torch.randn(6, 8), compilers=["eager"], protocol=CHECK)
     assert chosen in str(result)
     assert "the loss is the output's own loss" in str(record_of(OwnLoss(8, 4)).model)

@@ -107,6 +107,8 @@ class Own:
 
 def kind_of(function: Callable[..., Any], source: str) -> str:
     """``"graph"`` or ``"module"``: what the function compiles. Raises ``LookupError`` for neither."""
+    if function is torch.compile:
+        raise LookupError("torch.compile calls a compiler, but is none; name a compiler, such as inductor")
     kind = getattr(function, "compiles", None)
     if kind in (GRAPH, MODULE):
         return str(kind)
