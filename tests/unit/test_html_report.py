@@ -232,7 +232,7 @@ def test_tiles_count_every_candidate_and_no_control(synthetic: Page) -> None:
         (Status.PASS_DUE_TO_SKIP, "faster; compiles in 5.00 s; parity not checked; pays after"),
         (Status.FAIL_ACCURACY, "wrong results; 2 of 10 tensors differ too much"),
         (Status.CRASH, "did not run; SIGSEGV: made up | for crash"),
-        (Status.NOT_COMPILED, ": made up | for not_compiled"),
+        (Status.NOT_COMPILED, "not compiled; made up | for not_compiled"),
         (Status.CANNOT_JUDGE, ": made up | for cannot_judge"),
     ],
 )
@@ -276,9 +276,18 @@ def test_candidates_over_candidates_come_last_and_folded() -> None:
     assert content.rindex("<details>", 0, pairs) > table
 
 
-def test_many_suites_are_a_number_in_the_title() -> None:
-    jobs = [make_job(f"m{i}", suite=f"suite_{i}") for i in range(5)]
-    assert "5 models of 5 suites: eager against compiled" in page([make_record(job) for job in jobs]).text
+@pytest.mark.parametrize(
+    ("suites", "title"),
+    [
+        ([f"suite_{i}" for i in range(5)], "5 models of 5 suites"),
+        ([f"/x/models.py:m{i}" for i in range(18)], "18 models of models.py"),
+        (["/x/models.py:m0"], "m0, models.py"),
+        (["toys", "more"], "2 models of toys, more"),
+    ],
+)
+def test_the_title_is_short(suites: list[str], title: str) -> None:
+    records = [make_record(make_job(f"m{i}", suite=suite)) for i, suite in enumerate(suites)]
+    assert f"{title}: eager against compiled" in page(records).text
 
 
 def test_a_run_of_controls_counts_them() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PureWindowsPath
 from types import MappingProxyType
 
+from harness.loading.own_model import suite_of
 from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
 from runner.analysis.digits import MISSING, speedup_text
 from runner.analysis.estimate import Verdict
-from runner.labels import case_name, counted, plain, suite_labels
+from runner.labels import case_name, counted, plain
 from runner.reports.closing import because, beside_the_speedup
 from runner.reports.parts.sections import Section, compiler_name
 from runner.reports.parts.table import speedup_cell
@@ -96,17 +98,13 @@ def mean_text(group: GroupSummary) -> str:
 
 def title(summary: Summary) -> str:
     """``MLP_addition, tiny_gpt``, ``18 models of models.py``"""
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
-    models = {
-        (labels[case.suite], case_name(case)): None
-        for case in (c.record.job.case for c in summary.comparisons)
-    }
+    cases = (c.record.job.case for c in summary.comparisons)
+    models = dict.fromkeys((suite_of(case.suite), case_name(case)) for case in cases)
+    suites = [PureWindowsPath(suite).name for suite in dict.fromkeys(suite for suite, _ in models)]
     if not models:
         return "no records"
     if len(models) == 1:
-        ((suite, model),) = models
-        return plain(f"{model}, {suite}")
-    suites = tuple(dict.fromkeys(suite for suite, _ in models))
+        return plain(f"{next(iter(models))[1]}, {suites[0]}")
     named = ", ".join(suites) if len(suites) <= FEW_SUITES else counted(len(suites), "suite")
     return plain(f"{counted(len(models), 'model')} of {named}")
 
