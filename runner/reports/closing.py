@@ -13,7 +13,7 @@ from runner.analysis.digits import seconds_text, speedup_text, steps_text
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name, counted, plain, reason
 from runner.reports.parts.sections import Section, compiler_name, sections
-from runner.reports.parts.table import parity_word
+from runner.reports.parts.table import NOT_CHECKED, parity_word
 
 MOST_LINES = 12  # results with a line of their own
 LONGEST_REASON = 130
@@ -125,5 +125,10 @@ def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Itera
         if (latency := group.means["compilation_latency_s"].value) is not None:
             yield f"compile in {seconds_text(latency)} s on average"
     words = Counter(parity_word(c.record) for c in members)
-    passed = words.pop(Status.PASS.value, 0)
-    yield ", ".join((f"{passed}/{len(members)} pass", *(f"{count} {word}" for word, count in words.items())))
+    passed, unchecked = words.pop(Status.PASS.value, 0), words.pop(NOT_CHECKED, 0)
+    ran = (
+        f"{unchecked}/{len(members)} ran, parity not checked"
+        if unchecked
+        else f"{passed}/{len(members)} pass"
+    )
+    yield ", ".join((ran, *(f"{count} {word}" for word, count in words.items())))
