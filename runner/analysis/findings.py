@@ -10,6 +10,7 @@ from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import (
     memory_text,
     ms_text,
+    p_text,
     seconds_text,
     share_text,
     significant,
@@ -245,9 +246,15 @@ def _open(comparison: Comparison) -> str:
     missing = needed(estimate, Limits.of(record.job.protocol))
     if missing is None:
         return f"{text}; these are too few for an interval"
-    ways = [f"about {significant(missing.rounds, 2)} rounds"] if missing.rounds else []
+    if missing.rounds is not None and missing.rounds <= comparison.n:
+        return f"{text}; the interval is clear, but q is {p_text(comparison.q_value or 1.0)}: too few rounds"
+    ways = [f"about {_about(missing.rounds)} rounds"] if missing.rounds else []
     ways += [f"about {missing.processes} processes"] if missing.processes else []
     return f"{text}; needs {' or '.join(ways) or f'more than {MOST_PROCESSES} processes'}"
+
+
+def _about(count: int) -> str:
+    return significant(count, 2 if count >= 10 else 1)
 
 
 # -- disturbances of the rounds -------------------------------------------------------

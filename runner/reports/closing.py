@@ -87,8 +87,12 @@ def beside_the_speedup(comparison: Comparison) -> Iterator[str]:
         yield f"compiles in {seconds_text(comparison.compilation_latency_s)} s{beside}"
     yield f"parity {parity_word(comparison.record)}"
     steps = comparison.break_even_steps
-    if steps is not None and comparison.compiler != CONTROL:
-        yield "never pays" if math.isinf(steps) else f"pays after {steps_text(steps)} steps"
+    if steps is None or comparison.compiler == CONTROL:
+        return
+    if not math.isinf(steps):
+        yield f"pays after {steps_text(steps)} steps"
+    elif comparison.verdict is Verdict.SLOWER:
+        yield "never pays"
 
 
 def because(record: Record) -> str:

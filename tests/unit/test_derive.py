@@ -342,6 +342,14 @@ def test_an_open_verdict_has_one_advice(rounds: int, says: str) -> None:
     assert "--repeat" in found.advice
 
 
+def test_an_open_verdict_with_a_clear_interval_names_q() -> None:
+    noisy = [make_record(make_job(f"m{n}"), jitter=0.3) for n in range(6)]
+    summary = summarize([make_record(make_job(), speedup=1.3, jitter=0.1, rounds=6), *noisy])
+    assert (
+        "the interval is clear, but q is 0.22: too few rounds" in finding(summary, "Open verdicts").cases[0]
+    )
+
+
 def test_a_wide_interval_of_a_settled_verdict_is_no_warning() -> None:
     assert titles(summarize([make_record(make_job(), speedup=3.0, jitter=0.3)])) == []
 
