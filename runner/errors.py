@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.settings import no_such
 
-LONGEST = 1200  # characters; the end of a sentence says what would be right
+LONGEST = 800  # characters; the end of a sentence says what would be right
 
 
 class UsageError(Exception):

@@ -54,6 +54,8 @@ def value_of(name: str, kind: Kind, text: str) -> Any:
         return kind.read(text)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
+    except OSError as error:  # for example of a name that is too long
+        raise UsageError(f"{name}: {text!r} cannot be used ({error.strerror})") from None
 
 
 def listed(name: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -155,9 +155,8 @@ def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
         *notes, sentence = said.splitlines()
         assert sentence.startswith("error: "), typed
         assert all(line.startswith("note: ") for line in notes), typed
-        assert said.count("\n") == 1, typed
-        assert not [c for c in said[:-1] if not c.isprintable()], typed
-        assert len(said) < 12_000, typed
+        assert said.isascii() or sentence.isprintable(), typed
+        assert len(sentence) < 1500, typed
 
 
 @settings(STEADY, max_examples=400)
