@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.cli.parser import build_parser
-from runner.cli.upstream.table import COMPILERS, MODELS, TABLE, Theirs
+from runner.cli.upstream import Theirs, answers, renamed
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "FLAGS.md"
 HEAD = """\
@@ -48,9 +48,11 @@ graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
 
 def _upstream() -> str:
     """The flags of ``benchmarks/dynamo`` that are not ours, and its names of compilers and models."""
-    rows = "\n".join(f"| {', '.join(f'`{name}`' for name in row.names)} | {_answer(row)} |" for row in TABLE)
-    names = [(name, f"`{ours}`: {why}") for name, (ours, why) in COMPILERS.items()]
-    names += [(name, f"`{ours}`") for name, ours in MODELS.items()]
+    flags = [(", ".join(f"`{name}`" for name in row.names), _answer(row)) for row in answers()]
+    rows = "\n".join(f"| {names} | {answer} |" for names, answer in flags)
+    compilers, models = renamed()
+    names = [(name, f"`{ours}`: {why}") for name, (ours, why) in compilers.items()]
+    names += [(name, f"`{ours}`") for name, ours in models.items()]
     others = "\n".join(f"| `{name}` | {_cell(answer)} |" for name, answer in names)
     return (
         f"{UPSTREAM}\n| flag | answer |\n|---|---|\n{rows}\n\n"
@@ -60,9 +62,9 @@ def _upstream() -> str:
 
 def _answer(row: Theirs) -> str:
     if row.refused:
-        return _cell(f"refused: {row.why}")
-    words = [" ".join(ours) for ours in (*row.choices.values(), row.ours) if ours]
-    code = ", ".join(f"`{word.replace('{}', row.value)}`" for word in dict.fromkeys(words))
+        return _cell(f"not supported: {row.why}")
+    words = dict.fromkeys(ours for ours in (*row.choices.values(), row.ours) if ours)
+    code = ", ".join(f"`{word.replace('{re}', '{}').replace('{}', row.value)}`" for word in words)
     return ": ".join(part for part in (code, _cell(row.why)) if part)
 
 

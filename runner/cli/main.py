@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from runner.cli.actions import chosen, with_flag
 from runner.cli.exit_codes import BAD_INPUT, FAILED_PIPE, INTERRUPTED
-from runner.cli.parser import flags, given, parsed
+from runner.cli.parser import parsed
 from runner.cli.streams import STANDARD_OUTPUT, forget_unprinted, output_fails, prepare_streams, tell
-from runner.cli.upstream.words import translated
+from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.interrupts import ended_by
 from runner.labels import plain
@@ -24,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def perform() -> int:
         if not arguments:
             raise UsageError(NOTHING.format(program=shlex.join(program())))
-        words, notes = translated(arguments, tuple(flags()))
-        typed = given(words)
+        typed, notes = understood(arguments)
         action = chosen(typed)
         asked = parsed(action, typed)
         for note in notes:

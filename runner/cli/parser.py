@@ -40,6 +40,7 @@ examples:
 
 exit code: 0 all passed; 1 a check failed, a candidate could not run, or --fail-on found a change; 2 bad input
 """
+THEIRS = "theirs"
 HELP = "show this help and exit"
 VERSION = "show the version and exit"
 
@@ -56,7 +57,8 @@ class Parser(argparse.ArgumentParser):
         for word in left:
             name = word.partition("=")[0]
             if name.startswith("--"):
-                known = [known for action in self._actions for known in action.option_strings]
+                ours = [action for action in self._actions if action.help is not argparse.SUPPRESS]
+                known = [known for action in ours for known in action.option_strings]
                 near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
                 advice = f"did you mean {' or '.join(near)}?" if near else "see --help for the flags"
                 raise UsageError(f"{name}: there is no such flag; {advice}")
@@ -65,10 +67,24 @@ class Parser(argparse.ArgumentParser):
         return found
 
 
-def given(arguments: Sequence[str]) -> Given:
-    """The typed values by flag. ``UsageError`` for an unknown flag or a missing value."""
+Others = tuple[tuple[str, bool], ...]
+
+
+class _Others(argparse.Action):
+    """Collects flags of another program as (name, value)."""
+
+    def __call__(self, _: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        earlier = getattr(namespace, self.dest, ())
+        setattr(namespace, self.dest, (*earlier, (option_string, values or None)))
+
+
+def given(arguments: Sequence[str], others: Others = ()) -> Given:
+    """The typed values by flag. ``UsageError`` for an unknown flag or a missing value.
+
+    ``others``: further flags, and whether each takes a value. The key ``THEIRS`` has (name, value) of each.
+    """
     _refuse_lone_dashes(arguments)
-    found: dict[str, Any] = vars(build_parser().parse_args(list(arguments)))
+    found: dict[str, Any] = vars(build_parser(others).parse_args(list(arguments)))
     for one in flags():
         texts = found.get(one.key) if one.kind.read is str and one.metavar else None
         if "" in ([texts] if isinstance(texts, str) else texts or ()) and not one.listed:
@@ -123,7 +139,7 @@ def _examples() -> str:
     return text.replace("python runner.py", " ".join(program()))
 
 
-def build_parser() -> Parser:
+def build_parser(others: Others = ()) -> Parser:
     parser = Parser(
         prog="runner.py" if in_clone() else program()[-1],
         description="Measures eager and compiled PyTorch models in pairs: parity, speedup and its interval.",
@@ -143,6 +159,9 @@ def build_parser() -> Parser:
         if one.key not in seen:  # one flag may set several fields
             seen.add(one.key)
             add_flag(groups[one.group], one)
+    for name, valued in others:
+        nargs = "?" if valued else 0
+        parser.add_argument(name, action=_Others, dest=THEIRS, nargs=nargs, help=argparse.SUPPRESS)
     return parser
 
 

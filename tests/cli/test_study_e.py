@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli.upstream.words import NO_MODE
+from runner.cli.upstream import NO_MODE
 from tests.cli.command import ROOT, records
 
 pytestmark = pytest.mark.long

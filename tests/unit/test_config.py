@@ -79,7 +79,7 @@ def test_a_suite_may_be_a_file(tmp_path: Path) -> None:
 
 def test_actions() -> None:
     assert parsed(["--list"])[0] is list_models
-    assert parsed(["--training", "--print_run_commands"])[0] is print_commands
+    assert parsed(["--training", "--print-run-commands"])[0] is print_commands
     action, asked = parsed(["--visualize-logs", "x"])
     assert (action, asked.folder) == (visualize, Path("x"))
     action, asked = parsed(["--resume", "x"])

@@ -14,8 +14,7 @@ import pytest
 from harness.schema import Environment, Job, Scalar
 from runner.cli.actions import doctor
 from runner.cli.main import main
-from runner.cli.parser import flags
-from runner.cli.upstream.words import translated
+from runner.cli.upstream import understood
 from runner.engine import launch
 from runner.engine.executors import dispatch, ray_cluster
 from runner.errors import UsageError
@@ -173,8 +172,8 @@ def test_a_result_names_its_device() -> None:
 )
 def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: str) -> None:
     words = ["--training", "--suites=tiny_gpt", f"--inductor-compile-mode={mode}", "--disable-cudagraphs"]
-    found, notes = translated(words, tuple(flags()))
-    assert f"--inductor-compile-mode={expected}" in found
+    typed, notes = understood(words)
+    assert typed["inductor_compile_mode"] == expected
     assert len(notes) == 1
     assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
 

@@ -14,7 +14,7 @@ from runner.plan.partition import our_part
 
 CALLED_BY = (
     flag(
-        *("--print-run-commands", "--print_run_commands"),
+        "--print-run-commands",
         group=Group.ACTIONS,
         help="print one suite-script command for each model, device and precision",
     ),

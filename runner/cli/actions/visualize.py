@@ -10,7 +10,7 @@ from harness.settings import Given, Group, flag
 from runner.cli.formats import formats_asked
 
 FLAG = flag(
-    *("--visualize-logs", "--visualize_logs"),
+    "--visualize-logs",
     group=Group.ACTIONS,
     metavar="DIR",
     help="build tables, files and plots of a run again from its records",

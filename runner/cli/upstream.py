@@ -1,0 +1,245 @@
+"""The command lines of PyTorch's ``benchmarks/dynamo``, understood as typed.
+
+``upstream.toml`` has an answer for each of its flags that is not a flag of ours: other words, nothing, or a
+sentence. ``--some_flag`` is read as ``--some-flag``. Flags of ours keep their meaning.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any
+
+from harness.loading.toml_file import read_toml
+from harness.settings import Given, Group, choice
+from runner.cli.parser import THEIRS, flags, given
+from runner.errors import UsageError
+from runner.plan.settings import value_of
+
+ANSWERS = Path(__file__).with_suffix(".toml")
+EXTRA = "--extra-args"
+VISUALIZE = "--visualize-logs"
+COMPILE_MODE = "inductor_compile_mode"
+MODES = ("training", "inference", "generate")
+NAMING_COMPILERS = ("compilers", "backend")
+NO_MODE = "no mode was given: --inference, as in benchmarks/dynamo; the others: --training, --generate"
+PATH_MODEL = (
+    "names a class in a file; write --model=FILE.py:FUNCTION, with a function that returns (module, inputs)"
+)
+Typed = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theirs:
+    """One flag. ``ours``: the words that replace it; None: refused. ``choices``: the words by its value."""
+
+    names: tuple[str, ...]
+    value: str  # metavar; "": a switch
+    why: str
+    ours: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    special: bool = False  # a function of this module replaces it
+
+    @property
+    def refused(self) -> bool:
+        return self.ours is None and not self.choices
+
+    def words(self, name: str, value: str) -> list[str]:
+        """The words of ours. ``UsageError`` for a value that is not one of the choices."""
+        ours = self.ours or ""
+        if self.choices:
+            ours = self.choices[value_of(name, choice("value", self.choices), value)]
+        return [word.replace("{re}", re.escape(value)).replace("{}", value) for word in ours.split()]
+
+
+def answers() -> tuple[Theirs, ...]:
+    """Every flag of ``upstream.toml``."""
+    tables = read_toml(ANSWERS)
+    rows = [_row(flag, why, ours="") for flag, why in tables["accepted"].items()]
+    rows += [_row(flag, why, ours=ours) for flag, (ours, why) in tables["translated"].items()]
+    rows += [_row(flag, why, ours="", special=True) for flag, why in tables["special"].items()]
+    for flag, choices in tables["choices"].items():
+        rows.append(_row(flag, choices.pop("why"), choices=choices))
+    return (*rows, *(_row(flag, why) for flag, why in tables["refused"].items()))
+
+
+def _row(flag: str, why: str, **more: Any) -> Theirs:
+    names, _, value = flag.partition("=")
+    return Theirs(names=tuple(names.split()), value=value, why=why, **more)
+
+
+def renamed() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
+    """Names of compilers: ours, and why; names of models: ours."""
+    tables = read_toml(ANSWERS)
+    return {name: (ours, why) for name, (ours, why) in tables["compilers"].items()}, tables["models"]
+
+
+def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
+    """The typed values by flag of ours, and notes on what was changed. ``UsageError`` for bad input."""
+    words = _folder_of_visualize([*_plain(arguments)])
+    ours = {name for one in flags() for name in one.names}
+    typed_names = [word.partition("=")[0] for word in words if word.startswith("-")]
+    rows = {name: row for row in answers() for name in row.names} if {*typed_names} - ours else {}
+    for name in typed_names:
+        if name in rows and rows[name].refused:
+            raise UsageError(f"{name} is not supported: {rows[name].why}")
+    typed: Typed = dict(given(words, tuple((name, bool(row.value)) for name, row in rows.items())))
+    theirs = [(rows[name], name, value or "") for name, value in typed.pop(THEIRS, ())]
+    # special ones look at the others
+    notes = [_apply(*one, typed) for one in sorted(theirs, key=lambda one: one[0].special)]
+    notes += [*_rename_values(typed), *_add_mode(typed)]
+    return typed, tuple(notes)
+
+
+def _plain(arguments: Iterable[str]) -> Iterator[str]:
+    """The words with hyphens in the flags, and with those of ``--extra-args`` in its place."""
+    rest = iter(arguments)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            name = name.replace("_", "-")
+        if name != EXTRA:
+            yield f"{name}{equals}{value}"
+            continue
+        value = value if equals else next(rest, "")
+        try:
+            yield from shlex.split(value)
+        except ValueError as error:
+            raise UsageError(f"{EXTRA}: {value!r} cannot be split into words ({error})") from None
+
+
+def _folder_of_visualize(words: list[str]) -> list[str]:
+    """There, the folder of ``--visualize-logs`` is that of ``--output-dir``, beside flags of the run."""
+    place = words.index(VISUALIZE) if VISUALIZE in words else len(words)
+    if not all(word.startswith("-") for word in words[place : place + 2]) or place == len(words):
+        return words
+    folder = given(words[:place] + words[place + 1 :]).get("output_dir")
+    return words if folder is None else [VISUALIZE, folder]
+
+
+def _apply(row: Theirs, name: str, value: str, typed: Typed) -> str:
+    """Replaces a flag of theirs in ``typed``. Returns the note."""
+    if row.value and not value:
+        raise UsageError(f"{name}: the value is missing; write {name} {row.value}")
+    if row.special:
+        return f"{name}: {SPECIAL[name](value, typed)}"
+    words = row.words(name, value)
+    for key, more in given(words).items():
+        typed[key] = [*typed.get(key, ()), *more] if isinstance(more, list) else more
+    if "--generate" in words:
+        typed.pop("inference", None)
+    here = f"{' '.join(words)} here" if words else ""
+    return f"{name}: {': '.join(filter(None, (here, row.why)))}"
+
+
+# -- flags that words alone cannot replace -------------------------------------------------------------
+
+
+def _device_index(value: str, typed: Typed) -> str:
+    kind = typed.get("devices", ["cuda"])[-1]
+    typed["devices"] = [f"{kind}:{value}"]
+    return f"--devices={kind}:{value} here"
+
+
+def _amp_dtype(value: str, typed: Typed) -> str:
+    if not typed.pop("amp", False):
+        raise UsageError("--amp-dtype: it belongs to --amp; add --amp, or leave it out")
+    typed.setdefault("dtypes", []).append(f"amp_{value}")
+    return f"--dtypes=amp_{value} here"
+
+
+def _output(value: str, typed: Typed) -> str:
+    folder, file = typed.get("output_dir"), PurePath(value)
+    typed["output_dir"] = str(PurePath(folder, file.stem) if folder else file.with_suffix(""))
+    return f"--output-dir={typed['output_dir']} here; the CSV files in it have the field's names"
+
+
+def _disable_cudagraphs(value: str, typed: Typed) -> str:
+    if COMPILE_MODE not in typed:
+        return _inductor_as("inductor_no_cudagraphs", value, typed)
+    if typed[COMPILE_MODE] != "max-autotune":
+        return "--inductor-compile-mode decides on CUDA graphs"
+    typed[COMPILE_MODE] = "max-autotune-no-cudagraphs"
+    return "--inductor-compile-mode=max-autotune-no-cudagraphs here"
+
+
+def _inductor_settings(value: str, typed: Typed) -> str:
+    """There, inductor used CUDA graphs, and this flag gave eager inductor's other settings."""
+    if "inductor" in _compilers(typed) and COMPILE_MODE not in typed:
+        return _inductor_as("inductor_reduce_overhead", value, typed)
+    return "eager always runs under the settings of the candidates"
+
+
+def _inductor_as(kind: str, _: str, typed: Typed) -> str:
+    """Measures this kind of inductor in place of inductor; alone, if no compiler was typed."""
+    names = _compilers(typed)
+    if not names:
+        typed["compilers"] = [kind]
+    elif "inductor" not in names:
+        return "it changes inductor, which is not among the compilers"
+    _rename_compilers(typed, {"inductor": kind})
+    return f"measured as {kind}"
+
+
+SPECIAL: Mapping[str, Callable[[str, Typed], str]] = MappingProxyType(
+    {
+        "--device-index": _device_index,
+        "--amp-dtype": _amp_dtype,
+        "--output": _output,
+        "--disable-cudagraphs": _disable_cudagraphs,
+        "--compiled-autograd": partial(_inductor_as, "inductor_compiled_autograd"),
+        "--inductor-settings": _inductor_settings,
+    }
+)
+
+
+# -- values of flags that both have --------------------------------------------------------------------
+
+
+def _compilers(typed: Typed) -> list[str]:
+    """The compilers that were typed."""
+    named = [name for key in NAMING_COMPILERS for text in typed.get(key, ()) for name in text.split(",")]
+    return [*named, *(["inductor"] if "inductor" in typed else [])]
+
+
+def _rename_compilers(typed: Typed, names: Mapping[str, str]) -> None:
+    for key in NAMING_COMPILERS:
+        if key in typed:
+            typed[key] = [",".join(names.get(name, name) for name in text.split(",")) for text in typed[key]]
+    if "inductor" in names and typed.pop("inductor", False):
+        typed.setdefault("compilers", []).append(names["inductor"])
+
+
+def _rename_values(typed: Typed) -> Iterator[str]:
+    """Replaces upstream's names of compilers and models. Gives the notes."""
+    if "eager" in typed.get("backend", ()):
+        yield "--backend=eager: the A/A control; Dynamo with eager's kernels is dynamo_eager"
+    if not (_compilers(typed) or "only" in typed):
+        return
+    compilers, models = renamed()
+    for name in dict.fromkeys(_compilers(typed)):
+        if name in compilers:
+            yield f"{name}: measured as {compilers[name][0]}; {compilers[name][1]}"
+    _rename_compilers(typed, {name: ours for name, (ours, _) in compilers.items()})
+    for model in typed.get("only", ()):
+        if model.startswith("path:"):
+            raise UsageError(f"--only: {model!r} {PATH_MODEL}")
+        if model in models:
+            yield f"{model}: {models[model]} here"
+    if "only" in typed:
+        typed["only"] = [models.get(model, model) for model in typed["only"]]
+
+
+def _add_mode(typed: Typed) -> Iterator[str]:
+    """There, a command of a suite's script without a mode measured inference."""
+    keys = {group: {one.key for one in flags() if one.group is group} for group in Group}
+    compilers = keys[Group.COMPILERS] - {"skip_unavailable"}
+    others = {key for key in keys[Group.ACTIONS] if not key.startswith("print")}
+    if typed.keys() & compilers and not typed.keys() & {*MODES, *others}:
+        typed["inference"] = True
+        yield NO_MODE

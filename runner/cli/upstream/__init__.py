@@ -1,1 +1,0 @@
-"""The flags of PyTorch's ``benchmarks/dynamo``: accepted, translated, or answered in a sentence."""
