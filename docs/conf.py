@@ -7,13 +7,11 @@ leads to the same place here and there. A link that leads nowhere is an error.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the API is that of this checkout
 
 project = "torchduet"
 author = "The torchduet developers"
@@ -22,10 +20,8 @@ html_title = "torchduet"
 
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md"]
 root_doc = "README"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser"]
 myst_heading_anchors = 4  # GitHub's anchors
-autodoc_typehints = "signature"
-autodoc_member_order = "bysource"
 highlight_language = "none"  # a block without a language is a command or an output
 
 html_theme = "furo"

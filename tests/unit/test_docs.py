@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import io
 import re
 from collections.abc import Iterator
@@ -14,11 +15,13 @@ from rich.console import Console
 
 from harness import schema
 from harness.codec import recorded_name
+from harness.schema import CompilerOptions, Extras, Protocol
 from runner.analysis.derive import summarize
 from runner.cli import metrics_page
 from runner.cli.flags_page import PAGE, page
 from runner.reports.console import print_answer, print_report
 from runner.store.record_file import read_records
+from torchduet import Result, compare
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -49,6 +52,22 @@ def documented(name: str) -> set[str]:
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: str(kind.__name__))
 def test_every_field_of_the_record_is_explained(kind: type) -> None:
     assert documented(kind.__name__) == {recorded_name(f) for f in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize("kind", [Protocol, CompilerOptions, Extras])
+def test_the_page_of_the_api_has_every_setting(kind: type) -> None:
+    text = (DOCS / "API.md").read_text(encoding="utf-8").split(f"| field of `{kind.__name__}` |")[1]
+    cells = [line.split("|")[1] for line in text.split("\n\n")[0].splitlines()[2:]]
+    shown = [name for cell in cells for name in re.findall(r"`(\w+)", cell) if name != "nvfuser"]
+    assert sorted(shown) == sorted(field.name for field in dataclasses.fields(kind))
+
+
+def test_the_page_of_the_api_has_every_argument_and_attribute() -> None:
+    text = (DOCS / "API.md").read_text(encoding="utf-8")
+    arguments = [name for name in inspect.signature(compare).parameters if name != "others"]
+    assert re.findall(r"^\| `(\w+)` \|", text.split("\n## Result\n")[0], re.MULTILINE) == arguments
+    own = [name for name in dir(Result) if not name.startswith("_")]
+    assert [name for name in own if f"`{name}" not in text] == []
 
 
 def test_every_status_is_explained() -> None:
