@@ -335,7 +335,7 @@ RULES = (
     Rule(
         "Parity failures",
         _wrong,
-        "These times are in no average. report.md has the command that runs a model again.",
+        "These times are in no average. The commands in report.md run one model again.",
     ),
     Rule(
         "Parity cannot be judged",
@@ -405,7 +405,7 @@ RULES = (
     Rule(
         "Unsteady rounds",
         lambda c: f"{_speedup(c)}, but {c.unsteady}" if c.verdict is Verdict.UNSTEADY else "",
-        "The verdict is withheld; report.html shows the rounds. Measure again later, on a quieter machine.",
+        "The verdict is withheld. The panel in report.html shows the rounds. Measure again later.",
     ),
     Rule(
         "Open verdicts",

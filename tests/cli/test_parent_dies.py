@@ -260,7 +260,7 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         output, errors = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 130
         assert "Traceback" not in output + errors
-        assert "Geometric mean speedup" in output
+        assert output.index("Stopped early") < output.index("slow training float32, inductor:")
         assert f"Stopped early; go on with: python runner.py --resume {tmp_path / 'run'}" in output
         found = read_records(tmp_path / "run" / "records.jsonl").records
         assert {r.candidate for r in found} == {"eager", "inductor"}
