@@ -35,7 +35,6 @@ from harness.parity.between.cross_environment import CrossParity, another_model,
 from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
 from harness.parity.drift import DriftCheck
-from harness.parity.parts.dropout import judge_dropout
 from harness.parity.reference import Reference, Rule, family_of, rule_for
 from harness.parity.rule import equal
 from harness.parity.sensitivity import perturbed_references
@@ -313,16 +312,6 @@ class Session:
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls)
             notes += more
-            if (
-                self._job.protocol.keep_dropout
-                and self._bench.training
-                and status is not Status.FAIL_ACCURACY
-            ):
-                with attempting("check", Status.FAIL_TO_RUN):
-                    status, found, more = judge_dropout(
-                        self._bench, variant.program.module, self._backend(candidate), status, found
-                    )
-                notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE
         self._variants[candidate] = variant

@@ -1,1 +1,1 @@
-"""Parts of the check: every part of a model must count, dropout, and the errors of a lower precision."""
+"""Parts of the check: every part of a model must count, and the errors of a lower precision."""
