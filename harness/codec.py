@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 RECORDED = "recorded"  # key in a field's metadata: the field's name in JSON
 NOT_FINITE = ("nan", "inf", "-inf")
+WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a whole number"}
 JSONS_OWN = frozenset((str, int, bool, type(None)))
 
 
@@ -142,9 +143,16 @@ def _decoder_of_dataclass(kind: Any) -> Decoder:
     fields = [
         (field.name, recorded_name(field), _decoder(hints[field.name])) for field in dataclasses.fields(kind)
     ]
+    required = {
+        recorded_name(field)
+        for field in dataclasses.fields(kind)
+        if field.default is field.default_factory is dataclasses.MISSING
+    }
 
     def decode(value: Any) -> Any:
         given = _expect(dict, value)
+        if missing := sorted(required - given.keys()):
+            raise ValueError(f"it has no {missing[0]}")
         arguments = {}
         for name, key, item in fields:
             if key in given:
@@ -162,5 +170,5 @@ def _decoder_of_dataclass(kind: Any) -> Decoder:
 
 def _expect(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is not a {kind.__name__}")  # noqa: TRY004 - what from_json promises
+        raise ValueError(f"{value!r} is not {WORDS.get(kind, kind.__name__)}")  # noqa: TRY004 - what from_json promises
     return value

@@ -121,6 +121,8 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None,
         raise UsageError(f"{folder.records_path} cannot be read ({error.strerror})") from None
     for sentence in found.damage:
         print(f"error: {sentence}", file=sys.stderr)
+    if found.replaced:
+        print(f"note: {found.replaced}", file=sys.stderr)
     if found.records:
         _show(summarize(found.records), folder, console, formats, unfinished)
     else:

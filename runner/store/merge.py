@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import filecmp
 import itertools
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.codec import from_json, to_json
+from harness.codec import to_json
 from harness.devices import PLATFORMS
-from harness.schema import SCHEMA_VERSION, Job, Record
+from harness.schema import Job, Record
 from runner.errors import UsageError
-from runner.store.run_folder import RUN, RunFolder
+from runner.labels import reason
+from runner.store.record_file import Records
+from runner.store.run_folder import RunFolder
+from runner.store.run_json import RUN, jobs_in, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
 MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable")
@@ -29,22 +31,31 @@ Result = tuple[str, str]
 class Source:
     """One of the runs to join. ``plan``: of the whole run, also if this run measured a part of it.
 
-    ``formats``: the record formats in the file. ``damage``: sentences about unreadable lines. ``about``: the
-    content of ``run.json`` without the plan.
+    ``about`` is the content of ``run.json`` without the plan.
     """
 
     folder: Path
     plan: tuple[Job, ...]
-    records: tuple[Record, ...]
-    formats: frozenset[int] = frozenset()
-    damage: tuple[str, ...] = ()
+    content: Records
     about: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs that are planned or measured."""
+        return (*self.plan, *(record.job for record in self.content.records))
 
-def merge(
-    paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
-) -> tuple[RunFolder, tuple[str, ...]]:
-    """A new run folder with the results, logs and job files of these runs, and notes for the user.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The new run, a sentence on what no run has measured, and sentences on lines that could not be used."""
+
+    folder: RunFolder
+    missing: str
+    damage: tuple[str, ...]
+
+
+def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]) -> Merged:
+    """A new run folder with the results, logs and job files of these runs.
 
     The new plan contains the plans of all runs, so that ``--resume`` can measure the missing results. The
     new ``run.json`` names the source of each result. ``UsageError`` if the runs do not belong together, if
@@ -52,8 +63,9 @@ def merge(
     """
     _check_paths(paths, output_dir)
     sources = [load(path) for path in paths]
-    _check_together(sources)
-    if not any(source.records for source in sources):
+    for one, other in itertools.combinations(sources, 2):
+        _check_together(one, other)
+    if not any(source.content.records for source in sources):
         raise UsageError("--merge: none of these runs has a record; measure something first")
     jobs = _joined_plan(sources)
     taken = _first_of_each(sources)
@@ -71,7 +83,8 @@ def merge(
             f"--merge: stopped while writing {folder.path} ({error.strerror}): remove that folder and "
             "merge again; the source runs are unchanged"
         ) from None
-    return folder, _notes(sources, jobs, folder)
+    damage = tuple(sentence for source in sources for sentence in source.content.damage)
+    return Merged(folder=folder, missing=_missing(sources, jobs, folder), damage=damage)
 
 
 def load(path: Path) -> Source:
@@ -79,27 +92,17 @@ def load(path: Path) -> Source:
     folder = RunFolder.reopen("--merge", path)
     try:
         content = folder.read()
-        formats = _formats(folder.records_path.read_bytes())
-        about: dict[str, Any] = {}
-        if (folder.path / RUN).is_file():
-            about = json.loads((folder.path / RUN).read_text(encoding="utf-8"))
-        planned = about.pop("plan", None) or about.get("jobs", [])
-        about.pop("jobs", None)
-        plan = tuple(from_json(Job, job) for job in planned)
+        about = read_run_json(folder.path) if (folder.path / RUN).is_file() else {"jobs": []}
+        plan = jobs_in(about, "plan" if about.get("plan") else "jobs")
     except OSError as error:
         raise UsageError(f"--merge: {path} cannot be read ({error.strerror})") from None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(
-            f"--merge: {path / RUN} is damaged ({error}); move this file away to join only the records"
+            f"--merge: {path / RUN} is damaged ({reason(error)}); "
+            "move this file away to join only the records"
         ) from None
-    return Source(
-        folder=path,
-        plan=plan,
-        records=content.records,
-        formats=formats,
-        damage=content.damage,
-        about=about,
-    )
+    about = {name: value for name, value in about.items() if name not in ("plan", "jobs")}
+    return Source(folder=path, plan=plan, content=content, about=about)
 
 
 def _check_paths(paths: Sequence[Path], output_dir: Path | None) -> None:
@@ -117,25 +120,11 @@ def _check_paths(paths: Sequence[Path], output_dir: Path | None) -> None:
             )
 
 
-def _formats(content: bytes) -> frozenset[int]:
-    """The format versions of the lines, including versions that this program cannot read."""
-    versions = set()
-    for line in content.split(b"\n"):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue  # already reported when the records were read
-        version = value.get("schema_version") if isinstance(value, dict) else None
-        if type(version) is int and version > 0:
-            versions.add(version)
-    return frozenset(versions)
-
-
 def _joined_plan(sources: Sequence[Source]) -> tuple[Job, ...]:
     """Every planned or measured job once, with the candidates of all runs."""
     jobs: dict[str, Job] = {}
     for source in sources:
-        for job in (*source.plan, *(_with_candidate(record) for record in source.records)):
+        for job in (*source.plan, *(_with_candidate(record) for record in source.content.records)):
             planned = jobs.setdefault(job.key, job)
             candidates = tuple(dict.fromkeys((*planned.candidates, *job.candidates)))
             jobs[job.key] = replace(planned, candidates=candidates)
@@ -153,8 +142,8 @@ def _first_of_each(sources: Iterable[Source]) -> list[list[Record]]:
     seen: set[Result] = set()
     taken = []
     for source in sources:
-        taken.append([record for record in source.records if result_of(record) not in seen])
-        seen.update(result_of(record) for record in source.records)
+        taken.append([record for record in source.content.records if result_of(record) not in seen])
+        seen.update(result_of(record) for record in source.content.records)
     return taken
 
 
@@ -197,42 +186,39 @@ def _copy_beside(path: Path, wanted: Path) -> None:
     shutil.copy2(path, target)
 
 
-def _notes(sources: Sequence[Source], jobs: Sequence[Job], folder: RunFolder) -> tuple[str, ...]:
-    """Notes on the joined run: damaged lines, and planned results that no run has."""
-    notes = [sentence for source in sources for sentence in source.damage]
-    measured = {result_of(record) for source in sources for record in source.records}
+def _missing(sources: Sequence[Source], jobs: Sequence[Job], folder: RunFolder) -> str:
+    """A sentence on the planned results that no run has; "" if there are none."""
+    measured = {result_of(record) for source in sources for record in source.content.records}
     planned = [(job.key, candidate) for job in jobs for candidate in job.candidates]
     missing = [result for result in planned if result not in measured]
-    if missing:
-        key, candidate = missing[0]
-        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        notes.append(
-            f"Planned but in none of these runs: {candidate} of {key}{others} "
-            f"({len(missing)} of {len(planned)} results); {folder.how_to_go_on()}"
-        )
-    return tuple(notes)
+    if not missing:
+        return ""
+    key, candidate = missing[0]
+    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return (
+        f"Planned but in none of these runs: {candidate} of {key}{others} "
+        f"({len(missing)} of {len(planned)} results); {folder.how_to_go_on()}"
+    )
 
 
 # -- what runs must have in common ------------------------------------------------
 
 
-def _check_together(sources: Sequence[Source]) -> None:
-    """Raises ``UsageError`` for the first difference that forbids joining two runs."""
-    for source in sources:
-        newest = max(source.formats, default=0)
-        if newest > SCHEMA_VERSION:
-            raise UsageError(
-                f"--merge: {source.folder} has records in format {newest}, newer than this program's "
-                f"{SCHEMA_VERSION}; merge with the program that wrote them"
+def _check_together(one: Source, other: Source) -> None:
+    """Raises ``UsageError`` for the first difference that forbids joining these runs."""
+    first, second = _facts(one), _facts(other)
+    for name in first:
+        if name in second and first[name] != second[name]:
+            here, there = (" and ".join(sorted(values)) for values in (first[name], second[name]))
+            raise _apart(one, other, f"{name} is {here} in the first and {there} in the second")
+    results = {result_of(record): record for record in one.content.records}
+    for record in other.content.records:
+        same = results.get(result_of(record))
+        if same is not None and to_json(same) != to_json(record):
+            both = f"both measured {record.candidate} of {record.job.key}, with other values"
+            raise _apart(
+                one, other, f"{both}: {_outcome(same)} in the first, {_outcome(record)} in the second"
             )
-    facts = [_facts(source) for source in sources]
-    for (one, first), (other, second) in itertools.combinations(zip(sources, facts, strict=True), 2):
-        for name in first:
-            if name in second and first[name] != second[name]:
-                here, there = _values(first[name]), _values(second[name])
-                raise _apart(one, other, f"{name} is {here} in the first and {there} in the second")
-        _check_suite_files(one, other)
-        _check_results(one, other)
 
 
 def _apart(one: Source, other: Source, why: str) -> UsageError:
@@ -242,18 +228,16 @@ def _apart(one: Source, other: Source, why: str) -> UsageError:
     )
 
 
-def _facts(source: Source) -> dict[str, frozenset[str]]:
-    """(displayed name, value) of all facts that must be equal if two runs both have them."""
-    encoded: dict[str, set[str]] = {}
+def _facts(source: Source) -> dict[str, set[str]]:
+    """Displayed name -> values of all facts that must be equal if two runs both have them."""
+    facts: dict[str, set[str]] = {}
     for name, value in _named_facts(source):
-        encoded.setdefault(name, set()).add(json.dumps(to_json(value), ensure_ascii=False))
-    return {name: frozenset(values) for name, values in encoded.items()}
+        facts.setdefault(name, set()).add(str(to_json(value)))
+    return facts
 
 
 def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
-    for version in source.formats:
-        yield "the record format", version
-    for record in source.records:
+    for record in source.content.records:
         facts, job = record.environment, record.job
         yield from ((name, facts[name]) for name in MACHINE_FACTS if name in facts)
         yield from ((f"{name} of {job.device}", facts[name]) for name in DEVICE_FACTS if name in facts)
@@ -261,50 +245,13 @@ def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
             yield "python", ".".join(str(facts["python"]).split(".")[:2])
         if "threads" in facts and job.protocol.threads is None:
             yield "threads", facts["threads"]
-    for job in (*source.plan, *(record.job for record in source.records)):
+    for job in source.jobs:
         suite = Path(job.case.suite).name
+        yield f"the file of suite {suite}", job.case.suite  # a part of the names of the suite's jobs
         for name, value in to_json(job.protocol).items():
             yield f"{name} in the protocol of suite {suite}", value
         for name, value in to_json(job.case).items():
             yield f"{name} of {job.key}", value
-
-
-def _values(encoded: frozenset[str]) -> str:
-    return " and ".join(str(json.loads(text)) for text in sorted(encoded))
-
-
-def _check_suite_files(first: Source, second: Source) -> None:
-    """Checks the paths of suite files, because a path is part of the names of the suite's jobs."""
-    here, there = _suites(first), _suites(second)
-    for path in here - there:
-        for namesake in there - here:
-            if Path(path).name == Path(namesake).name:
-                raise UsageError(
-                    f"--merge: suite {Path(path).name} is {path} in {first.folder} and {namesake} in "
-                    f"{second.folder}; run both with the file at one path, or compare the two runs instead"
-                )
-
-
-def _suites(source: Source) -> set[str]:
-    return {job.case.suite for job in (*source.plan, *(record.job for record in source.records))}
-
-
-def _check_results(one: Source, other: Source) -> None:
-    """Raises ``UsageError`` if both runs have a result with different values."""
-    here = {result_of(record): record for record in one.records}
-    for record in other.records:
-        same = here.get(result_of(record))
-        if same is None:
-            continue
-        first, second = to_json(same), to_json(record)
-        differing = [name for name in first if first[name] != second[name]]
-        if differing:
-            raise _apart(
-                one,
-                other,
-                f"both measured {record.candidate} of {record.job.key}, with other {', '.join(differing)}: "
-                f"{_outcome(same)} in the first, {_outcome(record)} in the second",
-            )
 
 
 def result_of(record: Record) -> Result:

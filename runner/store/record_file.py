@@ -6,6 +6,9 @@ import contextlib
 import io
 import json
 import os
+import re
+import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +16,13 @@ from typing import Any
 
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, Record, Samples, Scalar
-from runner.labels import plain, reason
+from runner.labels import counted, plain, reason
 
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
 """Appended to an incomplete line of a killed run. It is not JSON, so no record can end with it."""
 
+CRC = re.compile(rb', "crc": "([0-9a-f]{8})"}$')
+MOST_NAMED = 10  # lines that are not used, each with a sentence
 MOST_DIGITS = 20
 DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 MANY_DIGITS = b"0" * (MOST_DIGITS + 1)
@@ -26,10 +31,16 @@ SMALLEST_SHARE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The readable records of a file, in its order, and a sentence for each other line."""
+    """The readable records of a file, in its order, and sentences about the other lines.
+
+    ``unused`` is the number of these lines. If every planned result has a record all the same, ``replaced``
+    is one sentence about them, and ``damage`` is empty.
+    """
 
     records: tuple[Record, ...]
-    damage: tuple[str, ...]
+    damage: tuple[str, ...] = ()
+    unused: int = 0
+    replaced: str = ""
 
 
 def append_record(path: Path, record: Record) -> None:
@@ -37,11 +48,17 @@ def append_record(path: Path, record: Record) -> None:
 
     ``OSError`` if this fails. The file is then as before.
     """
-    text = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False)
     # a lone surrogate, as in a file name that is not UTF-8, becomes a JSON escape
-    line = text.encode(errors="backslashreplace")
+    line = with_checksum(text.encode(errors="backslashreplace")) + b"\n"
     # a killed run may have left an incomplete line; the new record needs its own line
     _append(path, line if _ends_in_newline(path) else b"\n" + line)
+
+
+def with_checksum(line: bytes) -> bytes:
+    """The line of a JSON object, with the CRC-32 of what is before it as its last field."""
+    content = line.removesuffix(b"}")
+    return content + b', "crc": "%08x"}' % zlib.crc32(content)
 
 
 def end_last_line(path: Path) -> str | None:
@@ -66,28 +83,33 @@ def end_last_line(path: Path) -> str | None:
 def read_records(path: Path) -> Records:
     """Every readable record. If a (job, candidate) has two, the first counts."""
     found: dict[tuple[str, str], Record] = {}
-    damage = []
+    damage: list[str] = []
+    unused = 0
     shown = plain(str(path))
     alike = _Alike()
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip() or line.endswith(CUT_SHORT):
             continue
+        why = ""
         try:
             record = alike.of(_parse(line))
+            if found.setdefault((record.job.key, record.candidate), record) is not record:
+                why = f"repeats {reason(record.candidate)} of {record.job.key}; the first counts"
         except ValueError as error:
-            damage.append(f"{shown}: line {number} is damaged ({reason(error)}); the other records are used")
-            continue
-        if found.setdefault((record.job.key, record.candidate), record) is not record:
-            candidate = reason(record.candidate)
-            damage.append(f"{shown}: line {number} repeats {candidate} of {record.job.key}; the first counts")
-    return Records(records=tuple(found.values()), damage=tuple(damage))
+            why = f"is damaged ({reason(error)}); the other records are used"
+        if why:
+            unused += 1
+            damage += [f"{shown}: line {number} {why}"] if unused <= MOST_NAMED else []
+    if unused > MOST_NAMED:
+        damage.append(f"{shown}: {counted(unused - MOST_NAMED, 'more line')} cannot be used")
+    return Records(records=tuple(found.values()), damage=tuple(damage), unused=unused)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines without line ends, one by one, because a large run may not fit into memory twice."""
     with path.open("rb") as file:
-        for line in file:
-            yield line.removesuffix(b"\n")
+        for number, line in enumerate(file):
+            yield (line if number else line.removeprefix(BOM_UTF8)).removesuffix(b"\n")
 
 
 class _Alike:
@@ -129,6 +151,9 @@ def _sharing_columns(samples: Samples, last: Samples) -> Samples:
 
 
 def _parse(line: bytes) -> Record:
+    checksum = CRC.search(line)
+    if checksum is not None and int(checksum[1], 16) != zlib.crc32(line[: checksum.start()]):
+        raise ValueError("its checksum does not fit")
     try:
         # checking every integer would double the time of reading
         many = MANY_DIGITS in line.translate(DIGITS_ALIKE)

@@ -22,16 +22,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from harness.codec import from_json, to_json
+from harness.codec import to_json
 from harness.schema import Job, Record
 from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
-from runner.labels import plain, reason
+from runner.labels import counted, plain, reason
 from runner.store.invocation import WORKER, program
 from runner.store.record_file import Records, append_record, end_last_line, read_records, write_all
+from runner.store.run_json import RUN, jobs_in, read_run_json
 
 RECORDS = "records.jsonl"
-RUN = "run.json"
 OTHER_RUN = "--output-dir: {path} holds another run; name a new folder, or use --resume"
 PARTIAL_PLAN = re.compile(r"\.run\.json\.\d+\.partial")
 
@@ -94,11 +94,11 @@ class RunFolder:
     def jobs(self) -> tuple[Job, ...]:
         """The plan of the run. ``UsageError`` when ``run.json`` cannot be read."""
         try:
-            run = json.loads((self.path / RUN).read_text(encoding="utf-8"))
-            return tuple(from_json(Job, job) for job in run["jobs"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return jobs_in(read_run_json(self.path))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"--resume: {self.path / RUN} cannot be read ({reason(error)}); start a new run"
+                f"--resume: {self.path / RUN} cannot be read ({reason(why)}); start a new run"
             ) from None
 
     @contextmanager
@@ -194,10 +194,12 @@ def read_run(path: Path) -> Records:
     found = read_records(path)
     if path.name != RECORDS:
         return found
+    run: dict[str, Any] = {}
     places: dict[tuple[str, ...], int] = {}
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        run = read_run_json(path.parent)
         # parsing whole jobs would take ten times as long
-        for job in json.loads((path.parent / RUN).read_text(encoding="utf-8"))["jobs"]:
+        for job in run["jobs"]:
             case = job["case"]
             named = case["suite"], case["name"], case["mode"], job["device"], job["dtype"]
             places.setdefault(named, len(places))
@@ -207,7 +209,21 @@ def read_run(path: Path) -> Records:
         named = case.suite, case.name, case.mode.value, job.device, job.dtype
         return places.get(named, len(places))
 
-    return replace(found, records=tuple(sorted(found.records, key=place)))
+    found = replace(found, records=tuple(sorted(found.records, key=place)))
+    if not (found.damage and _is_complete(found, run)):
+        return found
+    more = f" ({counted(found.unused, 'line')} in all)" if found.unused > 1 else ""
+    replaced = f"{found.damage[0]}{more}; every planned result has a record"
+    return Records(records=found.records, replaced=replaced)
+
+
+def _is_complete(found: Records, run: Mapping[str, Any]) -> bool:
+    """Whether every planned result has a record: then what a damaged line held was measured again."""
+    try:
+        planned = {(job.key, candidate) for job in jobs_in(run) for candidate in job.candidates}
+    except (ValueError, KeyError):
+        return False
+    return planned <= {(record.job.key, record.candidate) for record in found.records}
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:

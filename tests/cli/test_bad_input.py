@@ -112,8 +112,10 @@ BROKEN = {
     "class E(Exception):\n    def __str__(self): raise self\nraise E\n": "listed: E: (str() of this exc",
     "raise ValueError('two\\nlines ' + 'x' * 5000)\n": "ValueError: two\\nlines xxx",
     CASE.format("Case(**right), Case(**right)"): "cases() gave 'x' more than once",
-    CASE.format("Case(**{**right, 'batch_size': '8'})"): "of the case 'x', batch_size: '8' is not a int",
-    CASE.format("Case(**{**right, 'name': None})"): "of the case None, name: None is not a str",
+    CASE.format(
+        "Case(**{**right, 'batch_size': '8'})"
+    ): "of the case 'x', batch_size: '8' is not a whole number",
+    CASE.format("Case(**{**right, 'name': None})"): "of the case None, name: None is not a text",
     CASE.format("Case(**{**right, 'mode': 'generate'})"): "mode of the case 'x' is generate, not training",
     CASE.format("Case(**{**right, 'scale': 'huge'})"): "scale of the case 'x' is huge, not full or small or",
     CASE.format("Case(**right, loss='max')"): "loss of the case 'x' is max, not own or mean or sum",

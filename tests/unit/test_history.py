@@ -115,7 +115,7 @@ def test_a_summary_that_does_not_fit_is_made_from_the_records(tmp_path: Path, da
 def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
     make_run(tmp_path, 0)
     make_run(tmp_path, 1, records()[:1])
-    with (make_run(tmp_path, 2) / "records.jsonl").open("ab") as file:
+    with (make_run(tmp_path, 2, records()[:1]) / "records.jsonl").open("ab") as file:
         file.write(b'{"schema_version": 2, "job"\n')
     (make_run(tmp_path, 3) / "run.json").write_text("[" * 100_000)
     for name, file_name, content in (

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import SCHEMA_VERSION, Job, Record, Samples, Status
+from harness.schema import Job, Record, Samples, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.partition import Partition, part_facts
-from runner.store.merge import merge
+from runner.store.merge import Merged, merge
 from runner.store.run_folder import RunFolder
 from tests.factories import make_job, make_record
 
@@ -52,9 +52,10 @@ def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", [TWO], whole(TWO))
     before = everything_in(a, b)
-    folder, notes = merge([a, b], tmp_path / "new", ["--merge"])
+    merged = merge([a, b], tmp_path / "new", ["--merge"])
+    folder = merged.folder
     assert everything_in(a, b) == before
-    assert notes == ()
+    assert merged == Merged(folder=folder, missing="", damage=())
     assert folder.jobs() == (ONE, TWO)
     assert folder.read().records == (*whole(ONE), *whole(TWO))
     run = json.loads((folder.path / "run.json").read_text())
@@ -70,15 +71,16 @@ def test_records_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
     plan = {"plan": to_json((ONE, TWO))}
     b = write_run(tmp_path / "b", [TWO], whole(TWO), plan)
     a = write_run(tmp_path / "a", [ONE], whole(ONE), plan)
-    folder, _ = merge([b, a], tmp_path / "new", [])
+    folder = merge([b, a], tmp_path / "new", []).folder
     assert [record.job.case.name for record in folder.read().records] == ["one", "one", "two", "two"]
 
 
 def test_a_job_may_have_its_candidates_from_two_runs(tmp_path: Path) -> None:
     halves = [replace(ONE, candidates=(name,)) for name in PAIR]
     a, b = (write_run(tmp_path / name, [half], whole(half)) for name, half in zip("ab", halves, strict=True))
-    folder, notes = merge([a, b], tmp_path / "new", [])
-    assert (folder.jobs(), notes) == ((ONE,), ())
+    merged = merge([a, b], tmp_path / "new", [])
+    folder = merged.folder
+    assert (folder.jobs(), merged.missing) == ((ONE,), "")
     log = (folder.path / "cases" / ONE.key / "output.log").read_text()
     assert log.startswith("# by hand: ")
     assert f"--job {folder.path}" in log.splitlines()[0]
@@ -95,7 +97,7 @@ def test_files_beside_a_log_are_kept_all(tmp_path: Path) -> None:
         (path / "cases" / ONE.key / "deep" / "trace.json").write_text(name)
         (path / "cases" / ONE.key / "same.txt").write_text("equal")
         (path / "cases" / ONE.key / "link").symlink_to("/etc/hostname")
-    folder, _ = merge([a, b], tmp_path / "new", [])
+    folder = merge([a, b], tmp_path / "new", []).folder
     case = folder.path / "cases" / ONE.key
     kept = {str(path.relative_to(case)) for path in case.rglob("*") if path.is_file()}
     assert kept == {"job.json", "output.log", "deep/trace.json", "deep/trace-2.json", "same.txt"}
@@ -105,9 +107,9 @@ def test_files_beside_a_log_are_kept_all(tmp_path: Path) -> None:
 def test_identical_results_are_kept_once(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", [TWO], whole(TWO))
-    joined, _ = merge([a, b], tmp_path / "ab", [])
-    again, _ = merge([joined.path, a], tmp_path / "aba", [])
-    assert again.read() == replace(again.read(), records=(*whole(ONE), *whole(TWO)), damage=())
+    joined = merge([a, b], tmp_path / "ab", []).folder
+    again = merge([joined.path, a], tmp_path / "aba", []).folder
+    assert again.read() == replace(again.read(), records=(*whole(ONE), *whole(TWO)))
     log = (again.path / "cases" / ONE.key / "output.log").read_text()
     assert log.count("words of eager of one") == 1
 
@@ -115,7 +117,7 @@ def test_identical_results_are_kept_once(tmp_path: Path) -> None:
 def test_a_number_that_is_none_is_the_same_in_two_copies(tmp_path: Path) -> None:
     record = make_record(ONE, "eager", metrics={"odd": float("nan")})
     a, b = (write_run(tmp_path / name, [ONE], [record]) for name in "ab")
-    folder, _ = merge([a, b], tmp_path / "new", [])
+    folder = merge([a, b], tmp_path / "new", []).folder
     assert len(folder.read().records) == 1
 
 
@@ -125,30 +127,40 @@ def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> Non
     a = write_run(tmp_path / "a", [ONE], whole(ONE), facts)
     facts = part_facts(Partition(index=1, total=3), (ONE, TWO, three))
     b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1], facts)
-    folder, notes = merge([a, b], tmp_path / "new", [])
+    merged = merge([a, b], tmp_path / "new", [])
+    folder = merged.folder
     assert folder.jobs() == (ONE, TWO, three)
-    (note,) = notes
+    note = merged.missing
     assert note.startswith(f"Planned but in none of these runs: inductor of {TWO.key} and 2 more ")
     assert note.endswith(f"(3 of 6 results); go on with: python runner.py --resume {folder.path}")
 
 
-def test_a_torn_line_is_passed_over_and_said(tmp_path: Path) -> None:
+def test_a_torn_line_is_an_error_until_its_result_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", [TWO], whole(TWO))
     lines = (b / "records.jsonl").read_text().splitlines(keepends=True)
     (b / "records.jsonl").write_text(lines[0] + lines[1][:80])
-    folder, notes = merge([a, b], tmp_path / "new", [])
+    merged = merge([a, b], tmp_path / "new", [])
+    folder = merged.folder
     assert len(folder.read().records) == 3
     assert not folder.read().damage
-    assert "line 2 is damaged" in notes[0]
-    assert f"inductor of {TWO.key} (1 of 4 results)" in notes[1]
+    assert "line 2 is damaged" in merged.damage[0]
+    assert f"inductor of {TWO.key} (1 of 4 results)" in merged.missing
+    words = ["--merge", str(a), str(b), f"--output-dir={tmp_path / 'again'}", "--format=csv"]
+    assert main(words) == 2
+    assert "line 2 is damaged" in capsys.readouterr().err
+    c = write_run(tmp_path / "c", [TWO], whole(TWO)[1:])
+    assert main([*words[:3], str(c), f"--output-dir={tmp_path / 'all'}", "--format=csv"]) == 0
+    assert capsys.readouterr().err.startswith("note: ")
 
 
 def test_records_alone_are_a_run_too(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", [TWO], whole(TWO))
     (b / "run.json").unlink()
-    folder, _ = merge([a, b], tmp_path / "new", [])
+    folder = merge([a, b], tmp_path / "new", []).folder
     assert folder.jobs() == (ONE, TWO)
 
 
@@ -200,13 +212,9 @@ REFUSED = {
     ),
     "result": (
         [make_record(ONE, "eager", status=Status.CRASH)],
-        f"both measured eager of {ONE.key}, with other status, parity, samples, metrics, failure: pass",
+        f"both measured eager of {ONE.key}, with other values: pass",
     ),
-    "samples": ([other_samples()], f"both measured eager of {ONE.key}, with other samples: pass with 20"),
-    "format": (
-        [replace(r, schema_version=1) for r in whole(TWO)],
-        f"the record format is {SCHEMA_VERSION} in the first and 1 in the second",
-    ),
+    "samples": ([other_samples()], f"both measured eager of {ONE.key}, with other values: pass with 20"),
 }
 
 
@@ -241,15 +249,8 @@ def test_other_suites_devices_and_threads_of_their_own_are_welcome(tmp_path: Pat
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", [suite], in_environment(suite, threads=1))
     c = write_run(tmp_path / "c", [cuda], in_environment(cuda, device_name="GPU", cudnn=9))
-    folder, _ = merge([a, b, c], tmp_path / "new", [])
+    folder = merge([a, b, c], tmp_path / "new", []).folder
     assert len(folder.read().records) == 6
-
-
-def test_a_newer_format_is_not_passed_over(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], [replace(r, schema_version=99) for r in whole(TWO)])
-    with pytest.raises(UsageError, match=f"--merge: {b} has records in format 99, newer than this program's"):
-        merge([a, b], tmp_path / "new", [])
 
 
 def test_a_suites_file_at_two_places(tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ def test_a_suites_file_at_two_places(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [here], whole(here))
     b = write_run(tmp_path / "b", [there], whole(there))
     with pytest.raises(
-        UsageError, match=r"suite mine.py is /x/mine.py in .*a and /y/mine.py in .*b; run both"
+        UsageError, match=r"suite mine.py is /x/mine.py in the first and /y/mine.py in the second"
     ):
         merge([a, b], tmp_path / "new", [])
 

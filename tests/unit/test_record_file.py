@@ -9,7 +9,9 @@ import pytest
 
 from harness.codec import to_json
 from harness.schema import Case, Job, Mode, Record, Status
+from runner.cli.main import main
 from runner.store.record_file import append_record, read_records
+from runner.store.run_folder import RunFolder
 
 
 def record(candidate: str, name: str = "m") -> Record:
@@ -96,3 +98,58 @@ def test_the_first_of_two_records_counts(path: Path) -> None:
     found = read_records(path)
     assert len(found.records) == 1
     assert "line 2 repeats a" in found.damage[0]
+
+
+# -- damage that a checksum finds, and damage that is over ------------------------------
+
+
+@pytest.mark.parametrize("place", range(20, 900, 40))
+def test_a_changed_bit_is_damage(path: Path, place: int) -> None:
+    append_record(path, record("a", "x" * 900))
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    found = read_records(path)
+    assert (found.records, found.unused) == ((), 1)
+
+
+def test_lines_without_a_checksum_and_a_byte_order_mark_are_read(path: Path) -> None:
+    lines = [json.dumps(to_json(record(name))) for name in "ab"]
+    path.write_text("\ufeff" + "\n".join(lines) + "\n", encoding="utf-8")
+    append_record(path, record("a", "n"))
+    assert read_records(path).records == (record("a"), record("b"), record("a", "n"))
+
+
+def test_messages_about_many_lines_are_few(path: Path) -> None:
+    path.write_bytes(b"garbage\n" * 50_000)
+    found = read_records(path)
+    assert (found.unused, len(found.damage)) == (50_000, 11)
+    assert found.damage[-1].endswith("49,990 more lines cannot be used")
+
+
+def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.create(tmp_path / "run", [record("a").job], [])
+    for candidate in "ab":
+        folder.append(record(candidate))
+    content = folder.records_path.read_bytes()
+    folder.records_path.write_bytes(content.replace(b'"candidate": "b"', b'"candidate": "c"'))
+    words = ["--visualize-logs", str(folder.path), "--format=csv"]
+    assert main(words) == 2
+    assert "line 2 is damaged (its checksum does not fit)" in capsys.readouterr().err
+    folder.append(record("b"))
+    assert main(words) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("note: ")
+    assert error.endswith("every planned result has a record\n")
+    assert error.count("\n") == 1
+
+
+def test_what_is_missing_is_said_in_plain_words(path: Path) -> None:
+    value = to_json(record("a"))
+    del value["job"]["dtype"]
+    path.write_text(json.dumps(value) + "\n" + json.dumps({**value, "job": 3}) + "\n")
+    damage = read_records(path).damage
+    assert "job: it has no dtype" in damage[0]
+    assert "job: 3 is not an object" in damage[1]

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
+from runner.cli.exit_codes import BAD_INPUT
 from runner.cli.formats import formats_asked
+from runner.cli.streams import tell
 from runner.plan.config import RunConfig
 from runner.plan.settings import read_row, row_at
 
@@ -47,8 +49,10 @@ def perform(asked: Asked, argv: Sequence[str]) -> int:
     from runner.store.merge import merge
 
     console = Console()
-    folder, notes = merge(asked.folders, asked.output_dir, argv)
-    code = report(folder, console, asked.formats)
-    for note in notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    return code
+    merged = merge(asked.folders, asked.output_dir, argv)
+    for sentence in merged.damage:
+        tell(f"{'error' if merged.missing else 'note'}: {sentence}")
+    code = report(merged.folder, console, asked.formats)
+    if merged.missing:
+        console.print(merged.missing, markup=False, highlight=False, soft_wrap=True)
+    return BAD_INPUT if merged.missing and merged.damage else code

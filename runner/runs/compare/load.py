@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.codec import from_json
 from harness.devices import PLATFORMS
 from harness.schema import Job, Record, Scalar, Status, of_environment
 from runner.analysis.comparison import CONTROL, Comparison
@@ -29,7 +27,8 @@ from runner.runs.compare.run import (
     conditions,
 )
 from runner.runs.compare.statistics import se_of_median
-from runner.store.run_folder import RECORDS, RUN, read_run
+from runner.store.run_folder import RECORDS, read_run
+from runner.store.run_json import jobs_in, read_run_json
 
 WHAT = "give the folder of a run, or its records.jsonl"
 AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs
@@ -65,12 +64,12 @@ def _load(flag: str, path: Path) -> Run:
 def load_records(path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
     found = read_run(path)
-    plan = _plan(path.parent / RUN) if path.name == RECORDS else ()
+    plan = _plan(path.parent) if path.name == RECORDS else ()
     labels = suite_labels(job.case.suite for job in (*(record.job for record in found.records), *plan))
     results = results_of(found.records, labels)
     measured = {(record.job.key, record.candidate) for record in found.records}
     missing = [(job, c) for job in plan for c in job.candidates if (job.key, c) not in measured]
-    notes = [*found.damage]
+    notes = [*found.damage, *filter(None, [found.replaced])]
     if missing and found.records:
         notes.append(f"{plain(str(path.parent))} is not finished: {len(missing)} results have no record")
     # a record needs a status; it is replaced in the next line
@@ -82,7 +81,7 @@ def load_records(path: Path) -> Run:
         results=(*results, *absent) if results else (),
         facts=_shown(facts),
         notes=tuple(notes),
-        damaged_lines=len(found.damage),
+        damaged_lines=found.unused,
     )
 
 
@@ -147,8 +146,8 @@ def results_of(records: Sequence[Record], labels: dict[str, str]) -> tuple[Resul
 
 def _plan(path: Path) -> tuple[Job, ...]:
     """The jobs of the run; empty if they cannot be read."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        return tuple(from_json(Job, job) for job in json.loads(path.read_text(encoding="utf-8"))["jobs"])
+    with contextlib.suppress(OSError, ValueError):
+        return jobs_in(read_run_json(path))
     return ()
 
 

@@ -23,7 +23,8 @@ from runner.reports import summary_json
 from runner.reports.parts.sections import compiler_name
 from runner.store.invocation import program
 from runner.store.record_file import CUT_SHORT
-from runner.store.run_folder import RECORDS, RUN, read_run
+from runner.store.run_folder import RECORDS, read_run
+from runner.store.run_json import RUN, read_run_json
 
 REPORT = "report.html"
 WHAT = "give the folder that holds your runs"
@@ -111,7 +112,7 @@ def _run(path: Path) -> Run:
     wrong: list[str] = []
     about, numbers, planned, done = dict[str, Any](), Numbers(statuses={}), 0, 0
     try:
-        about = _plan(path)
+        about = read_run_json(path)
         planned = sum(len(list(job["candidates"])) for job in about["jobs"])
     except (OSError, *WRONG) as error:
         wrong.append(_why(error, f"{RUN} is no plan, or was cut short"))
@@ -136,13 +137,6 @@ def _run(path: Path) -> Run:
     )
 
 
-def _plan(path: Path) -> dict[str, Any]:
-    found = json.loads((path / RUN).read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
-        raise TypeError
-    return found
-
-
 def _stored(path: Path, records: int) -> Numbers | None:
     """The numbers of ``summary.json``; None if it is missing, of another version, or older than a record."""
     with contextlib.suppress(OSError, *WRONG):
@@ -155,7 +149,7 @@ def _stored(path: Path, records: int) -> Numbers | None:
 def _derived(path: Path, wrong: list[str]) -> Numbers:
     found = read_run(path / RECORDS)
     if found.damage:
-        wrong.append(f"{counted(len(found.damage), 'line')} of {RECORDS} cannot be read")
+        wrong.append(f"{counted(found.unused, 'line')} of {RECORDS} cannot be read")
     if not found.records:
         return Numbers(statuses={})
     return _numbers(json.loads(summary_json.render(summarize(found.records))[summary_json.FILE]))
