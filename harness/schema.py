@@ -230,7 +230,7 @@ class Round:
     seconds: dict[str, float]
     minor_faults: dict[str, float]
     prefill_s: dict[str, float] = field(default_factory=dict)  # generation only: the part before decoding
-    index: int = 0  # several environments: the number of the round of all of them
+    index: int = 0  # the number of the round in its process, which the parent counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,10 +250,10 @@ class Samples:
     baseline_prefill_s: tuple[float, ...] = ()  # generation only: until the first new token
     candidate_prefill_s: tuple[float, ...] = ()
     rounds_by_process: tuple[int, ...] = ()  # with several processes: the rounds of each, in their order
-    # several environments: eager of the reference environment in the same round, and the round's number
+    # several environments: eager of the reference environment in the same round
     reference_s: tuple[float, ...] = ()
     reference_position: tuple[int, ...] = ()
-    round_index: tuple[int, ...] = ()
+    round_index: tuple[int, ...] = ()  # the number of the round in its process; () in older records
 
     def __len__(self) -> int:
         return len(self.baseline_s)

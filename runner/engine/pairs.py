@@ -47,7 +47,10 @@ class Rounds:
         """Adds the decided rounds to the batch, or fewer if the time ends."""
         if not self._job.environments:
             (session,) = self.sessions
-            batch.add(session.measure(decision.rounds, decision.within_s))
+            timed = session.measure(decision.rounds, decision.within_s)
+            rounds = [replace(one, index=self._number + place) for place, one in enumerate(timed.rounds)]
+            batch.add(replace(timed, rounds=rounds))
+            self._number += len(rounds)
             return
         began = self._clock()
         while len(batch.rounds) < decision.rounds:
@@ -111,7 +114,6 @@ class Rounds:
             samples,
             reference_s=tuple(one.seconds[BASELINE] for one in rounds) if known else (),
             reference_position=tuple(one.order.index(BASELINE) for one in rounds) if known else (),
-            round_index=tuple(one.index for one in rounds),
         )
 
     def _baseline(self, candidate: str) -> str:
@@ -150,6 +152,7 @@ def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int, bas
         iterations_per_sample=iterations,
         baseline_prefill_s=tuple(r.prefill_s[baseline] for r in rounds if r.prefill_s),
         candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
+        round_index=tuple(r.index for r in rounds),
     )
 
 

@@ -54,6 +54,18 @@ def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
     assert pair.estimate.assumed_sd == pytest.approx(ASSUMED["inductor", "training"] * math.sqrt(2))
 
 
+def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> None:
+    """A coarse clock gives eager one time in every round: the times name no round, the numbers do."""
+    records = []
+    for place, record in enumerate(together("a", {"inductor": 0.5, "torchscript": 1.0})):
+        assert record.samples is not None
+        same = replace(record.samples, baseline_s=(1.0,) * 40, round_index=tuple(range(place, 40 + place)))
+        records.append(replace(record, samples=same))
+    (pair,) = summarize(records).pairs
+    assert pair.n == 39
+    assert pair.speedup == pytest.approx(2.0, rel=0.1)
+
+
 def test_the_noise_that_both_share_cancels_in_the_ratio() -> None:
     summary = summarize(together("a", {"inductor": 0.5, "torchscript": 0.5}, sigma=0.001))
     (pair,) = summary.pairs

@@ -182,6 +182,7 @@ def test_a_healthy_job() -> None:
     assert first.samples is not None
     assert len(first.samples) == 6
     assert first.samples.iterations_per_sample == 4
+    assert first.samples.round_index == tuple(range(len(first.samples)))
     assert (first.samples.baseline_position[0], first.samples.candidate_position[0]) == (3, 0)
     assert first.metrics["baseline_peak_memory_bytes"] == 10
     assert first.metrics["candidate_peak_memory_bytes"] == 5

@@ -22,7 +22,7 @@ FEWEST = 6  # shared rounds; fewer have no interval
 
 Key = TypeVar("Key", bound=tuple[int, float])
 Round = tuple[int, float]
-"""The process, and what names a round in it: eager's time, or the round's number with environments."""
+"""The process and the number of the round in it; in older records, eager's time stands for the number."""
 
 
 def candidate_pairs(comparisons: Sequence[Comparison]) -> tuple[CandidatePair, ...]:
@@ -101,7 +101,7 @@ def timed_in_both(before: Iterable[Key], after: Container[Key]) -> tuple[list[Ke
 
 
 def _rounds(samples: Samples) -> Mapping[Round, float]:
-    """The candidate's times. Candidates of one worker share eager's time of a round."""
+    """The candidate's times. In older records, candidates of one worker share eager's time of a round."""
     names = samples.round_index or samples.baseline_s
     keys = zip(samples.process_of_round, names, strict=False)
     return dict(zip(keys, samples.candidate_s, strict=False))
