@@ -6,25 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
 from runner.reports.parts.fit import shorten
 from runner.reports.parts.grid import Table, grid_for, say, text_for
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Outcome
-from runner.runs.compare.output.words import (
-    GROUP_HEADER,
-    SIDES,
-    WORDS,
-    CaseList,
-    case_lists,
-    change_header,
-    change_rows,
-    group_rows,
-    head_lines,
-    threshold_line,
-    verdict_line,
-)
+from runner.runs.compare.output.words import SIDES, WORDS, everything, head_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,23 +30,16 @@ def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Con
             say(console, line)  # the path may be copied
         else:
             console.print(text_for(console, line))
-    rows = group_rows(changes)
-    if rows:
+    for shown in everything(changes):
         console.print()
-        places = {row[1] for row in rows}
-        if len(places) == 1:  # said once, above the table
-            say(console, places.pop(), "bold")
-            rows = [(row[0], MISSING, *row[2:]) for row in rows]
-        _table(console, GROUP_HEADER, rows)
-    found = change_rows(changes)
-    if found:
-        console.print()
-        console.print(text_for(console, verdict_line(changes), "bold"))
-        _table(console, change_header(changes), found)
-        console.print(text_for(console, threshold_line(changes), NOTE))
-    for one in case_lists(changes):
-        console.print()
-        _cases(console, one)
+        if shown.table is None:
+            _cases(console, f"{shown.title}: {len(shown.cases)}", shown.cases, bad=shown.bad)
+            continue
+        if shown.title:
+            console.print(text_for(console, shown.title, "bold"))
+        _table(console, shown.table)
+        if shown.note:
+            console.print(text_for(console, shown.note, NOTE))
     for outcome in outcomes:
         console.print()
         print_outcome(outcome, console)
@@ -68,26 +48,22 @@ def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Con
 def print_outcome(outcome: Outcome, console: Console) -> None:
     count = len(outcome.cases)
     words = f"--fail-on {outcome.gate.words}: {'FAILED' if count else 'passed'} ({outcome.title}: {count})"
-    say(console, words, "bold red" if count else "green")
-    for case in outcome.cases[:SHOWN_CASES]:
+    _cases(console, words, outcome.cases, bad=bool(count))
+
+
+def _cases(console: Console, title: str, cases: Sequence[str], *, bad: bool) -> None:
+    say(console, title, "bold red" if bad else "bold")
+    for case in cases[:SHOWN_CASES]:
         say(console, f"    {case}")
-    if count > SHOWN_CASES:
-        say(console, f"    and {count - SHOWN_CASES} more")
+    if len(cases) > SHOWN_CASES:
+        say(console, f"    and {len(cases) - SHOWN_CASES} more; --format=md has more of them", NOTE)
 
 
-def _cases(console: Console, one: CaseList) -> None:
-    say(console, f"{one.title}: {len(one.cases)}", "bold red" if one.bad else "bold")
-    for case in one.cases[:SHOWN_CASES]:
-        say(console, f"    {case}")
-    if len(one.cases) > SHOWN_CASES:
-        say(console, f"    and {len(one.cases) - SHOWN_CASES} more; --format=md has more of them", NOTE)
-
-
-def _table(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    short = tuple((shorten(row[0], LONGEST_NAME), *row[1:]) for row in rows)
-    table = Table(header=tuple(header), rows=short).filled()
+def _table(console: Console, table: Table) -> None:
+    rows = tuple((shorten(row[0], LONGEST_NAME), *row[1:]) for row in table.rows)
     columns = range(len(table.header))
-    shown = replace(table, droppable=tuple(columns[: LEAST_COLUMNS - 1 : -1])).within(console.width)
+    table = replace(table, rows=rows, droppable=tuple(columns[: LEAST_COLUMNS - 1 : -1]))
+    shown = table.within(console.width)
     grid = grid_for(console, shown.header)
     for row in shown.rows:
         grid.add_row(*(text_for(console, cell, STYLES.get(cell, "")) for cell in row))

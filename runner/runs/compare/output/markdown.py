@@ -6,19 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from runner.reports.markdown import LIMIT, escape, list_block, table_block
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
-from runner.reports.parts.grid import Table
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Outcome
-from runner.runs.compare.output.words import (
-    GROUP_HEADER,
-    case_lists,
-    change_header,
-    change_rows,
-    group_rows,
-    head_lines,
-    threshold_line,
-    verdict_line,
-)
+from runner.runs.compare.output.words import Shown, everything, head_lines
 
 OPEN_CASES = 10  # a list with more cases is folded
 OPEN_ROWS = 30
@@ -39,25 +29,27 @@ def _blocks(changes: RunChanges, outcomes: Sequence[Outcome]) -> Iterator[Markdo
         yield text(f"{mark} **{what}**")
         if failed:
             yield list_block(outcome.cases)
-    yield MarkdownBlock(rows=[f"- {escape(line)}" for line in head_lines(changes)])
-    rows = group_rows(changes)
-    if rows:
-        yield _table(GROUP_HEADER, rows)
-    found = change_rows(changes)
-    if found:
-        yield text(f"**{escape(verdict_line(changes))}**")
-        table = _table(change_header(changes), found)
-        yield table if len(found) <= OPEN_ROWS else folded(f"All {len(found)} changes", table)
-        yield text(escape(threshold_line(changes)))
-    for one in case_lists(changes):
-        title = escape(f"{one.title}: {len(one.cases)}")
-        if len(one.cases) <= OPEN_CASES:
-            yield text(f"**{title}**")
-            yield list_block(one.cases)
-        else:
-            yield folded(title, list_block(one.cases))
+    yield list_block(head_lines(changes))
+    for shown in everything(changes):
+        yield from _shown(shown)
 
 
-def _table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> MarkdownBlock:
-    table = Table(header=tuple(name.replace("\n", " ") for name in header), rows=tuple(rows)).filled()
-    return table_block(table.header, table.rows, len(table.rows))
+def _shown(shown: Shown) -> Iterator[MarkdownBlock]:
+    if shown.table is None:
+        title, rows, most = f"{shown.title}: {len(shown.cases)}", len(shown.cases), OPEN_CASES
+        block = list_block(shown.cases)
+    else:
+        header, rows, most = (
+            [name.replace("\n", " ") for name in shown.table.header],
+            len(shown.table.rows),
+            OPEN_ROWS,
+        )
+        title, block = shown.title, table_block(header, shown.table.rows, rows)
+    if rows > most:
+        yield folded(escape(title), block)
+    else:
+        if title:
+            yield text(f"**{escape(title)}**")
+        yield block
+    if shown.note:
+        yield text(escape(shown.note))
