@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,9 @@ GIB = 1 << 30
 BUSY = 0.1  # load for each CPU
 LEAST_MEMORY = 0.1  # share that is available
 CPU = "sys/devices/system/cpu"
+CGROUP = "sys/fs/cgroup"
 STEADY_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
+NVIDIA = ("nvidia-smi", "--format=csv,noheader")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +30,34 @@ class Machine:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     cpus: int = field(default_factory=lambda: len(usable_cpus()))
 
-    def text(self, path: str) -> str | None:
-        """The stripped text of a file. None if the file cannot be read."""
-        try:
-            return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            return None
+    def text(self, pattern: str) -> str | None:
+        """The different texts of these files, stripped. None if no file can be read."""
+        texts = set()
+        for path in self.root.glob(pattern):
+            try:
+                texts.add(path.read_text(encoding="utf-8", errors="replace").strip())
+            except OSError:
+                continue
+        return ", ".join(sorted(texts)) if texts else None
 
-    def texts(self, pattern: str) -> list[str]:
-        found = (self.text(str(path.relative_to(self.root))) for path in sorted(self.root.glob(pattern)))
-        return [text for text in found if text is not None]
+
+def this_machine() -> Machine:
+    """The machine that this program runs on."""
+    import psutil
+
+    return Machine(root=Path("/"), physical_cores=psutil.cpu_count(logical=False), run=_output)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _output(command: Sequence[str]) -> str | None:
+    """The output of a command. None if the command does not exist or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """A result, where it was read, and what to change ("" if nothing is wrong or the state is unknown)."""
 
@@ -49,35 +67,67 @@ class Check:
     advice: str = ""
 
 
-def _versions(_: Machine) -> Iterator[Check]:
-    yield Check(name="Python", found=platform.python_version(), read="this interpreter")
-    yield Check(name="system", found=platform.platform(), read="uname")
+@dataclass(frozen=True, slots=True)
+class File:
+    """A check of one file: what is shown of its text, when that is bad, and what to do then."""
+
+    name: str
+    path: str
+    bad: Callable[[str], bool]
+    advice: str
+    shown: Callable[[str], str] = str
+    missing: str = ""  # what is shown if there is no such file; "": nothing
+
+    def checks(self, machine: Machine) -> Iterator[Check]:
+        text = machine.text(self.path)
+        if text is not None:
+            shown = self.shown(text)
+            yield Check(self.name, shown, f"/{self.path}", self.advice if self.bad(shown) else "")
+        elif self.missing:
+            yield Check(self.name, self.missing, f"/{self.path}")
 
 
-def _governor(machine: Machine) -> Iterator[Check]:
-    found = sorted(set(machine.texts(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")))
-    slow = [name for name in found if name != "performance"]
-    yield Check(
-        name="CPU governor",
-        found=", ".join(found) or "unknown, as in most virtual machines",
-        read=f"/{CPU}/cpu*/cpufreq/scaling_governor",
-        advice="the clock follows the load: sudo cpupower frequency-set -g performance" if slow else "",
+def _turbo(path: str, on: str) -> File:
+    off = "0" if on == "1" else "1"
+    return File(
+        "turbo",
+        f"{CPU}/{path}",
+        lambda shown: shown == "on",
+        f"the clock depends on heat and on other cores: echo {off} | sudo tee /{CPU}/{path}",
+        lambda text: "on" if text == on else "off",
     )
 
 
-def _turbo(machine: Machine) -> Iterator[Check]:
-    for path, on, off in (("intel_pstate/no_turbo", "0", "1"), ("cpufreq/boost", "1", "0")):
-        text = machine.text(f"{CPU}/{path}")
-        if text is not None:
-            advice = f"the clock depends on heat and on other cores: echo {off} | sudo tee /{CPU}/{path}"
-            yield Check(
-                name="turbo",
-                found="on" if text == on else "off",
-                read=f"/{CPU}/{path}",
-                advice=advice if text == on else "",
-            )
-            return
-    yield Check(name="turbo", found="unknown, as in most virtual machines", read=f"/{CPU}/cpufreq/boost")
+HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
+FILES = (
+    File(
+        "CPU governor",
+        f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor",
+        lambda shown: shown != "performance",
+        "the clock follows the load: sudo cpupower frequency-set -g performance",
+        missing="unknown, as in most virtual machines",
+    ),
+    _turbo("intel_pstate/no_turbo", on="0"),
+    _turbo("cpufreq/boost", on="1"),
+    File(
+        "transparent huge pages",
+        HUGE_PAGES,
+        lambda shown: shown == "always",
+        f"the kernel moves memory in the background: echo madvise | sudo tee /{HUGE_PAGES}",
+        lambda text: text.partition("[")[2].partition("]")[0] or text,
+    ),
+    File(
+        "clock source",
+        "sys/devices/system/clocksource/clocksource0/current_clocksource",
+        lambda shown: shown not in STEADY_CLOCKS,
+        "reading this clock is slow: boot with clocksource=tsc, or use only samples above 10 ms",
+    ),
+)
+
+
+def _versions(_: Machine) -> Iterator[Check]:
+    yield Check("Python", platform.python_version(), "this interpreter")
+    yield Check("system", platform.platform(), "uname")
 
 
 def _load(machine: Machine) -> Iterator[Check]:
@@ -85,28 +135,19 @@ def _load(machine: Machine) -> Iterator[Check]:
     if text is None:
         return
     load = float(text.split()[0])
-    busy = load > BUSY * machine.cpus
-    yield Check(
-        name="load",
-        found=f"{load:g} in the last minute, on {machine.cpus} CPUs",
-        read="/proc/loadavg",
-        advice="other processes take CPU time from the samples: end them, or wait (top shows them)"
-        if busy
-        else "",
-    )
+    advice = "other processes take CPU time from the samples: end them, or wait (top shows them)"
+    found = f"{load:g} in the last minute, on {machine.cpus} CPUs"
+    yield Check("load", found, "/proc/loadavg", advice if load > BUSY * machine.cpus else "")
 
 
 def _threads(machine: Machine) -> Iterator[Check]:
     cores = min(machine.cpus, machine.physical_cores or machine.cpus)
+    found = f"{machine.cpus} usable, {machine.physical_cores or 'unknown'} physical cores"
+    yield Check("CPUs", found, "sched_getaffinity, /proc/cpuinfo")
     text = machine.environment.get("OMP_NUM_THREADS")
-    yield Check(
-        name="CPUs",
-        found=f"{machine.cpus} usable, {machine.physical_cores or 'unknown'} physical cores",
-        read="sched_getaffinity, /proc/cpuinfo",
-    )
     if text is None:
         advice = f"two threads on one core slow each other: --threads={cores}" if machine.cpus > cores else ""
-        yield Check(name="threads", found="torch's choice", read="OMP_NUM_THREADS is not set", advice=advice)
+        yield Check("threads", "torch's choice", "OMP_NUM_THREADS is not set", advice)
         return
     # OMP_NUM_THREADS may be a list, one number for each level of nesting
     first = text.split(",")[0].strip()
@@ -114,113 +155,75 @@ def _threads(machine: Machine) -> Iterator[Check]:
     if first.isdigit():
         too_many = int(first) > cores
         advice = f"more threads than the {cores} usable cores: --threads={cores}" if too_many else ""
-    yield Check(name="threads", found=text, read="OMP_NUM_THREADS", advice=advice)
+    yield Check("threads", text, "OMP_NUM_THREADS", advice)
 
 
 def _quota(machine: Machine) -> Iterator[Check]:
     """Reads cpu.max of cgroup v2 (``200000 100000`` or ``max 100000``), else the files of cgroup v1."""
-    read = "/sys/fs/cgroup/cpu.max"
-    text = machine.text("sys/fs/cgroup/cpu.max")
+    path = f"{CGROUP}/cpu.max"
+    text = machine.text(path)
     if text is None:
-        read = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"
-        quota, period = (machine.text(f"sys/fs/cgroup/cpu/cpu.cfs_{what}_us") for what in ("quota", "period"))
+        path = f"{CGROUP}/cpu/cpu.cfs_quota_us"
+        quota, period = machine.text(path), machine.text(f"{CGROUP}/cpu/cpu.cfs_period_us")
         text = f"{'max' if quota == '-1' else quota} {period}" if quota and period else None
     if text is None:
         return
     quota_us, _, period_us = text.partition(" ")
     if quota_us == "max":
-        yield Check(name="CPU quota", found="none", read=read)
+        yield Check("CPU quota", "none", f"/{path}")
         return
     allowed = int(quota_us) / int(period_us or 100_000)
     advice = f"above the quota all threads are stopped: --threads={max(1, int(allowed))}, or raise the quota"
-    yield Check(
-        name="CPU quota",
-        found=f"{allowed:g} CPUs",
-        read=read,
-        advice=advice if allowed < machine.cpus else "",
-    )
+    yield Check("CPU quota", f"{allowed:g} CPUs", f"/{path}", advice if allowed < machine.cpus else "")
 
 
 def _memory(machine: Machine) -> Iterator[Check]:
-    lines = (line.partition(":") for line in (machine.text("proc/meminfo") or "").splitlines())
-    sizes = {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.split()}
+    path = "proc/meminfo"
+    lines = (line.partition(":") for line in (machine.text(path) or "").splitlines())
+    sizes = {name: int(value.split()[0]) * 1024 / GIB for name, _, value in lines if value.split()}
     if "MemTotal" not in sizes or "MemAvailable" not in sizes:
         return
     total, available = sizes["MemTotal"], sizes["MemAvailable"]
+    advice = "little memory is available: end other processes, or use --max-memory"
     little = available < LEAST_MEMORY * total
     yield Check(
-        name="memory",
-        found=f"{available / GIB:.1f} of {total / GIB:.1f} GiB available",
-        read="/proc/meminfo",
-        advice="little memory is available: end other processes, or use --max-memory" if little else "",
+        "memory", f"{available:.1f} of {total:.1f} GiB available", f"/{path}", advice if little else ""
     )
-    used = sizes.get("SwapTotal", 0) - sizes.get("SwapFree", 0)
-    yield Check(
-        name="swap",
-        found=f"{used / GIB:.1f} of {sizes.get('SwapTotal', 0) / GIB:.1f} GiB used",
-        read="/proc/meminfo",
-        advice="reading a page from disk takes milliseconds: sudo swapoff -a, if enough memory is free"
-        if used
-        else "",
-    )
-
-
-def _huge_pages(machine: Machine) -> Iterator[Check]:
-    path = "sys/kernel/mm/transparent_hugepage/enabled"
-    text = machine.text(path)
-    if text is None:
-        return
-    setting = text.partition("[")[2].partition("]")[0] or text
-    advice = f"the kernel moves memory in the background: echo madvise | sudo tee /{path}"
-    yield Check(
-        name="transparent huge pages",
-        found=setting,
-        read=f"/{path}",
-        advice=advice if setting == "always" else "",
-    )
-
-
-def _clock(machine: Machine) -> Iterator[Check]:
-    path = "sys/devices/system/clocksource/clocksource0/current_clocksource"
-    text = machine.text(path)
-    if text is None:
-        return
-    slow = text not in STEADY_CLOCKS
-    advice = "reading this clock is slow: boot with clocksource=tsc, or use only samples above 10 ms"
-    yield Check(name="clock source", found=text, read=f"/{path}", advice=advice if slow else "")
+    swap = sizes.get("SwapTotal", 0)
+    used = swap - sizes.get("SwapFree", 0)
+    advice = "reading a page from disk takes milliseconds: sudo swapoff -a, if enough memory is free"
+    yield Check("swap", f"{used:.1f} of {swap:.1f} GiB used", f"/{path}", advice if used else "")
 
 
 def _gpus(machine: Machine) -> Iterator[Check]:
-    query = ("nvidia-smi", "--format=csv,noheader", "--query-gpu=name,utilization.gpu,persistence_mode")
-    gpus = machine.run(query)
+    gpus = machine.run((*NVIDIA, "--query-gpu=name,utilization.gpu,persistence_mode"))
     if gpus is None:
         return
     for line in gpus.strip().splitlines():
-        name, _, rest = line.partition(", ")
-        use, _, persistence = rest.partition(", ")
+        name, use, persistence, *_ = (*line.split(", "), "", "")
         advice = "the driver unloads between runs: sudo nvidia-smi -pm 1" if persistence == "Disabled" else ""
-        yield Check(name="GPU", found=f"{name}, {use} in use", read="nvidia-smi --query-gpu", advice=advice)
-    apps = machine.run(
-        ("nvidia-smi", "--format=csv,noheader", "--query-compute-apps=pid,process_name,used_memory")
-    )
-    others = (apps or "").strip().splitlines()
-    yield Check(
-        name="other GPU users",
-        found="; ".join(others) or "none",
-        read="nvidia-smi --query-compute-apps",
-        advice="they use the device during samples: wait for them, or use another device" if others else "",
-    )
+        yield Check("GPU", f"{name}, {use} in use", "nvidia-smi --query-gpu", advice)
+    apps = machine.run((*NVIDIA, "--query-compute-apps=pid,process_name,used_memory")) or ""
+    others = "; ".join(apps.strip().splitlines())
+    advice = "they use the device during samples: wait for them, or use another device" if others else ""
+    yield Check("other GPU users", others or "none", "nvidia-smi --query-compute-apps", advice)
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Check]], ...] = (
-    _versions,
-    _governor,
-    _turbo,
-    _load,
-    _threads,
-    _quota,
-    _memory,
-    _huge_pages,
-    _clock,
-    _gpus,
+CHECKS: tuple[tuple[str, Callable[[Machine], Iterator[Check]]], ...] = (
+    ("versions", _versions),
+    ("load", _load),
+    ("threads", _threads),
+    ("CPU quota", _quota),
+    ("memory", _memory),
+    *((one.name, one.checks) for one in FILES),
+    ("GPU", _gpus),
 )
+
+
+def checked(machine: Machine) -> Iterator[Check]:
+    """The results of all checks. A check that fails reports its error, and the others continue."""
+    for name, check in CHECKS:
+        try:
+            yield from check(machine)
+        except (OSError, ValueError, ArithmeticError) as error:
+            yield Check(name, f"could not be read ({error})", "")

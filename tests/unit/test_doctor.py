@@ -11,8 +11,8 @@ from rich.console import Console
 
 from harness.schema import Failure, Job, Record, Samples, Status
 from runner.cli.actions import doctor
-from runner.cli.actions.doctor import checked, examine, noise_lines, this_machine
-from runner.cli.machine import Check, Machine
+from runner.cli.actions.doctor import examine, noise_lines
+from runner.cli.machine import Check, Machine, checked, this_machine
 
 CPU = "sys/devices/system/cpu"
 
@@ -132,7 +132,7 @@ def test_nonsense_in_a_file_ends_no_other_check(tmp_path: Path) -> None:
     files = {"proc/loadavg": "?", "sys/fs/cgroup/cpu.max": "1 0", "proc/meminfo": "MemTotal: lots"}
     found = by_name(machine(tmp_path, files))
     assert "could not be read" in found["load"].found
-    assert "could not be read" in found["quota"].found
+    assert "could not be read" in found["CPU quota"].found
     assert "transparent huge pages" not in found
     assert "clock source" not in found
     assert "threads" in found

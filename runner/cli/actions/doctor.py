@@ -5,7 +5,6 @@ The checks change nothing. The noise is measured: an eager step against itself, 
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from runner.cli.formats import formats_asked
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.cli.machine import Check, Machine
+    from runner.cli.machine import Machine
 
 MOST_ROUNDS = 30
 MOST_S = 8.0
@@ -52,36 +51,23 @@ def examine(
     console: Console, machine: Machine | None = None, measure: Callable[[], Record] | None = None
 ) -> int:
     """Prints the checks, then the noise. The exit code is always 0."""
+    from runner.cli.machine import checked, this_machine
 
     def say(text: str = "") -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    machine = machine or this_machine()
     say("Conditions for measurements on this machine")
-    advice = 0
-    for check in checked(machine):
+    checks = [*checked(machine or this_machine())]
+    for check in checks:
         say(f"  {'!' if check.advice else ' '} {check.name:22} {check.found}  [{check.read}]")
         if check.advice:
-            advice += 1
             say(f"      -> {check.advice}")
-    say(f"{advice} to look at." if advice else "Nothing to change.")
-    say()
+    advice = sum(bool(check.advice) for check in checks)
+    say(f"{advice} to look at.\n" if advice else "Nothing to change.\n")
     say(f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
     for line in noise_lines((measure or measured)()):
         say(f"  {line}")
     return OK
-
-
-def checked(machine: Machine) -> Iterator[Check]:
-    """The results of all checks. A check that fails reports its error, and the others continue."""
-    from runner.cli.machine import CHECKS, Check
-
-    for check in CHECKS:
-        try:
-            yield from check(machine)
-        except (OSError, ValueError, ArithmeticError) as error:
-            name = check.__name__.strip("_").replace("_", " ")
-            yield Check(name=name, found=f"could not be read ({error})", read="")
 
 
 def noise_lines(record: Record) -> Iterator[str]:
@@ -101,18 +87,14 @@ def noise_lines(record: Record) -> Iterator[str]:
         why = record.failure.message if record.failure is not None else record.status.value
         yield f"could not be measured: {why}"
         return
-    noise = {name: finite(value) for name, value in found.items()}
     times = sorted(samples.baseline_s)
     step_ms = times[len(times) // 2] * 1e3
-    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(noise['baseline_cv'])}"
-    yield f"autocorrelation of the paired ratios: {_number(noise['lag_1'])} (near 0 is good)"
-    yield f"minor page faults of a step: {_number(noise['baseline_minor_faults'])} (steady is good)"
-    if noise["stolen_share"] is not None:
-        yield f"stolen by other virtual machines: {_percent(noise['stolen_share'])} of the CPU time"
-    if noise["throttled_share"] is not None:
-        yield f"stopped by a CPU quota: {_percent(noise['throttled_share'])} of the time"
-    if noise["involuntary_switches_per_s"] is not None:
-        yield f"lost the CPU to other work {_number(noise['involuntary_switches_per_s'])} times a second"
+    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(found['baseline_cv'])}"
+    yield f"autocorrelation of the paired ratios: {_number(found['lag_1'])} (near 0 is good)"
+    yield f"minor page faults of a step: {_number(found['baseline_minor_faults'])} (steady is good)"
+    for name, text, shown in DISTURBANCES:
+        if finite(found[name]) is not None:
+            yield text.format(shown(found[name]))
     needed = rounds_for(samples, DIFFERENCE)
     if needed is None:
         yield "too few rounds to say how many a comparison needs"
@@ -173,27 +155,18 @@ def measured() -> Record:
     return record
 
 
-def this_machine() -> Machine:
-    """The machine that this program runs on."""
-    import psutil
-
-    from runner.cli.machine import Machine
-
-    return Machine(root=Path("/"), physical_cores=psutil.cpu_count(logical=False), run=_output)
-
-
-def _output(command: Sequence[str]) -> str | None:
-    """The output of a command. None if the command does not exist or fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
-
-
-def _percent(share: float | None) -> str:
+def _percent(value: object) -> str:
+    share = finite(value)
     return "an unknown share" if share is None else f"{share:.1%}"
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.2g}" if abs(value) < 1 else f"{value:,.0f}"
+def _number(value: object) -> str:
+    number = finite(value)
+    return "unknown" if number is None else f"{number:.2g}" if abs(number) < 1 else f"{number:,.0f}"
+
+
+DISTURBANCES = (
+    ("stolen_share", "stolen by other virtual machines: {} of the CPU time", _percent),
+    ("throttled_share", "stopped by a CPU quota: {} of the time", _percent),
+    ("involuntary_switches_per_s", "lost the CPU to other work {} times a second", _number),
+)
