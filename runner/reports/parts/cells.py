@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runner.labels import plain
@@ -13,25 +11,7 @@ from runner.labels import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-Cell = float | int | str | bool | None
 FORMULA_STARTS = ("=", "+", "-", "@")
-
-
-def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
-    """One file. Floats have six significant digits; None is an empty cell."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([safe_text(name) for name in header])
-    writer.writerows(["" if cell is None else cell_text(cell) for cell in row] for row in rows)
-    return file.getvalue().encode()
-
-
-def cell_text(cell: float | str) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.6g}"
-    if isinstance(cell, str):
-        return safe_text(cell)
-    return str(cell).lower()  # numbers have no letters
 
 
 def csv_of(table: pd.DataFrame, headers: Sequence[str]) -> bytes:
