@@ -95,8 +95,10 @@ def _unsteady_eager(comparison: Comparison) -> str:
 
 def _unjudged(comparison: Comparison) -> str:
     parity = comparison.record.parity
-    if comparison.record.status is not Status.CANNOT_JUDGE or parity is None:
+    if comparison.record.status is not Status.CANNOT_JUDGE:
         return ""
+    if parity is None:
+        return comparison.record.status.value
     random = f"eager draws random numbers ({parity.random}), and its results change with the seed"
     return parity.unjudged or random
 

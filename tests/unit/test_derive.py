@@ -297,6 +297,12 @@ def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: st
     assert advice in found.advice
 
 
+@pytest.mark.parametrize("status", [status for status in Status if status.counted and not status.passed])
+def test_every_failure_is_a_finding(status: Status) -> None:
+    record = replace(make_record(make_job(), status=status), parity=None)
+    assert len(summarize([record]).warnings) == 1
+
+
 def test_isolate_is_not_advised_to_those_who_use_it() -> None:
     job = make_job(protocol=Protocol(isolate=True))
     found = finding(summarize([make_record(job, status=Status.OOM)]), "Out of memory")
