@@ -36,6 +36,7 @@ from runner.engine.worker_session import (
 )
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate
+from runner.store.invocation import program_facts
 
 MAX_RECOMPILING_BATCHES = 3
 LONGEST_REASON = 400  # characters of torch's reason for a recompilation
@@ -445,7 +446,7 @@ class JobRun:
             samples=state.samples,
             metrics=state.metrics,
             model=known.model,
-            environment=known.environment,
+            environment={**program_facts(), **known.environment},
             failure=failure,
             reproduce=self._reproduce(self._job, (candidate,)),
             notes=notes,

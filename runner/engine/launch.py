@@ -29,6 +29,7 @@ from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.environments.plan import split_candidate
 from runner.plan.environments.probe import base_environment
 from runner.plan.interpreter import worker_environment
+from runner.store.invocation import program_facts
 from runner.store.run_folder import by_hand
 
 FOLDER = "envs"
@@ -89,6 +90,7 @@ def measure_job(
                 job=job,
                 candidate=candidate,
                 status=Status.INFRA_ERROR,
+                environment=dict(program_facts()),
                 failure=failure,
                 reproduce=again,
                 ended=now(),

@@ -23,6 +23,7 @@ from runner.reports.parts.sections import (
     compiler_name,
     environment_line,
     plot_name,
+    program_text,
     protocol_line,
     sections,
 )
@@ -44,9 +45,10 @@ _SPECIAL = re.compile(
 
 def render(summary: Summary) -> Mapping[str, bytes]:
     parts = sections(summary)
+    machine = (environment_line(summary.environment), program_text(summary.environment))
     blocks = (
         text(f"# Eager against compiled: {escape(_cut(title(summary)))}"),
-        text(f"{escape(_cut(environment_line(summary.environment)))}."),
+        text(f"{escape(_cut(', '.join(filter(None, machine))))}."),
         text(f"Protocol: {escape(_cut(protocol_line(summary.comparisons)))}."),
         *_executive(summary),
         *_environments(summary),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.hardware.installed import version_of
+from harness.schema import Scalar
 
 SCRIPT = Path(__file__).resolve().parents[2] / "runner.py"
 INSTALLED = ("torchduet",)
+GIT_S = 10.0  # a checkout on a slow disk
 WORKER = "harness.worker"  # for python -m; in the wheel, setup.py makes it torchduet.harness.worker
 
 
@@ -35,13 +42,45 @@ def suite_script(suite: str) -> tuple[str, ...]:
 
 
 def version() -> str:
+    return _version() or "of unknown number"
+
+
+def _version() -> str | None:
     """The version of this program: of its checkout, or of the installed distribution."""
     project = SCRIPT.with_name("pyproject.toml")
     if SCRIPT.is_file() and project.is_file():
         found = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
         if found is not None:
             return found[1]
-    return version_of(INSTALLED[0]) or "of unknown number"
+    return version_of(INSTALLED[0])
+
+
+@cache
+def program_facts() -> Mapping[str, Scalar]:
+    """What measured, for records: the version and, of a checkout, the commit."""
+    facts = {"torchduet_version": _version(), "torchduet_commit": commit_of(SCRIPT.parent)}
+    return MappingProxyType({name: value for name, value in facts.items() if value})
+
+
+def commit_of(checkout: Path) -> str:
+    """The commit of a checkout, with ``+dirty`` if files differ; "" for what is not, or cannot be asked."""
+    if not (checkout / ".git").exists():
+        return ""
+    words = ("describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        git = subprocess.run(
+            ["git", "-C", str(checkout), "--no-optional-locks", *words],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=own,
+            timeout=GIT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return git.stdout.strip()
 
 
 def _installed() -> bool:

@@ -128,8 +128,8 @@ def test_records_name_the_environment(tmp_path: Path) -> None:
         "eager@new": "new",
         "a@new": "new",
     }
-    assert found["a@new"].environment == {"torch": "2.13"}
-    assert found["a@old"].environment == {"torch": "2.2"}
+    assert found["a@new"].environment["torch"] == "2.13"
+    assert found["a@old"].environment["torch"] == "2.2"
     assert found["a@old"].env_parity is None
     assert found["a@new"].env_parity is not None
     assert found["eager@new"].parity == found["eager@new"].env_parity

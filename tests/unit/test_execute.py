@@ -14,6 +14,7 @@ from runner.cli.commands import job_command
 from runner.engine import Gate, Place
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
+from runner.store.invocation import program_facts
 
 Reply = dict[str, Any]
 
@@ -188,7 +189,7 @@ def test_a_healthy_job() -> None:
     assert first.metrics["candidate_peak_memory_bytes"] == 5
     assert records[1].metrics.get("candidate_peak_memory_bytes") is None
     assert first.model is not None
-    assert first.environment == {"torch": "0"}
+    assert first.environment == {"torch": "0", **program_facts()}
     assert first.rounds_ended == "fixed count"
     assert "--backend=a " in first.reproduce
     assert first.job.candidates == ("a", "b", "c")

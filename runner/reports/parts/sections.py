@@ -109,6 +109,13 @@ def environment_line(environment: Mapping[str, Scalar]) -> str:
     return ", ".join(part for part in parts if part) or "environment unknown"
 
 
+def program_text(environment: Mapping[str, Scalar]) -> str:
+    """``torchduet 0.1.0 (0123456789ab)``: what measured; "" for older records."""
+    version, commit = (environment.get(f"torchduet_{name}") for name in ("version", "commit"))
+    known = (f"torchduet {version}" if version else "", f"({commit})" if commit else "")
+    return plain(" ".join(filter(None, known)))
+
+
 def _number(noun: str, number: str | None) -> str:
     return "" if number is None else f"{number} {noun}{'' if number == '1' else 's'}"
 
