@@ -165,6 +165,7 @@ class Protocol:
         False,
         "--cold-cache",
         help="write over the device's last cache (L2 of a GPU) before each sample; a sample is then one step",
+        identifies=True,
     )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
     keep_dropout: bool = _protocol(
@@ -174,9 +175,13 @@ class Protocol:
         help="of your own model: neutralize: dropout layers run but drop nothing (default); keep: the "
         "model's own probability; where a compiler draws other random numbers, only the rate, the scale and "
         "the independence of its masks are tested",
+        identifies=True,
     )
     use_eval_mode: bool = _protocol(
-        False, "--use-eval-mode", help="train in eval mode: no dropout, no running statistics"
+        False,
+        "--use-eval-mode",
+        help="train in eval mode: no dropout, no running statistics",
+        identifies=True,
     )
     fixed_batch: bool = by_flag(
         False,
@@ -186,7 +191,7 @@ class Protocol:
     )
 
 
-_option = partial(by_flag, group=Group.OPTIONS)
+_option = partial(by_flag, group=Group.OPTIONS, identifies=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +218,7 @@ class CompilerOptions:
             means="nvfuser",
             help="TorchScript's fuser: NVFuser, if the build has it",
         ),
+        identifies=True,
     )
     nopython: bool = _option(False, "--nopython", help="a graph break is an error")
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 from harness.protocol import CompilerOptions as CompilerOptions  # noqa: PLC0414 - the schema has it
 from harness.protocol import Extras as Extras  # noqa: PLC0414
 from harness.protocol import Protocol as Protocol  # noqa: PLC0414
+from harness.settings import identity
 
 # History of the record format. Readers accept every version listed here.
 #   1  2026-11  first version
@@ -180,13 +181,12 @@ class Job:
     @property
     def option_words(self) -> tuple[str, ...]:
         """The differences from the plain job of this case, as words: () for the plain job."""
-        options = self.options
+        options = tuple(identity(self.options))
         words = [f"vs_{self.baseline_dtype}"] if self.baseline_dtype is not None else []
-        flags = ("dynamic_shapes", "dynamic_batch", "freezing", "nopython")
-        words += [name for name in flags if getattr(options, name)]
-        words += [options.fuser] if options.fuser is not None else []
+        words += [name for name, value in options if value is True]
+        words += [value for _, value in options if isinstance(value, str)]
         words += ["envs_" + "_".join(one.name for one in self.environments)] if self.environments else []
-        return (*words, *options.inductor_config)
+        return (*words, *(word for _, value in options if isinstance(value, tuple) for word in value))
 
     @property
     def key(self) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import partial
@@ -102,12 +102,14 @@ Spelled = list[tuple[Flag, str | None]]
 class Row:
     """One setting. ``many``: its value is a tuple. ``always``: commands name it even if it has its default.
 
+    ``identifies``: results with different values are different measurements, which are never compared.
     ``read`` and ``spell`` compute a setting from several flags. None: each flag gives a value.
     """
 
     flags: tuple[Flag, ...]
     many: bool = False
     always: bool = False
+    identifies: bool = False
     read: Callable[[Given, Any], Any] | None = None  # (typed values, default) -> value
     spell: Callable[[Any], Spelled] | None = None
 
@@ -117,6 +119,7 @@ def setting(
     *flags: Flag,
     many: bool = False,
     always: bool = False,
+    identifies: bool = False,
     read: Callable[[Given, Any], Any] | None = None,
     spell: Callable[[Any], Spelled] | None = None,
     recorded: str | None = None,
@@ -125,7 +128,7 @@ def setting(
 
     ``recorded``: the older name, which records keep.
     """
-    row = Row(flags=flags, many=many, always=always, read=read, spell=spell)
+    row = Row(flags=flags, many=many, always=always, identifies=identifies, read=read, spell=spell)
     metadata: dict[str, Any] = {ROW: row, **({RECORDED: recorded} if recorded else {})}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
@@ -140,10 +143,20 @@ def flag(*names: str, group: Group, help: str, **more: Any) -> Flag:  # noqa: A0
     return Flag(names=(*names[:-1], last), group=group, help=help, **more)
 
 
-def by_flag(default: Any, *names: str, always: bool = False, recorded: str | None = None, **more: Any) -> Any:
+def by_flag(default: Any, *names: str, recorded: str | None = None, **more: Any) -> Any:
     """A dataclass field that one flag sets. A flag with ``many`` or ``listed`` makes a tuple."""
+    of_row = {name: more.pop(name) for name in ("always", "identifies") if name in more}
     own = flag(*names, **more)
-    return setting(default, own, many=own.many or own.listed, always=always, recorded=recorded)
+    return setting(default, own, many=own.many or own.listed, recorded=recorded, **of_row)
+
+
+def identity(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Name and value of the settings that identify a measurement, where they differ from their defaults."""
+    plain = type(settings)()
+    for one in fields(settings):
+        row, value = one.metadata.get(ROW), getattr(settings, one.name)
+        if row is not None and row.identifies and value != getattr(plain, one.name):
+            yield one.name, value
 
 
 # -- kinds of values ------------------------------------------------------------------------------

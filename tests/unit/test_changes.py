@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import Environment, Extras, Mode, Protocol, Record, Status
+from harness.schema import CompilerOptions, Environment, Extras, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
@@ -111,7 +111,9 @@ def _scaled(record: Record, factor: float) -> tuple[float, ...]:
         ("changes", {}, {"config": ("layers=2",)}),
         ("changes", {}, {"loss": "mean"}),
         ("options", {}, {"baseline_dtype": "float32", "dtype": "float32"}),
-        ("eval mode", {}, {"protocol": Protocol(use_eval_mode=True)}),
+        ("options", {}, {"options": CompilerOptions(freezing=True)}),
+        ("protocol", {}, {"protocol": Protocol(use_eval_mode=True)}),
+        ("protocol", {}, {"protocol": Protocol(cold_cache=True)}),
     ],
 )
 def test_what_was_measured_in_another_way_is_named_and_in_no_number(

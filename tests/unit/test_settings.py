@@ -30,7 +30,7 @@ from harness.schema import (
     Protocol,
     Setting,
 )
-from harness.settings import Group, Row, choice, flag, setting
+from harness.settings import ROW, Group, Row, choice, flag, setting
 from runner.cli.commands import job_command, run_words
 from runner.cli.formats import Output
 from runner.cli.parser import given
@@ -374,3 +374,21 @@ def test_a_time_budget_is_no_number_of_rounds() -> None:
 
 def test_selection_is_used() -> None:
     assert run_config(given(["--training", "--quick"])).selection == Selection(quick=True)
+
+
+NOT_IDENTIFYING = {
+    *("accuracy", "performance", "parity", "seed", "threads", "repeat", "min_rounds", "max_rounds"),
+    *("max_measure_s", "ci_width", "noise_threshold", "alpha", "min_sample_s", "processes", "timeout_s"),
+    *("phase_timeouts_s", "max_memory_bytes", "isolate", "fixed_batch"),
+}
+
+
+def test_every_setting_of_a_job_says_whether_it_makes_another_measurement() -> None:
+    """A new setting is either marked in its row, or added here: results are compared by this."""
+    rows = {
+        field.name: field.metadata[ROW]
+        for kind in (Protocol, CompilerOptions)
+        for field in dataclasses.fields(kind)
+        if ROW in field.metadata
+    }
+    assert {name for name, row in rows.items() if not row.identifies} == NOT_IDENTIFYING

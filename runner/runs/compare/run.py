@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.devices import type_of
 from harness.schema import Job, Status
+from harness.settings import identity
 from runner.analysis.estimate import Limits, PairedEstimate
 from runner.labels import plain
 
@@ -118,6 +119,5 @@ def conditions(job: Job, suite: str, compiler: str, batch: int | None) -> Iterat
     yield "batch size", "own" if case.batch_size is None else str(batch)
     yield "changes", " ".join(case.changes)
     yield "options", " ".join(job.option_words)
-    yield "dropout", "kept" if job.protocol.keep_dropout else ""
-    yield "eval mode", "yes" if job.protocol.use_eval_mode else ""
-    yield "caches", "cold" if job.protocol.cold_cache else ""
+    own = identity(job.protocol)
+    yield "protocol", " ".join(name if value is True else f"{name}={value}" for name, value in own)
