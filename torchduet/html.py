@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from runner.labels import plain
 from runner.reports.parts.fit import fit
-from runner.reports.parts.sections import Section, sections
-from torchduet.words import shown_name, title
+from runner.reports.parts.sections import Section, compiler_name, sections
+from torchduet.progress import title
 
 if TYPE_CHECKING:
     from torchduet.result import Result
@@ -31,7 +31,7 @@ def _lines(result: Result) -> Iterator[str]:
         yield from _table(section)
     for comparison in summary.comparisons:
         for what, lines in comparison.explanations():
-            yield _list(f"{shown_name(comparison)}: {what}", lines)
+            yield _list(f"{compiler_name(comparison.compiler)}: {what}", lines)
     for finding in summary.warnings:
         yield _list(finding.title, finding.cases)
         yield f"<p>{_text(finding.advice)}</p>"

@@ -7,46 +7,34 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.codec import from_json
-from harness.devices import CPU, named
+from harness.devices import CPU, Device, named
 from harness.schema import Case, Job
 from harness.worker.status_page import Activity
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from harness.workload import Workload
     from torchduet.asked import Compile
 
 
+@dataclass
 class LocalWorker:
     """Answers like ``harness.worker``, for a model of this process. There is no timeout.
 
     Output goes to ``log``, like a worker's output. ``tell`` is called with each activity.
     """
 
-    def __init__(
-        self,
-        build: Callable[[Case], Workload],
-        compilers: Mapping[str, Compile],
-        log: Path,
-        tell: Callable[[Activity], None],
-    ) -> None:
-        self._build = build
-        self._compilers = compilers
-        self._log = log
-        self._tell = tell
-        self._answer: Callable[[dict[str, Any]], Any] | None = None
-        self._activity = Activity(phase="import")
-        self._device = CPU
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
+    build: Callable[[Case], Workload]
+    compilers: Mapping[str, Compile]
+    log: Path
+    tell: Callable[[Activity], None]
+    _answer: Callable[[dict[str, Any]], Any] | None = None
+    _activity: Activity = field(default_factory=lambda: Activity(phase="import"))
+    _device: Device = CPU
 
     def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:  # noqa: ARG002
         """Answers one call. The reply goes through JSON, as it would over a pipe."""
@@ -54,9 +42,9 @@ class LocalWorker:
 
         if self._answer is None:
             job = from_json(Job, request["job"])
-            self._answer = answers(job, self._announce, self._build, self._compilers)
+            self._answer = answers(job, self._announce, self.build, self.compilers)
             self._device = named(job.device)
-        with _printing_to(self._log):
+        with _printing_to(self.log):
             answered = guarded(self._answer, dict(request), self._device)
         reply: dict[str, Any] = json.loads(json.dumps(answered, allow_nan=False))
         return reply
@@ -66,7 +54,7 @@ class LocalWorker:
 
     def _announce(self, activity: Activity) -> None:
         self._activity = activity
-        self._tell(activity)
+        self.tell(activity)
 
 
 @contextmanager

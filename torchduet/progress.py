@@ -12,8 +12,7 @@ from typing import Any, TextIO
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.cli.progress import estimates
-from runner.labels import plain
-from torchduet.words import title
+from runner.labels import case_name, plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
 Pairs = Mapping[str, tuple[list[float], list[float]]]
@@ -114,6 +113,11 @@ class Progress:
         if what != self._shown:
             self._shown = what
             self._line.show(plain(f"{self._title}: {what}"))
+
+
+def title(job: Job) -> str:
+    """``Sequential (training, float32, cpu)``"""
+    return f"{case_name(job.case)} ({job.case.mode.value}, {job.dtype}, {job.device})"
 
 
 def outcome(record: Record) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from harness.schema import Record
 from runner.analysis.derive import summarize
+from runner.reports.parts.sections import compiler_name, compilers, sections
 from torchduet.advice import for_python
-from torchduet.words import shown_name, title
+from torchduet.progress import title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,7 @@ class Result:
     @property
     def compilers(self) -> tuple[str, ...]:
         """The compilers' names in tables; eager as a candidate is ``eager (A/A)``."""
-        return tuple(shown_name(comparison) for comparison in self.comparisons)
+        return tuple(compiler_name(comparison.compiler) for comparison in self.comparisons)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -119,7 +120,6 @@ class Result:
         Raises ``ValueError`` if nothing was timed.
         """
         from runner.reports.parts.pictures import png
-        from runner.reports.parts.sections import compilers, sections
         from runner.reports.speedup_plot import draw
 
         summary = self.summary
@@ -140,4 +140,4 @@ def without_files(record: Record) -> Record:
 
 
 def _names(comparison: Comparison) -> tuple[str, ...]:
-    return comparison.record.candidate, comparison.compiler, shown_name(comparison)
+    return comparison.record.candidate, comparison.compiler, compiler_name(comparison.compiler)

@@ -16,6 +16,8 @@ from runner.labels import counted, is_scaled, ran_batch
 NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": "0.29.2"})
 """The newest versions that this program was tested with, by ``make versions``."""
 
+STEP = "a training step is forward, loss and backward (not a step of your own), with no optimizer step"
+
 
 def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """The sentences that hold for this run. A run without records has none."""
@@ -43,7 +45,7 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     assumed = _assumed(comparisons)
     limits = (
         "" if all(_changes_shapes(c) for c in comparisons) else "shapes are fixed",
-        "a training step includes no optimizer step" if training else "",
+        STEP if training else "",
         f"intervals of one process include an assumed variation between processes ({assumed}; --processes=N "
         "measures it)"
         if assumed

@@ -24,7 +24,7 @@ from runner.plan.environments import prepare
 from runner.plan.environments.resolve import Found
 from runner.plan.environments.spec import Asked
 from tests.factories import make_job, make_record
-from torchduet.words import title
+from torchduet.progress import title
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
 

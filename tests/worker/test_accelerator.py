@@ -7,6 +7,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -441,16 +442,12 @@ class Quiet:
 def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be(
     machine: Accelerator, tmp_path: Path, *, fresh: bool
 ) -> None:
-    class Worker(LocalWorker):
-        def __enter__(self) -> Self:
-            if fresh:
-                machine.restart()
-            return self
-
     compilers: Compilers = {"breaks": breaking(machine, 4), "plain": times(machine, 1.0)}
 
-    def launch(part: Job) -> Worker:
-        return Worker(lambda _: built(machine), compilers, tmp_path / "log", silent)
+    def launch(part: Job) -> AbstractContextManager[LocalWorker]:
+        if fresh:
+            machine.restart()
+        return nullcontext(LocalWorker(lambda _: built(machine), compilers, tmp_path / "log", silent))
 
     run = job_run.JobRun(
         job(*compilers, repeat=2),
