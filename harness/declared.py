@@ -50,10 +50,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Average:
-    """A table of averages: the arithmetic mean over the models that passed."""
+    """The arithmetic mean over the models that passed."""
 
-    caption: str
-    heading: str  # in report.html, below "mean"
+    heading: str  # of its column, beside "mean"
     key: str  # summary.json has the counts of models as ``<key>_n``
 
 

@@ -54,7 +54,6 @@ METRICS = (
         group=COMPILATION,
         columns=(Column("compile", "compile\ns", starred_by="prepared_beside"),),
         average=Average(
-            caption="Compilation time in seconds, arithmetic mean",
             heading="compilation",
             key="compilation",
         ),

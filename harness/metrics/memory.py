@@ -45,7 +45,6 @@ METRICS = (
         group=MEMORY,
         columns=(Column("memory", "memory\nratio"),),
         average=Average(
-            caption="Memory ratio, eager's peak / the candidate's, arithmetic mean",
             heading="memory ratio",
             key="memory",
         ),

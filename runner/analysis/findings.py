@@ -98,7 +98,7 @@ def _unjudged(comparison: Comparison) -> str:
     if comparison.record.status is not Status.CANNOT_JUDGE:
         return ""
     if parity is None:
-        return comparison.record.status.value
+        return "eager's results do not allow it"
     random = f"eager draws random numbers ({parity.random}), and its results change with the seed"
     return parity.unjudged or random
 

@@ -15,9 +15,9 @@ from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name
 from runner.reports.closing import closing_lines
-from runner.reports.parts.averages import AverageTable, averages_note, detailed_tables
+from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.environments import environment_note, environment_tables
-from runner.reports.parts.fit import WIDE_GAP, Fitted, fit, widest
+from runner.reports.parts.fit import Fitted, fit
 from runner.reports.parts.grid import Table, grid_for, text_for
 from runner.reports.parts.pairs import short_pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
@@ -44,9 +44,8 @@ NOTE = "dim"
 def print_report(summary: Summary, console: Console, *, elsewhere: str = "report.md") -> None:
     """Prints the whole report. Names are text, never markup. ``elsewhere``: what has all of it."""
     writer = _Writer(console, elsewhere)
-    tables = detailed_tables(summary)
-    for table in tables:
-        writer.averages(table)
+    tables = averages_tables(summary)
+    writer.tables(tables)
     if tables:
         writer.paragraph(averages_note(summary), NOTE)
     writer.tables(environment_tables(summary))
@@ -90,18 +89,6 @@ class _Writer:
             line.rstrip()
             line.pad_left(indent + (hanging if place else 0))
             self._console.print(line)
-
-    def averages(self, table: AverageTable) -> None:
-        """One table, or several below each other if its columns exceed the width."""
-        names = [compiler_name(compiler) for compiler, _ in table.rows]
-        for chosen in _chunks(self._console.width - widest(names), table):
-            self.paragraph(table.caption.strip(), "bold")
-            grid = grid_for(self._console, ["", *(table.columns[i] for i in chosen)])
-            for name, (_, cells) in zip(names, table.rows, strict=True):
-                texts = (name, *(cells[i] or MISSING for i in chosen))
-                grid.add_row(*(text_for(self._console, text) for text in texts))
-            self._console.print(grid)
-            self.blank()
 
     def tables(self, tables: Iterable[Table]) -> None:
         for one in tables:
@@ -154,21 +141,6 @@ class _Writer:
         more = len(cases[most:])
         if more:
             self.paragraph(f"and {more} more, all in {self._elsewhere}", indent=4)
-
-
-def _chunks(room: int, table: AverageTable) -> Iterator[list[int]]:
-    """Groups of column numbers that fit side by side in ``room`` characters; at least one in each group."""
-    chosen: list[int] = []
-    left = room
-    for i, column in enumerate(table.columns):
-        need = WIDE_GAP + widest((column, *(cells[i] for _, cells in table.rows)))
-        if chosen and need > left:
-            yield chosen
-            chosen, left = [], room
-        chosen.append(i)
-        left -= need
-    if chosen:
-        yield chosen
 
 
 def _caption(part: Section, fitted: Fitted, elsewhere: str) -> Iterator[str]:

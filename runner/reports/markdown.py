@@ -13,7 +13,7 @@ from runner.analysis.comparison import Summary
 from runner.labels import plain
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
-from runner.reports.parts.averages import averages_note, detailed_tables
+from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
@@ -76,12 +76,9 @@ def _cut(line: str) -> str:
 def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
     yield text("## Executive summary")
     yield list_block(closing_lines(summary))
-    tables = detailed_tables(summary)
-    for table in tables:
-        rows = [(compiler_name(compiler), *cells) for compiler, cells in table.rows]
-        yield text(f"**{escape(table.caption.strip())}**")
-        yield table_block(("Compiler", *table.columns), rows, len(rows))
-    if tables:
+    for table in averages_tables(summary):
+        yield text(f"**{escape(table.title)}**")
+        yield table_block([name.replace("\n", " ") for name in table.header], table.rows, len(table.rows))
         yield text(averages_note(summary))
 
 

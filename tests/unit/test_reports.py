@@ -298,7 +298,7 @@ def test_table_rows_all_have_as_many_cells_as_the_header() -> None:
             rows.append(0)
         elif token.type in ("th_open", "td_open"):
             rows[-1] += 1
-    assert len(tables) == 12  # six averages, two of candidate over candidate, three sections, the environment
+    assert len(tables) == 7  # averages, two of candidate over candidate, three sections, the environment
     assert all(len(set(rows)) == 1 for rows in tables)
     lines = [line for line in text.splitlines() if line.startswith("|")]
     bars = [line.replace("\\|", "").count("|") for line in lines]

@@ -7,7 +7,7 @@ import pytest
 from harness.schema import Status
 from runner.analysis.derive import summarize
 from runner.reports import discover
-from runner.reports.parts.averages import detailed_tables
+from runner.reports.parts.averages import averages_tables
 from tests.factories import control, make_job, make_record
 
 JOB = make_job()
@@ -28,5 +28,8 @@ def test_every_report_is_made(report: object) -> None:
 
 
 def test_averages_have_no_row_of_it() -> None:
-    for table in detailed_tables(SUMMARY):
-        assert [compiler for compiler, _ in table.rows] == ["eager", "inductor"]
+    other = make_job("other", candidates=JOB.candidates)
+    records = [make_record(job, name) for job in (JOB, other) for name in ("eager", "inductor")]
+    skipped = [make_record(job, "onnxrt", status=Status.SKIP) for job in (JOB, other)]
+    (table,) = averages_tables(summarize([*records, *skipped]))
+    assert [row[0] for row in table.rows] == ["eager (A/A)", "inductor"]

@@ -1,26 +1,19 @@
-"""The tables of averages: one row for each compiler, one column for each section."""
+"""The table of averages: a row for each section and compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import GroupSummary, Summary
-from runner.analysis.digits import metric_text, speedup_text
-from runner.reports.parts.sections import column_titles, compilers, sections
+from runner.analysis.digits import MISSING, speedup_text, with_unit
+from runner.reports.parts.grid import Table
+from runner.reports.parts.sections import column_titles, compiler_name, sections
 
+TITLE = "Averages over models. Geometric mean speedup, other means are arithmetic"
 Cell = Callable[[GroupSummary], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AverageTable:
-    """One table as text. A cell without a number is empty. ``rows``: (compiler, cells)."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def averages_note(summary: Summary) -> str:
@@ -30,39 +23,47 @@ def averages_note(summary: Summary) -> str:
     return f"{enter} an average; the number after the slash counts all models. Averages include slowdowns."
 
 
-def detailed_tables(summary: Summary) -> tuple[AverageTable, ...]:
-    """The pass rate and the averages, with intervals over the models and the number of models of each.
+def averages_tables(summary: Summary) -> tuple[Table, ...]:
+    """One table, without columns that are empty; () if no section has several models.
 
-    Tables without a number are left out; a group of one model has no average.
+    An average over one model would be the model's own number, with another interval.
     """
-    tables = (
-        _table(summary, "Passrate [95 % interval, Wilson]", _passrate),
-        _table(
-            summary,
-            "Geometric mean speedup [95 % interval for models like these], models",
-            _geomean_in_full,
+    parts = tuple(part for part in sections(summary) if any(group.total > 1 for group in part.groups))
+    groups = [
+        (title, group)
+        for title, part in zip(column_titles(parts), parts, strict=True)
+        for group in part.groups
+        if group.total > 1
+    ]
+    cells = {header: [cell(group) for _, group in groups] for header, cell in _columns(summary)}
+    texts = {header: column for header, column in cells.items() if any(column)}
+    if not texts:
+        return ()
+    names = {"models": [title for title, _ in groups]} if len(parts) > 1 else {}
+    names["compiler"] = [compiler_name(group.compiler) for _, group in groups]
+    columns = {**names, **texts}
+    rows = tuple(tuple(text or MISSING for text in row) for row in zip(*columns.values(), strict=True))
+    last_kept = len(names)
+    return (
+        Table(
+            title=TITLE,
+            header=tuple(columns),
+            numbers=(False,) * len(columns),
+            rows=rows,
+            droppable=tuple(range(len(columns) - 1, last_kept, -1)),
         ),
-        _table(summary, "Geometric mean speedup [95 % interval for these models]", _geomean_of_these),
-        *_common(summary),
-        *(_means(summary, one) for one in declared().averages()),
     )
-    return tuple(table for table in tables if any(cell for _, cells in table.rows for cell in cells))
 
 
-def _table(summary: Summary, caption: str, cell: Cell) -> AverageTable:
-    parts = tuple(part for part in sections(summary) if any(map(_several, part.groups)))
-    found = [{group.compiler: cell(group) for group in part.groups if _several(group)} for part in parts]
-    rows = tuple(
-        (compiler, tuple(cells.get(compiler, "") for cells in found))
-        for compiler in compilers(summary)
-        if any(compiler in cells for cells in found)
-    )
-    return AverageTable(caption=caption, columns=column_titles(parts), rows=rows)
-
-
-def _several(group: GroupSummary) -> bool:
-    """An average over one model would be the model's own number, with another interval."""
-    return group.total > 1
+def _columns(summary: Summary) -> Iterator[tuple[str, Cell]]:
+    """Header and cell of each column, the most important first. A cell without a number is empty."""
+    yield "speedup, models like these\n[95 % interval], n", _speedup
+    yield "pass rate\n[95 % interval], n", _passrate
+    for metric in declared().averages():
+        yield f"{metric.average.heading if metric.average else ''}\nmean, n", partial(_mean, metric)
+    yield "speedup, these models\n[95 % interval]", _speedup_of_these
+    if any(group.common_models != group.averaged for group in summary.groups if group.averaged):
+        yield "speedup, models that all compilers passed\n[95 % interval], n", _speedup_in_common
 
 
 def _passrate(group: GroupSummary) -> str:
@@ -72,46 +73,23 @@ def _passrate(group: GroupSummary) -> str:
     return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}"
 
 
-def _geomean_of_these(group: GroupSummary) -> str:
-    if group.averaged < 2:
-        return ""
-    return speedup_text(group.geomean_speedup, group.these_low, group.these_high)
-
-
-def _common(summary: Summary) -> tuple[AverageTable, ...]:
-    """Over the models that every compiler passed; () where these are the models of every average."""
-    shown = [group for group in summary.groups if group.averaged]
-    if all(group.common_models == group.averaged for group in shown):
-        return ()
-    caption = "Geometric mean speedup over the models that every compiler passed, models"
-    return (_table(summary, caption, _geomean_in_common),)
-
-
-def _geomean_in_common(group: GroupSummary) -> str:
-    if group.common_models < 2:
-        return ""
-    text = speedup_text(group.common_geomean, group.common_low, group.common_high)
-    return f"{text}, {group.common_models}/{group.total}"
-
-
-def _geomean_in_full(group: GroupSummary) -> str:
-    if group.averaged < 2:
-        return ""
+def _speedup(group: GroupSummary) -> str:
     text = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
-    return f"{text}, {group.averaged}/{group.total}"
+    return f"{text}, {group.averaged}/{group.total}" if group.averaged > 1 else ""
 
 
-def _means(summary: Summary, metric: Metric) -> AverageTable:
+def _speedup_of_these(group: GroupSummary) -> str:
+    text = speedup_text(group.geomean_speedup, group.these_low, group.these_high)
+    return text if group.averaged > 1 else ""
+
+
+def _speedup_in_common(group: GroupSummary) -> str:
+    text = speedup_text(group.common_geomean, group.common_low, group.common_high)
+    return f"{text}, {group.common_models}/{group.total}" if group.common_models > 1 else ""
+
+
+def _mean(metric: Metric, group: GroupSummary) -> str:
     """A metric's mean over the models, with the number of models."""
-    average = metric.average
-    assert average is not None
-
-    def cell(group: GroupSummary) -> str:
-        mean = group.means[metric.name]
-        return (
-            ""
-            if mean.value is None or mean.n < 2
-            else f"{metric_text(mean.value, metric)}, {mean.n}/{group.total}"
-        )
-
-    return _table(summary, f"{average.caption}, models", cell)
+    mean = group.means[metric.name]
+    several = mean.value is not None and mean.n > 1
+    return f"{with_unit(mean.value or 0.0, metric)}, {mean.n}/{group.total}" if several else ""
