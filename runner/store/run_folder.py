@@ -242,6 +242,10 @@ def _exactly(path: Path) -> tuple[Path, bool]:
     """The folder, and whether it was made here. ``UsageError`` for a folder that is not empty."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"--output-dir: {path} is a file; name a new folder")
+    if path.is_symlink() and not path.exists():
+        raise UsageError(
+            f"--output-dir: {path} is a link to a folder that is not there; make it, or name another"
+        )
     made = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     # a run that was killed before it had a plan has measured nothing

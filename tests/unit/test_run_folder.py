@@ -49,6 +49,9 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "file", [job()], [])
     with pytest.raises(UsageError, match=r"cannot be written"):
         RunFolder.create(tmp_path / "file" / "below", [job()], [])
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"link is a link to a folder that is not there"):
+        RunFolder.create(tmp_path / "link", [job()], [])
 
 
 def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:
