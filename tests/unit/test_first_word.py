@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.schema import Scalar
 from runner.analysis.derive import summarize
 from runner.cli.actions import with_flag
 from runner.cli.main import main
@@ -59,6 +60,6 @@ def test_records_name_the_program_that_measured(tmp_path: Path) -> None:
     assert re.fullmatch("[0-9a-f]{12}", commit)
     (tmp_path / "file").write_text("2")
     assert commit_of(tmp_path) == f"{commit}+dirty"
-    facts = {"torch": "2.13", "torchduet_version": "1.0", "torchduet_commit": commit}
+    facts: dict[str, Scalar] = {"torch": "2.13", "torchduet_version": "1.0", "torchduet_commit": commit}
     record = replace(make_record(make_job()), environment=facts)
     assert f", torchduet 1.0 ({commit})." in markdown.render(summarize([record]))[markdown.FILE].decode()

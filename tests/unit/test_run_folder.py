@@ -9,7 +9,8 @@ import pytest
 from harness.schema import Case, Job, Mode
 from runner.errors import UsageError
 from runner.store.record_file import read_records
-from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run
+from runner.store.run_folder import RECORDS, RunFolder, read_run
+from runner.store.run_json import RUN
 from tests.factories import make_job, make_record
 
 
