@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -102,12 +103,10 @@ def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
     """``id`` of each function -> its name, with a number added if the name is taken."""
     labels: dict[int, str] = {}
     for one in {id(one): one for one in functions}.values():
-        name = getattr(one, "__name__", type(one).__name__)
-        label = plain = "lambda" if name == "<lambda>" else safe_label(name)
-        number = 2
-        while label in labels.values() or label in backend_names():
-            label, number = f"{plain}-{number}", number + 1
-        labels[id(one)] = label
+        plain = safe_label(getattr(one, "__name__", type(one).__name__))
+        taken = {*labels.values(), *backend_names()}
+        numbered = (f"{plain}-{number}" for number in itertools.count(2))
+        labels[id(one)] = next(label for label in itertools.chain([plain], numbered) if label not in taken)
     return labels
 
 

@@ -28,6 +28,10 @@ OF_BACKENDS = (
 )
 
 
+UNREADABLE = object()
+"""The value of a setting that this torch lacks, or refuses to read because its two APIs were mixed."""
+
+
 @contextmanager
 def left_as_it_was() -> Iterator[None]:
     """Gradients on and autocast off inside; restores the caller's settings and generators at the end."""
@@ -47,19 +51,15 @@ def left_as_it_was() -> Iterator[None]:
         for restore in generators:
             restore()
         for read, write, before in settings:
-            if before is not Unreadable and _read(read) != before:
+            if before is not UNREADABLE and _read(read) != before:
                 write(before)
-
-
-class Unreadable:
-    """The value of a setting that this torch lacks, or refuses to read because its two APIs were mixed."""
 
 
 def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except (AttributeError, RuntimeError):
-        return Unreadable
+        return UNREADABLE
 
 
 def _settings() -> Iterator[Setting]:

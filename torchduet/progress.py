@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -20,81 +20,55 @@ QUIET_PHASES = ("measure", "warm up")
 """Phases with timed steps: the variant is not shown, because drawing would disturb them."""
 
 
-class Line:
-    """``show`` replaces the changing line, ``lasting`` adds a line that stays. This one shows nothing."""
-
-    def show(self, text: str) -> None: ...
-
-    def lasting(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
+Draw = Callable[[str, str], None]
+"""Shows the first text in place of the one before. The second, if any, becomes a line that stays."""
 
 
-class TerminalLine(Line):
+def _on_a_terminal(stream: TextIO) -> Draw:
     """One line that is overwritten; cut to the width of the terminal."""
+    width = 0
 
-    def __init__(self, stream: TextIO) -> None:
-        self._given = stream
-        self._stream = _apart(stream)
-        self._width = 0
-
-    def show(self, text: str) -> None:
+    def draw(text: str, lasting: str) -> None:
+        nonlocal width
         text = text[: shutil.get_terminal_size().columns - 1]
-        self._stream.write(f"\r{text.ljust(self._width)}")
-        self._stream.flush()
-        self._width = len(text)
+        line = f"{lasting}\n" if lasting else ""
+        before = "\r" if text and not lasting else f"\r{' ' * width}\r"
+        stream.write(f"{before}{line}{text.ljust(width) if text else ''}")
+        stream.flush()
+        width = len(text)
 
-    def lasting(self, text: str) -> None:
-        self._clear()
-        self._stream.write(f"{text}\n")
-
-    def end(self) -> None:
-        self._clear()
-        if self._stream is not self._given:
-            self._stream.close()
-
-    def _clear(self) -> None:
-        self.show("")
-        self._stream.write("\r")
-        self._stream.flush()
+    return draw
 
 
-class PlainLines(Line):
-    """Prints only lasting lines, for logs and pipes."""
+def _in_lines(stream: TextIO) -> Draw:
+    """Only lines that stay, for logs and pipes."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def draw(_: str, lasting: str) -> None:
+        if lasting:
+            stream.write(f"{lasting}\n")
+            stream.flush()
 
-    def lasting(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+    return draw
 
 
-class NotebookLine(Line):
-    """One output of the cell, which changes. Lasting lines are above the changing line."""
+def _in_a_notebook(display: Any) -> Draw:
+    """One output of the cell, which changes. Lines that stay are above the changing text."""
+    lines: list[str] = []
+    handle = display({"text/plain": ""}, raw=True, display_id=True)
 
-    def __init__(self, display: Any) -> None:
-        self._kept: list[str] = []
-        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+    def draw(text: str, lasting: str) -> None:
+        lines.extend([lasting] if lasting else [])
+        handle.update({"text/plain": "\n".join([*lines, *([text] if text else [])])}, raw=True)
 
-    def show(self, text: str) -> None:
-        shown = "\n".join([*self._kept, *([text] if text else [])])
-        self._handle.update({"text/plain": shown}, raw=True)
-
-    def lasting(self, text: str) -> None:
-        self._kept.append(text)
-        self.show("")
-
-    def end(self) -> None:
-        self.show("")
+    return draw
 
 
 class Progress:
     """Receives the progress of a job; shows phases, estimates and each candidate's outcome."""
 
-    def __init__(self, title: str, line: Line) -> None:
+    def __init__(self, title: str, draw: Draw) -> None:
         self._title = title
-        self._line = line
+        self._draw = draw
         self._shown = ""
 
     def activity(self, activity: Activity) -> None:
@@ -107,12 +81,12 @@ class Progress:
         self._show(f"round {done}  {estimates(pairs)}")
 
     def ended(self, record: Record) -> None:
-        self._line.lasting(plain(outcome(record)))
+        self._draw("", plain(outcome(record)))
 
     def _show(self, what: str) -> None:
         if what != self._shown:
             self._shown = what
-            self._line.show(plain(f"{self._title}: {what}"))
+            self._draw(plain(f"{self._title}: {what}"), "")
 
 
 def title(job: Job) -> str:
@@ -133,30 +107,37 @@ def outcome(record: Record) -> str:
 @contextmanager
 def shown(job: Job, asked: bool | None) -> Iterator[Progress]:
     """Progress of one job. ``asked=None``: only in a notebook and on a terminal."""
-    line = _line(asked)
-    try:
-        yield Progress(title(job), line)
-    finally:
-        line.end()
+    with _drawing(asked) as draw:
+        try:
+            yield Progress(title(job), draw)
+        finally:
+            draw("", "")
 
 
-def _line(asked: bool | None) -> Line:
-    if asked is False:
-        return Line()
+@contextmanager
+def _drawing(asked: bool | None) -> Iterator[Draw]:
     display = _notebook()
-    if display is not None:
-        return NotebookLine(display)
-    if sys.stderr.isatty():
-        return TerminalLine(sys.stderr)
-    return PlainLines(sys.stderr) if asked else Line()
+    if asked is False or not (asked or display or sys.stderr.isatty()):
+        yield lambda _text, _lasting: None
+    elif display:
+        yield _in_a_notebook(display)
+    elif sys.stderr.isatty():
+        with _apart(sys.stderr) as stream:
+            yield _on_a_terminal(stream)
+    else:
+        yield _in_lines(sys.stderr)
 
 
-def _apart(stream: TextIO) -> TextIO:
+@contextmanager
+def _apart(stream: TextIO) -> Iterator[TextIO]:
     """A copy of the stream that still writes to the terminal while standard error is redirected."""
     try:
-        return os.fdopen(os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="replace")
+        number = os.dup(stream.fileno())
     except (OSError, ValueError):  # the stream is not a file
-        return stream
+        yield stream
+        return
+    with os.fdopen(number, "w", encoding=stream.encoding, errors="replace") as copy:
+        yield copy
 
 
 def _notebook() -> Any:
