@@ -31,12 +31,6 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
     return shlex.join([*begin, *words(config, ([], DEFAULTS), (["--quick"], SHORT), hidden=hidden)])
 
 
-def run_words(config: RunConfig) -> list[str]:
-    """The flags that give this configuration."""
-    quick = config.selection.quick
-    return words(config, (["--quick"], SHORT) if quick else ([], DEFAULTS))
-
-
 def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
     """The configuration whose plan is this job with these candidates."""
     case = job.case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from harness.settings import ROW, Flag, Given, Kind, Row, Spelled
@@ -83,6 +84,13 @@ def row_at(kind: Any, path: str) -> Row:
     return next(row for found, _, row in rows(kind) if found == path and row is not None)
 
 
+def _pairs(value: Any, base: Any) -> Iterator[tuple[str, Row, Any, Any]]:
+    """Path, row, and the two values of every setting that a flag sets."""
+    for path, _, row in rows(type(value)):
+        if row is not None:
+            yield path, row, attrgetter(path)(value), attrgetter(path)(base)
+
+
 # -- typed flags -> values --------------------------------------------------------------------------
 
 
@@ -139,14 +147,10 @@ def _values(one: Flag, given: Given, name: str) -> list[Any]:
 # -- values -> flags ----------------------------------------------------------------------------------
 
 
-def spelled(value: Any, base: Any, hidden: Sequence[str] = (), prefix: str = "") -> Iterator[Spelled]:
+def spelled(value: Any, base: Any, hidden: Sequence[str] = ()) -> Iterator[Spelled]:
     """The flags of every setting that differs from ``base``. ``ValueError`` if no flag can give a value."""
-    for field in dataclasses.fields(value):
-        row, ours, theirs = field.metadata.get(ROW), getattr(value, field.name), getattr(base, field.name)
-        path = f"{prefix}{field.name}"
-        if row is None and dataclasses.is_dataclass(ours):
-            yield from spelled(ours, theirs, hidden, f"{path}.")
-        elif row is not None and (row.always or ours != theirs) and path not in hidden:
+    for path, row, ours, theirs in _pairs(value, base):
+        if (row.always or ours != theirs) and path not in hidden:
             yield spell(row, ours)
 
 
@@ -203,21 +207,18 @@ def words(value: Any, *bases: tuple[list[str], Any], hidden: Sequence[str] = ())
     return min((after(begin, base) for begin, base in bases), key=len)
 
 
-def check_values(value: Any, base: Any, names: Names, prefix: str = "") -> None:
+def check_values(value: Any, base: Any, names: Names) -> None:
     """``UsageError`` for a value that the command line refuses, with the same sentence."""
-    for field in dataclasses.fields(value):
-        row, ours, theirs = field.metadata.get(ROW), getattr(value, field.name), getattr(base, field.name)
-        path = f"{prefix}{field.name}"
-        if row is None and dataclasses.is_dataclass(ours):
-            check_values(ours, theirs, names, f"{path}.")
-        elif row is not None and ours != theirs:
-            try:
-                given = _as_given(spell(row, ours))
-            except (TypeError, AttributeError):
-                raise UsageError(f"{names.of(path, row.flags[0])}: {ours!r} is not a valid value") from None
-            except ValueError as error:
-                raise UsageError(f"{names.of(path, row.flags[0])}: {error}") from None
-            read_row(row, given, theirs, names, path)
+    for path, row, ours, theirs in _pairs(value, base):
+        if ours == theirs:
+            continue
+        try:
+            given = _as_given(spell(row, ours))
+        except (TypeError, AttributeError):
+            raise UsageError(f"{names.of(path, row.flags[0])}: {ours!r} is not a valid value") from None
+        except ValueError as error:
+            raise UsageError(f"{names.of(path, row.flags[0])}: {error}") from None
+        read_row(row, given, theirs, names, path)
 
 
 def _as_given(found: Spelled) -> Given:

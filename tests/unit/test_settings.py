@@ -31,7 +31,7 @@ from harness.schema import (
     Setting,
 )
 from harness.settings import ROW, Group, Row, choice, flag, setting
-from runner.cli.commands import job_command, run_words
+from runner.cli.commands import job_command
 from runner.cli.formats import Output
 from runner.cli.parser import given
 from runner.errors import UsageError
@@ -127,8 +127,10 @@ def strategy(kind: type, prefix: str = "") -> st.SearchStrategy[Any]:
 @given_by(strategy(RunConfig))
 def test_a_run_to_words_and_back(config: RunConfig) -> None:
     config = dataclasses.replace(config, protocol=possible(config.protocol))
-    typed = given(run_words(config))
-    base = RunConfig(protocol=QUICK) if "quick" in typed else RunConfig()
+    quick = config.selection.quick
+    base = RunConfig(protocol=QUICK) if quick else RunConfig()
+    shown = dataclasses.replace(base, selection=Selection(quick=quick))
+    typed = given(words(config, (["--quick"] if quick else [], shown)))
     assert read(base, typed) == config
 
 
