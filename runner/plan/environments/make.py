@@ -20,23 +20,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runner.errors import UsageError
-from runner.labels import plain, reason
+from runner.labels import plain
 from runner.plan.environments.code_folder import cache_root
 from runner.plan.environments.probe import base_environment, probe
 
 Say = Callable[[str], None]
 """Prints one line of progress."""
 
-Install = Callable[[Path, Sequence[str], Say], None]
+Install = Callable[[Path, Sequence[str]], None]
 """Makes an environment with these requirements in a new folder. Raises ``UsageError``."""
 
 Check = Callable[[Path, str], object]
 """Raises ``UsageError`` if this interpreter cannot be used."""
-
-PROGRESS = re.compile(r"^\s*(Collecting|Downloading|Installing collected packages|Successfully installed)\b")
-NO_VERSION = re.compile(r"satisfies the requirement (?P<what>\S+).*\(from versions: (?P<versions>.*?)\)")
-SHOWN_VERSIONS = 4
-LONGEST_LINE = 110
 
 
 def cache_folder(current: Mapping[str, str] = os.environ) -> Path:
@@ -95,7 +90,7 @@ def _make(
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     say(f"{name}: making an environment with {' '.join(requirements)}, once, in {folder}")
     try:
-        install(partial, requirements, lambda line: say(f"{name}: {line}"))
+        install(partial, requirements)
         check(partial / "bin" / "python", name)
         partial.rename(folder)
     finally:
@@ -116,53 +111,17 @@ def _alone(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def install_with_pip(folder: Path, requirements: Sequence[str], say: Say) -> None:
-    """``python -m venv`` and ``pip install`` with this program's Python and the user's pip settings."""
+def install_with_pip(folder: Path, requirements: Sequence[str]) -> None:
+    """``python -m venv`` and ``pip install`` with this program's Python and the user's pip settings.
+
+    Their own messages go to standard error.
+    """
     environment = base_environment()
     environment.pop("PYTHONPATH", None)
-    created = subprocess.run(
-        [sys.executable, "-m", "venv", str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if created.returncode:
-        why = reason(" ".join((created.stderr or created.stdout).split()))
-        raise UsageError(f"--envs: python -m venv failed ({why}); is Python's venv installed?")
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
-    with subprocess.Popen(
-        [*pip, "--no-input", "--progress-bar=off", *requirements],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as running:
-        assert running.stdout is not None
-        lines = []
-        for line in running.stdout:
-            lines.append(line.rstrip())
-            if PROGRESS.match(line):
-                text = plain(line.strip())
-                say(text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}...")
-    if running.returncode:
-        raise UsageError(f"--envs: {why_pip_failed(lines, requirements)}")
-
-
-def why_pip_failed(lines: Sequence[str], requirements: Sequence[str]) -> str:
-    """The reason in pip's output, as one sentence."""
-    asked = " ".join(requirements)
-    for line in lines:
-        found = NO_VERSION.search(line)
-        if found:
-            versions = [v.strip() for v in found["versions"].split(",") if v.strip() not in ("", "none")]
-            there = ", ".join(versions[-SHOWN_VERSIONS:])
-            hint = f"the latest versions are {there}" if there else "it has no version"
-            python = platform.python_version()
-            return f"pip finds no {plain(found['what'])} for Python {python} on {platform.machine()}; {hint}"
-    errors = [line for line in lines if line.startswith("ERROR:")] or [line for line in lines if line][-1:]
-    why = " ".join(errors[0].removeprefix("ERROR:").split()) if errors else "without a message"
-    return f"pip could not install {asked} ({reason(why)})"
+    pip = ("pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off", *requirements)
+    for python, module in ((sys.executable, ("venv", str(folder))), (str(folder / "bin" / "python"), pip)):
+        command = [python, "-m", *module]
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=2, check=False)
+        if done.returncode:
+            asked = " ".join(requirements)
+            raise UsageError(f"--envs: {module[0]} could not install {asked}; its messages are above")
