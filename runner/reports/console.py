@@ -78,6 +78,7 @@ class _Writer:
     def __init__(self, console: Console, elsewhere: str) -> None:
         self._console = console
         self._elsewhere = elsewhere
+        self._said: set[str] = set()  # lines below tables that the next tables need not repeat
 
     def blank(self) -> None:
         self._console.print()
@@ -117,7 +118,9 @@ class _Writer:
         if left_out:
             self.paragraph(f"{left_out}.", NOTE)
         for line in _caption(part, fitted, self._elsewhere):
-            self.paragraph(line, NOTE)
+            if line not in self._said:
+                self.paragraph(line, NOTE)
+            self._said.add(line)
 
     def explanations(self, comparisons: Iterable[Comparison]) -> None:
         """The first lines of each text that ``--explain`` and other extras give."""
