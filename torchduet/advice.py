@@ -8,12 +8,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from harness.schema import CompilerOptions, Extras, Protocol
 from harness.settings import Flag
 from runner.analysis.comparison import Summary
 from runner.plan.config import RunConfig
 from runner.plan.settings import rows
-from torchduet.asked import HOLDERS
 
+HOLDERS: Mapping[str, type] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
+"""The arguments of ``compare()`` that hold settings."""
+MODES = {"--training": "mode='training'", "--inference": "mode='inference'"}
 FLAG = re.compile(r"--(?P<name>[a-z][\w-]*)(?:=(?P<value>\w+(?:=\w+)?))?")
 FILES = re.compile(r"report\.(?:md|html)|records\.jsonl|\blog\b")  # a sentence with one of them is left out
 SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
@@ -22,22 +25,23 @@ SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 def for_python(summary: Summary, folder: Path | None) -> Summary:
     """The summary with advice in the words of ``compare()``; ``folder``: where it has kept its files."""
     warnings = tuple(
-        replace(one, cases=tuple(map(_words, one.cases)), advice=_advice(one.advice, folder))
+        replace(one, cases=tuple(map(in_python, one.cases)), advice=_advice(one.advice, folder))
         for one in summary.warnings
     )
-    return replace(summary, warnings=warnings, caveats=tuple(map(_words, summary.caveats)))
+    return replace(summary, warnings=warnings, caveats=tuple(map(in_python, summary.caveats)))
 
 
 def _advice(text: str, folder: Path | None) -> str:
     sentences = SENTENCES.split(text)
-    left = [_words(sentence) for sentence in sentences if not FILES.search(sentence)]
+    left = [in_python(sentence) for sentence in sentences if not FILES.search(sentence)]
     if len(left) < len(sentences):
         where = f"is in {folder}" if folder else "is kept with compare(..., output_dir='new_folder')"
         left.append(f"The log {where}.")
     return " ".join(left)
 
 
-def _words(text: str) -> str:
+def in_python(text: str) -> str:
+    """The text with arguments in place of flags."""
     return FLAG.sub(lambda match: _argument(match["name"], match["value"]), text)
 
 
@@ -46,7 +50,7 @@ def _argument(name: str, text: str | None) -> str:
     found = _settings().get(f"--{name}")
     holder, _, field = found[0].partition(".") if found else ("", "", "")
     if found is None or holder not in HOLDERS:
-        return name.replace("-", " ")
+        return MODES.get(f"--{name}", name.replace("-", " "))
     return f"{HOLDERS[holder].__name__}({field}={_value(*found[1:], text)})"
 
 

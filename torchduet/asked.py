@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from harness import devices
 from harness.backends import backend_names, own_backend, registered, why_no_such_setting
 from harness.loading.own_compiler import safe_label
-from harness.schema import CompilerOptions, Extras, Job, Mode, Protocol
+from harness.schema import Job, Mode
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
@@ -21,6 +21,7 @@ from runner.plan.config import RunConfig
 from runner.plan.possible import check_jobs, check_name, check_threads
 from runner.plan.probe import asking_for, missing_devices
 from runner.plan.settings import ArgumentNames, check_values
+from torchduet.advice import HOLDERS, in_python
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 ARGUMENTS = ArgumentNames({"modes": "mode", "dtypes": "dtype", "devices": "device"})
 EXAMPLE = "for example compilers=['inductor']"
-HOLDERS: Mapping[str, type] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
-"""The arguments of ``compare()`` that hold settings."""
 IN_A_WORKER = (
     *("extras.allocator", "extras.cold_start", "extras.warm_start", "extras.profiler_trace"),
     *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
@@ -137,10 +136,9 @@ def check_in_a_worker(job: Job) -> None:
     try:
         if unsure:
             with_availability((replace(job, candidates=unsure),), asking_for((job,)), skip=False)
+        check_jobs((job,))
     except UsageError as error:
-        words = str(error).removeprefix("--compilers: ").removeprefix("--backend: ")
-        raise UsageError(f"compilers: {words}") from None
-    check_jobs((job,))
+        raise UsageError(in_python(str(error).replace("--backend: ", "--compilers: "))) from None
 
 
 def check_workload(workload: Workload, job: Job) -> None:
@@ -152,7 +150,7 @@ def check_workload(workload: Workload, job: Job) -> None:
         raise UsageError(f"options.inductor_config: {why}")
     why = why_not_trainable(workload) if job.case.mode is Mode.TRAINING else None
     if why is not None:
-        raise UsageError(f"model: {why}".replace("use --inference", "give mode='inference'"))
+        raise UsageError(in_python(f"model: {why}"))
 
 
 def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> str:

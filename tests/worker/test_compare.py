@@ -224,7 +224,7 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(given: dict[str, 
 
 def test_weights_that_are_all_frozen_cannot_be_trained() -> None:
     model = torch.nn.Linear(2, 2).requires_grad_(False)
-    with pytest.raises(UsageError, match="model: nothing requires a gradient: all 2 parameters are frozen"):
+    with pytest.raises(UsageError, match=r"model: nothing requires .* are frozen; .* mode='inference'"):
         compare(model, torch.ones(2, 2), compilers=["eager"], mode="training")
-    with pytest.raises(UsageError, match="--model: there is no module 'nosuch' here"):
+    with pytest.raises(UsageError, match=r"^model: there is no module 'nosuch' here"):
         compare("nosuch:make", compilers=["eager"])
