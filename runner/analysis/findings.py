@@ -19,7 +19,6 @@ from runner.analysis.digits import (
 )
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Limits, Verdict
-from runner.analysis.measuring_ended import ENDED_BY
 from runner.analysis.noise import crowding
 from runner.analysis.verdicts.decision import MOST_PROCESSES, needed
 from runner.labels import counted, suite_labels, where, where_text
@@ -243,8 +242,8 @@ def _open(comparison: Comparison) -> str:
     estimate, record = comparison.estimate, comparison.record
     if estimate is None or comparison.verdict is not Verdict.INCONCLUSIVE or not record.status.passed:
         return ""
-    ended = ENDED_BY.get(record.rounds_ended, "")
-    text = f"{_speedup(comparison)} after {counted(comparison.n, 'round')}{f' ({ended})' if ended else ''}"
+    ended = f" (ended: {record.rounds_ended})" if record.rounds_ended else ""
+    text = f"{_speedup(comparison)} after {counted(comparison.n, 'round')}{ended}"
     missing = needed(estimate, Limits.of(record.job.protocol))
     if missing is None:
         return f"{text}; these are too few for an interval"

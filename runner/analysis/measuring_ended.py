@@ -1,4 +1,4 @@
-"""The reasons why measuring ended, as records keep them in ``rounds_ended``, and as warnings tell them."""
+"""The reasons why measuring ended, as records keep them in ``rounds_ended``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,3 @@ NEEDS_PROCESSES = "needs processes"
 
 CLEAR = 3.0  # a verdict is clear if it still holds with the interval widened so many times
 ROUNDS_IN_BUDGET = 10  # with --time-budget, the limit on rounds is max_rounds times this factor
-
-ENDED_BY = {
-    FIXED_COUNT: "as many as --repeat asked for",
-    PRECISE: "the interval was as narrow as asked for",
-    MOST_ROUNDS: "the limit on rounds",
-    OUT_OF_TIME: "the limit on time",
-    OUT_OF_BUDGET: "the end of --time-budget",
-    STOPPED: "stopped early",
-}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
@@ -33,36 +32,26 @@ def closing_lines(summary: Summary) -> tuple[str, ...]:
         for comparison in part.comparisons
         if only_controls or comparison.compiler != CONTROL
     ]
-    names = _Names(
-        suite=len({part.suite for part in parts}) > 1, device=len({part.device for part in parts}) > 1
-    )
     if len(results) <= MOST_LINES:
-        return tuple(_of_result(names, *one) for one in results)
+        return tuple(_of_result(parts, *one) for one in results)
     groups: dict[tuple[str, str], tuple[Section, list[Comparison]]] = {}
     for part, comparison in results:
         groups.setdefault((part.title, comparison.compiler), (part, []))[1].append(comparison)
-    return tuple(_of_group(names, part, members) for part, members in groups.values())
+    return tuple(_of_group(parts, part, members) for part, members in groups.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
-    """Whether lines name the suite and the device, because the run has several."""
-
-    suite: bool
-    device: bool
-
-    def line(self, part: Section, comparison: Comparison, model: str = "") -> str:
-        """``tiny_gpt NanoGPT training float32, inductor``"""
-        words = (part.suite if self.suite else "", model, part.mode, part.dtype)
-        device = part.device if self.device else ""
-        where = " ".join(word for word in (*words, device) if word)
-        return f"{plain(where)}, {compiler_name(comparison.compiler)}"
+def _name(parts: Sequence[Section], part: Section, comparison: Comparison, model: str = "") -> str:
+    """``tiny_gpt NanoGPT training float32, inductor``: suite and device if the run has several."""
+    suite = part.suite if len({one.suite for one in parts}) > 1 else ""
+    device = part.device if len({one.device for one in parts}) > 1 else ""
+    words = filter(None, (suite, model, part.mode, part.dtype, device))
+    return f"{plain(' '.join(words))}, {compiler_name(comparison.compiler)}"
 
 
-def _of_result(names: _Names, part: Section, comparison: Comparison) -> str:
+def _of_result(parts: Sequence[Section], part: Section, comparison: Comparison) -> str:
     """``branch training float32, inductor: faster, 1.2x [1.1, 1.3], compiles in 9.12 s, parity pass``"""
     model = case_name(comparison.record.job.case)
-    return f"{names.line(part, comparison, model)}: {', '.join(_facts(comparison))}"
+    return f"{_name(parts, part, comparison, model)}: {', '.join(_facts(comparison))}"
 
 
 def _facts(comparison: Comparison) -> Iterator[str]:
@@ -108,14 +97,14 @@ def because(record: Record) -> str:
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
-def _of_group(names: _Names, part: Section, members: list[Comparison]) -> str:
+def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]) -> str:
     """``training float32, inductor: 18 models: 12 faster, 1 slower, 5 open; 17/18 pass, 1 crash``"""
     first = members[0]
     if len(members) == 1:
-        return _of_result(names, part, first)
+        return _of_result(parts, part, first)
     group = next((group for group in part.groups if group.compiler == first.compiler), None)
     facts = "; ".join(_group_facts(members, group))
-    return f"{names.line(part, first)}: {counted(len(members), 'model')}: {facts}"
+    return f"{_name(parts, part, first)}: {counted(len(members), 'model')}: {facts}"
 
 
 def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Iterator[str]:

@@ -335,8 +335,8 @@ def test_limits_are_not_warned_about_just_inside_them() -> None:
 @pytest.mark.parametrize(
     ("rounds", "says"),
     [
-        (20, "after 20 rounds (the limit on time); needs "),
-        (3, "after 3 rounds (the limit on time); these are"),
+        (20, "after 20 rounds (ended: out of time); needs "),
+        (3, "after 3 rounds (ended: out of time); these are"),
     ],
 )
 def test_an_open_verdict_has_one_advice(rounds: int, says: str) -> None:
