@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Record, Samples
-from runner.analysis.estimate import Limits
 from runner.cli.main import main
 from runner.runs.compare.changes import RunChanges, changes_between
-from runner.runs.compare.load import load
+from runner.runs.compare.load import load, results_of
 from runner.runs.compare.paired import shared_rounds
-from runner.runs.compare.run import Result, Times
+from runner.runs.compare.run import Result
+from tests.factories import make_job, make_record
 from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records
 
 ROUNDS = 24
-LIMITS = Limits(threshold=0.02, alpha=0.05)
 SLOWER = 1.10  # inductor's step in the new environment over its step in the old one
 EAGER = 0.95
 
@@ -123,15 +122,11 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
 
 
 def result(rounds: range, folder: str = "run") -> Result:
-    ones = (1.0,) * len(rounds)
-    times = Times(
-        job=(folder, "m"),
-        rounds=tuple((0, n) for n in rounds),
-        eager_s=ones,
-        compiled_s=ones,
-        assumed_sd=0.01,
-    )
-    return Result(name="m", conditions={}, status="pass", limits=LIMITS, times=times)
+    record = make_record(make_job(), rounds=len(rounds))
+    assert record.samples is not None
+    record = replace(record, samples=replace(record.samples, round_index=tuple(rounds)))
+    (known,) = results_of([record], {"toys": "toys"})
+    return replace(known, shares=(folder, "m") if folder else None)
 
 
 def test_the_controls_of_a_run_with_environments_are_used(tmp_path: Path) -> None:
@@ -161,10 +156,7 @@ def test_only_rounds_that_timed_both_sides_count() -> None:
     assert len(shared) == 10
     assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
     assert shared_rounds(result(range(20)), result(range(20), "another run")) is None
-    assert (
-        shared_rounds(result(range(20)), Result(name="m", conditions={}, status="pass", limits=LIMITS))
-        is None
-    )
+    assert shared_rounds(result(range(20)), result(range(20), "")) is None
 
 
 def test_the_outputs_say_that_the_rounds_are_shared(

@@ -188,7 +188,7 @@ def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) ->
     for _ in range(200):
         known = drift((math.log(1.3) + rng.normal(0, spread, 12) + rng.normal(0, 0.01, 12)).tolist())
         assert known is not None
-        found = less_drift(math.log(1.3) + rng.normal(0, spread) + rng.normal(0, 0.01), 0.0, known)
+        found = less_drift(math.log(1.3) + rng.normal(0, spread) + rng.normal(0, 0.01), (), (), known)
         assert found is not None
         alarms.append(found.p_value < 0.05)
     assert np.mean(alarms) <= 0.085

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from runner.analysis.estimate import Estimate, Limits, Verdict
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import false_discovery, geometric_mean
 from runner.analysis.verdicts.decision import verdict
 from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
@@ -199,10 +199,7 @@ def _noise(pairs: Pairs, elsewhere: Sequence[Result] = ()) -> ProcessNoise | Non
     results = (*itertools.chain(*pairs), *elsewhere)
     controls = [r.speedup for r in results if r.is_control and r.speedup and r.speedup.processes == 1]
     changes = [_within(*pair) for pair in pairs if not pair[0].is_control]
-    return process_noise(
-        [control for control in controls if control.error is not None],
-        [change for change in changes if change is not None],
-    )
+    return process_noise(controls, [change for change in changes if change is not None])
 
 
 def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise]:
@@ -215,7 +212,7 @@ def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise]:
 
 
 def _noise_group(result: Result) -> tuple[str, ...]:
-    return tuple(result.conditions.get(name, "") for name in ("device", "precision", "mode"))
+    return tuple(result.conditions[name] for name in ("device", "precision", "mode"))
 
 
 def _change(
@@ -224,30 +221,46 @@ def _change(
     first, second = pair
     if not like:
         return Change(first=first, second=second)
-    both = first.passed and second.passed
     shared = shared_rounds(first, second)
-    change = None
-    if shared is not None:
-        eager, compiled = shared.eager(), shared.compiled()
-        change = shared.change(noise)
-    else:
-        if first.speedup is not None and second.speedup is not None:
-            alone = [one for one in (first.speedup, second.speedup) if one.processes == 1]
-            more = between([one.assumed_sd or 0.0 for one in alone], noise)
-            change = difference(first.speedup, second.speedup, more)
-        times = [((r.eager_s, r.eager_se), (r.compiled_s, r.compiled_se)) for r in pair]
-        eager, compiled = (_time(before, after, moved) for before, after in zip(*times, strict=True))
+    both = first.passed and second.passed
+    compiled = both and alike_caches(pair)
     return Change(
         first=first,
         second=second,
-        speedup=change,
-        eager=eager,
-        compiled=compiled if both else None,
-        compile_factor=_compile_factor(pair, None if shared is not None else moved)
-        if both and alike_caches(pair)
-        else None,
+        speedup=shared.change(noise) if shared else _speedup(first.speedup, second.speedup, noise),
+        eager=shared.eager() if shared else _eager(first, second, moved),
+        compiled=shared.compiled() if shared else _compiled(first, second, moved),
+        compile_factor=_compile_factor(pair, None if shared else moved) if compiled else None,
         memory_factor=_factor(first.memory_ratio, second.memory_ratio) if both else None,
-        shared_rounds=len(shared) if shared is not None else 0,
+        shared_rounds=len(shared) if shared else 0,
+    )
+
+
+def _speedup(
+    first: PairedEstimate | None, second: PairedEstimate | None, noise: ProcessNoise | None
+) -> Estimate | None:
+    if first is None or second is None:
+        return None
+    alone = [one.assumed_sd or 0.0 for one in (first, second) if one.processes == 1]
+    return difference(first, second, between(alone, noise))
+
+
+def _eager(first: Result, second: Result, moved: Drift | None) -> Estimate | None:
+    """The change of eager's time beyond the drift."""
+    one, other = first.record.samples, second.record.samples
+    if one is None or other is None or not first.eager_s or not second.eager_s or moved is None:
+        return None
+    return less_drift(math.log(second.eager_s / first.eager_s), one.baseline_s, other.baseline_s, moved)
+
+
+def _compiled(first: Result, second: Result, moved: Drift | None) -> Estimate | None:
+    one, other = first.record.samples, second.record.samples
+    if one is None or other is None or not first.compiled_s or not second.compiled_s or moved is None:
+        return None
+    if not (first.passed and second.passed):
+        return None
+    return less_drift(
+        math.log(second.compiled_s / first.compiled_s), one.candidate_s, other.candidate_s, moved
     )
 
 
@@ -257,21 +270,11 @@ def alike_caches(pair: tuple[Result, Result]) -> bool:
     return len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
-def _time(
-    before: tuple[float | None, float | None], after: tuple[float | None, float | None], moved: Drift | None
-) -> Estimate | None:
-    """The change of a time beyond the drift. The spread over models covers unknown errors."""
-    if not before[0] or not after[0] or moved is None:
-        return None
-    se = math.hypot(before[1] or 0.0, after[1] or 0.0)
-    return less_drift(math.log(after[0] / before[0]), se, moved)
-
-
 def _compile_factor(pair: tuple[Result, Result], moved: Drift | None) -> float | None:
     """The change of compile time. On a CPU, where eager shows the machine's speed, beyond its drift."""
     before, after = pair
     factor = _factor(before.compile_s, after.compile_s)
-    if factor is None or moved is None or before.conditions.get("device") != "cpu":
+    if factor is None or moved is None or before.conditions["device"] != "cpu":
         return factor
     return factor / moved.factor
 
@@ -291,20 +294,16 @@ def _judged(changes: Sequence[Change], limits: Limits) -> tuple[Change, ...]:
 
 def _limits(results: Sequence[Result]) -> Limits:
     """The limits of both runs' verdicts; of different ones, the stricter."""
-    return Limits(
-        threshold=max(result.limits.threshold for result in results),
-        alpha=min(result.limits.alpha for result in results),
-    )
+    each = [Limits.of(result.record.job.protocol) for result in results]
+    return Limits(threshold=max(one.threshold for one in each), alpha=min(one.alpha for one in each))
 
 
 def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
     members: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         if NO_RECORD not in (change.first.status, change.second.status):
-            conditions = {**change.second.conditions, **change.first.conditions}
-            where = ", ".join(
-                conditions[name] for name in ("suite", "mode", "precision", "device") if name in conditions
-            )
+            known = change.first.conditions
+            where = ", ".join(known[name] for name in ("suite", "mode", "precision", "device"))
             members.setdefault((change.first.compiler, where), []).append(change)
     return tuple(_group(compiler, where, group) for (compiler, where), group in members.items())
 

@@ -8,16 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.settings import SHARE
-from runner.analysis.digits import p_text, share_text, speedup_text
+from runner.analysis.digits import MISSING, p_text, share_text, speedup_text
+from runner.analysis.estimate import Estimate
 from runner.errors import UsageError, unknown
 from runner.labels import plain
 from runner.plan.settings import value_of
 from runner.runs.compare.changes import Change, RunChanges
-from runner.runs.compare.run import NO_RECORD, Result
 
 WITH_SHARE = ("regression", "time")
-KINDS = (*WITH_SHARE, "parity", "graph-breaks", "calls-captured", "eager-fallbacks", "difference")
 FLAG = "--fail-on"
+COUNTS = {  # gate: metric, its name, whether more is worse
+    "graph-breaks": ("graph_breaks", "graph breaks", True),
+    # with as many breaks, fewer calls mean that a part of the model runs eager
+    "calls-captured": ("calls_captured", "captured calls", False),
+    "eager-fallbacks": ("eager_fallbacks", "eager fallbacks", True),
+}
+KINDS = (*WITH_SHARE, "parity", *COUNTS, "difference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,9 @@ class Gate:
 
     kind: str
     threshold: float | None = None
+
+    def share(self, changes: RunChanges) -> float:
+        return changes.limits.threshold if self.threshold is None else self.threshold
 
     @property
     def words(self) -> str:
@@ -80,10 +89,10 @@ def answered(changes: RunChanges, gates: Sequence[Gate]) -> tuple[tuple[Outcome,
 def _regression(changes: RunChanges, gate: Gate) -> Outcome:
     if not changes.timed:
         raise _cannot(changes, gate, "no shared result has a speedup in both runs")
-    share = changes.limits.threshold if gate.threshold is None else gate.threshold
+    share = gate.share(changes)
     limit = math.log1p(-share) if share < 1 else -math.inf
     lost = [
-        f"{c.first.title}: {_factor(c)}, q = {p_text(c.q_value)}"
+        f"{c.first.title}: {estimate_text(c.speedup)}, q = {p_text(c.q_value)}"
         for c in changes.timed
         if c.speedup and c.speedup.interval and c.speedup.interval[1] < limit
         if c.q_value is not None and c.q_value < changes.limits.alpha
@@ -94,12 +103,12 @@ def _regression(changes: RunChanges, gate: Gate) -> Outcome:
 
 
 def _time(changes: RunChanges, gate: Gate) -> Outcome:
-    share = changes.limits.threshold if gate.threshold is None else gate.threshold
+    share = gate.share(changes)
     timed = [change for change in changes.changes if change.compiled is not None]
     if not timed:
         raise _cannot(changes, gate, "the gate needs at least 3 shared models with times in both runs")
     slower = [
-        f"{c.first.title}: {speedup_text(c.compiled.factor, c.compiled.low, c.compiled.high)} of the time"
+        f"{c.first.title}: {estimate_text(c.compiled)} of the time"
         for c in timed
         if c.compiled and c.compiled.interval and c.compiled.interval[0] > math.log1p(share)
         if c.compiled_q is not None and c.compiled_q < changes.limits.alpha
@@ -126,39 +135,20 @@ def _parity(changes: RunChanges, gate: Gate) -> Outcome:
     return Outcome(gate=gate, title="results that passed before and fail now", cases=cases)
 
 
-def _graph_breaks(changes: RunChanges, gate: Gate) -> Outcome:
-    more = [c for c in changes.breaks if (c.second.graph_breaks or 0) > (c.first.graph_breaks or 0)]
-    return Outcome(
-        gate=gate, title="results with more graph breaks than before", cases=tuple(map(broken, more))
-    )
-
-
-def _calls_captured(changes: RunChanges, gate: Gate) -> Outcome:
-    """Fewer calls with as many breaks: a part of the model runs eager, and the breaks do not tell."""
-    return _counted(changes, gate, lambda result: result.calls_captured, "captured calls", fewer=True)
-
-
-def _eager_fallbacks(changes: RunChanges, gate: Gate) -> Outcome:
-    return _counted(changes, gate, lambda result: result.eager_fallbacks, "eager fallbacks", fewer=False)
-
-
-def _counted(
-    changes: RunChanges, gate: Gate, count: Callable[[Result], int | None], noun: str, *, fewer: bool
-) -> Outcome:
+def _counted(changes: RunChanges, gate: Gate) -> Outcome:
     """The results whose count became worse. ``UsageError`` if no shared result has it in both runs."""
-    found = [
-        (change, one, other)
-        for change in changes.changes
-        if (one := count(change.first)) is not None and (other := count(change.second)) is not None
-    ]
-    if not found:
+    metric, noun, more_is_worse = COUNTS[gate.kind]
+    counts = [(c.first.title, c.first.count(metric), c.second.count(metric)) for c in changes.changes]
+    known = [(title, one, other) for title, one, other in counts if one is not None and other is not None]
+    if not known:
         raise _cannot(changes, gate, f"no shared result has the number of {noun} in both", machine=False)
-    worse = [
-        f"{change.first.title}: {one} -> {other} {noun}"
-        for change, one, other in found
-        if (other < one if fewer else other > one)
-    ]
-    return Outcome(gate=gate, title=f"{'fewer' if fewer else 'more'} {noun} than before", cases=tuple(worse))
+    worse = tuple(
+        f"{title}: {one} -> {other} {noun}"
+        for title, one, other in known
+        if (other > one if more_is_worse else other < one)
+    )
+    title = f"results with {'more' if more_is_worse else 'fewer'} {noun} than before"
+    return Outcome(gate=gate, title=title, cases=worse)
 
 
 def _difference(changes: RunChanges, gate: Gate) -> Outcome:
@@ -170,22 +160,16 @@ def _difference(changes: RunChanges, gate: Gate) -> Outcome:
             f"{m.first.title}: measured under other conditions ({differences_text(m.differences)})"
             for m in changes.mismatches
         ),
-        *(f"{r.title}: {r.status}, only in the second run" for r in changes.only_second if _counts(r)),
+        *(f"{r.title}: {r.status}, only in the second run" for r in changes.only_second),
     )
     return Outcome(gate=gate, title="results with another status or number of graph breaks", cases=cases)
-
-
-def _counts(result: Result) -> bool:
-    return result.status != NO_RECORD
 
 
 JUDGES: Mapping[str, Callable[[RunChanges, Gate], Outcome]] = {
     "regression": _regression,
     "time": _time,
     "parity": _parity,
-    "graph-breaks": _graph_breaks,
-    "calls-captured": _calls_captured,
-    "eager-fallbacks": _eager_fallbacks,
+    **dict.fromkeys(COUNTS, _counted),
     "difference": _difference,
 }
 
@@ -198,6 +182,10 @@ def ending(change: Change) -> str:
     return f"{change.first.title}: {change.first.status} -> {change.second.status}{note}"
 
 
+def estimate_text(estimate: Estimate | None) -> str:
+    return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
+
+
 def broken(change: Change) -> str:
     return f"{change.first.title}: {change.first.graph_breaks} -> {change.second.graph_breaks} graph breaks"
 
@@ -205,11 +193,6 @@ def broken(change: Change) -> str:
 def differences_text(differences: Sequence[tuple[str, str, str]]) -> str:
     """``batch size 8 -> 4, scale full -> small``"""
     return ", ".join(f"{name} {one} -> {other}" for name, one, other in differences)
-
-
-def _factor(change: Change) -> str:
-    found = change.speedup
-    return speedup_text(found.factor, found.low, found.high) if found else ""
 
 
 def _cannot(changes: RunChanges, gate: Gate, why: str, *, machine: bool = True) -> UsageError:

@@ -8,7 +8,7 @@ ratio in each round. A round that is slow on both sides cancels, and no drift is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,9 @@ from runner.analysis.estimate import Estimate
 from runner.analysis.statistics import Floats, student
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
+from runner.analysis.verdicts.family import assumed_of
 from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
-from runner.runs.compare.run import Result, Times
+from runner.runs.compare.run import Result
 from runner.runs.compare.statistics import ProcessNoise, between
 
 
@@ -61,10 +62,9 @@ class Shared:
 
 def shared_rounds(first: Result, second: Result) -> Shared | None:
     """None for two runs, and below ``FEWEST`` rounds, which have no interval."""
-    one, other = first.times, second.times
-    if one is None or other is None or one.job != other.job:
+    if first.shares is None or first.shares != second.shares or not (first.passed and second.passed):
         return None
-    before, after = _by_round(one), _by_round(other)
+    before, after = _by_round(first), _by_round(second)
     rounds, by_process = timed_in_both(before, after)
     if len(rounds) < FEWEST:
         return None
@@ -72,9 +72,14 @@ def shared_rounds(first: Result, second: Result) -> Shared | None:
         first=np.array([before[key] for key in rounds]),
         second=np.array([after[key] for key in rounds]),
         by_process=by_process,
-        assumed=(one.assumed_sd, other.assumed_sd),
+        assumed=(assumed_of(first.record), assumed_of(second.record)),
     )
 
 
-def _by_round(times: Times) -> Mapping[tuple[int, int], Sequence[float]]:
-    return dict(zip(times.rounds, zip(times.eager_s, times.compiled_s, strict=True), strict=True))
+def _by_round(result: Result) -> Mapping[tuple[int, int], tuple[float, float]]:
+    """The seconds of eager and compiled; empty if the rounds have no number."""
+    samples = result.record.samples
+    if samples is None or len(samples.round_index) != len(samples):
+        return {}
+    rounds = zip(samples.process_of_round, samples.round_index, strict=True)
+    return dict(zip(rounds, zip(samples.baseline_s, samples.candidate_s, strict=True), strict=True))

@@ -1,4 +1,4 @@
-"""The data of a run that a comparison needs. Unknown values are absent or None."""
+"""One side of a comparison: the results of a run, each with the conditions that identify it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.devices import type_of
-from harness.schema import Job, Status
+from harness.schema import Job, Record, Status, of_environment
 from harness.settings import identity
-from runner.analysis.estimate import Limits, PairedEstimate
-from runner.labels import plain
+from runner.analysis.comparison import CONTROL, Comparison
+from runner.analysis.estimate import PairedEstimate
+from runner.analysis.noise import crowding
+from runner.labels import compiler_label, plain
 
 NO_RECORD = "no record"
 """The status of a planned result without a record: the run ended before it."""
@@ -21,66 +23,115 @@ WARM, COLD = "warm", "cold"  # compile caches that had, or had not, what the com
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
 """Conditions that every table names, in this order."""
 UNCOUNTED = tuple(status.value for status in Status if not status.counted)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """The seconds of a step, round by round, of one side of a job with several environments.
-
-    ``job``: the folder of the run and the job's name; two sides of one job share rounds. ``rounds``: the
-    number of the process and the number of the round in it.
-    """
-
-    job: tuple[str, str]
-    rounds: tuple[tuple[int, int], ...]
-    eager_s: tuple[float, ...]
-    compiled_s: tuple[float, ...]
-    assumed_sd: float  # between processes, of the log speedup
+TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One model with one compiler in one run.
 
-    ``conditions``: name -> value. Two results with equal conditions are the same measurement. ``machine``:
-    facts that must also be equal for a comparison of times. ``speedup``: only of results that passed.
-    ``limits``: of the run's verdicts. ``times``: only of an environment of a run. ``*_s`` are medians of a
-    step in seconds; ``*_se`` is the standard error of their logarithms.
+    ``comparison``: None for a planned result without a record. ``conditions``: name -> value; two results
+    with equal conditions are the same measurement. ``shares``: of an environment of a run, the folder and the
+    job; two sides of one job share their rounds.
     """
 
-    name: str
+    record: Record
+    comparison: Comparison | None
     conditions: dict[str, str]
-    machine: dict[str, str] = field(default_factory=dict)
-    is_control: bool = False  # eager against itself
-    status: str
-    limits: Limits
-    failure: str = ""
-    graph_breaks: int | None = None
-    calls_captured: int | None = None  # operations that Dynamo captured
-    eager_fallbacks: int | None = None  # functions that Dynamo left to eager
-    speedup: PairedEstimate | None = None
-    times: Times | None = None
-    eager_s: float | None = None
-    eager_se: float | None = None
-    compiled_s: float | None = None
-    compiled_se: float | None = None
-    compile_s: float | None = None
-    caches: str = AS_FOUND  # or "empty" or "filled" by a flag, or warm, or cold
-    memory_ratio: float | None = None  # eager's peak / the compiler's
-    crowded: bool = False  # other work used the CPUs during the rounds
+    shares: tuple[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return plain(self.record.job.case.name)
 
     @property
     def compiler(self) -> str:
         return self.conditions["compiler"]
 
     @property
+    def is_control(self) -> bool:
+        """Eager against itself; not eager of another environment, whose baseline is the reference's eager."""
+        job = self.record.job
+        if job.environments:
+            return self.record.candidate == of_environment(CONTROL, job.environments[0].name)
+        return compiler_label(self.record) == CONTROL
+
+    @property
+    def machine(self) -> dict[str, str]:
+        """The facts that must also be equal for a comparison of times."""
+        found = {name: self.record.environment.get(name) for name in TIMING_FACTS}
+        if found["cpu"] == found["device_name"]:
+            found["cpu"] = None
+        known = {name: str(value) for name, value in found.items() if value not in (None, "")}
+        return {**known, "allocator": self.record.job.extras.allocator}
+
+    @property
+    def status(self) -> str:
+        return NO_RECORD if self.comparison is None else self.record.status.value
+
+    @property
     def passed(self) -> bool:
-        return self.status in (Status.PASS.value, Status.PASS_DUE_TO_SKIP.value)
+        return self.comparison is not None and self.record.status.passed
 
     @property
     def skipped(self) -> bool:
         """Whether it is in no pass rate."""
         return self.status in UNCOUNTED
+
+    @property
+    def failure(self) -> str:
+        failure = self.record.failure
+        return plain(f"{failure.kind}: {failure.message}") if failure else ""
+
+    @property
+    def estimate(self) -> PairedEstimate | None:
+        return self.comparison.estimate if self.comparison is not None else None
+
+    @property
+    def speedup(self) -> PairedEstimate | None:
+        """Only of a result that passed, with an error that can be known."""
+        estimate = self.estimate if self.passed else None
+        return estimate if estimate is not None and estimate.error is not None else None
+
+    @property
+    def eager_s(self) -> float | None:
+        return self.estimate.baseline_median_s if self.estimate else None
+
+    @property
+    def compiled_s(self) -> float | None:
+        return self.estimate.candidate_median_s if self.estimate else None
+
+    @property
+    def compile_s(self) -> float | None:
+        return self.comparison.compilation_latency_s if self.comparison else None
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Eager's peak / the compiler's."""
+        return self.comparison.memory_ratio if self.comparison else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other work used the CPUs during the rounds."""
+        return self.comparison is not None and crowding(self.comparison) is not None
+
+    @property
+    def caches(self) -> str:
+        """The state of the compile caches before the compilation: set by a flag, or as the compiler says."""
+        extras = self.record.job.extras
+        if extras.cold_start or extras.warm_start:
+            return "empty" if extras.cold_start else "filled"
+        if self.count("compile_cache_hits"):
+            return WARM
+        return COLD if self.count("compile_cache_misses") else AS_FOUND
+
+    @property
+    def graph_breaks(self) -> int | None:
+        return self.count("graph_breaks")
+
+    def count(self, metric: str) -> int | None:
+        value = self.record.metrics.get(metric)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     @property
     def title(self) -> str:

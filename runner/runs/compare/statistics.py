@@ -157,15 +157,18 @@ def drift(logs: Sequence[float]) -> Drift | None:
     )
 
 
-def less_drift(log_time: float, se: float, known: Drift) -> Estimate | None:
-    """A change of a time (ln B / A) beyond the drift that all models share.
+def less_drift(
+    log_time: float, before: Sequence[float], after: Sequence[float], known: Drift
+) -> Estimate | None:
+    """A change of a time (ln B / A, from these times) beyond the drift that all models share.
 
     Its error combines the error within the runs and the spread of eager over the models: a model's time
     also varies without a cause. None if this spread is unknown.
     """
     if known.spread is None:
         return None
-    variance = se**2 + known.spread**2 * (1 + 1 / known.models)
+    variance = sum((se_of_median(times) or 0.0) ** 2 for times in (before, after))
+    variance += known.spread**2 * (1 + 1 / known.models)
     df = max(1.0, SHAMOS_EFFICIENCY * (known.models - 1))
     return student(log_time - math.log(known.factor), [(variance, df)])
 

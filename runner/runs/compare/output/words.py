@@ -18,7 +18,7 @@ from runner.analysis.digits import (
     significant,
     speedup_text,
 )
-from runner.analysis.estimate import Estimate, Verdict
+from runner.analysis.estimate import Verdict
 from runner.labels import counted, plain
 from runner.reports.parts.grid import Table
 from runner.runs.compare.changes import (
@@ -29,7 +29,7 @@ from runner.runs.compare.changes import (
     RunChanges,
     alike_caches,
 )
-from runner.runs.compare.gates import broken, differences_text, ending
+from runner.runs.compare.gates import broken, differences_text, ending, estimate_text
 from runner.runs.compare.run import Result, Run
 from runner.runs.compare.statistics import LEAST_CHANGES, LEAST_CONTROLS, ProcessNoise
 
@@ -149,10 +149,6 @@ def _percent(sd: float) -> str:
 
 
 # -- the tables ---------------------------------------------------------------------------
-
-
-def estimate_text(estimate: Estimate | None) -> str:
-    return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
 
 
 def _arrow(values: Sequence[float | None], text: Callable[[float], str] = ratio_text) -> str:
