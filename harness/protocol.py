@@ -50,12 +50,6 @@ PERFORMANCE = flag(
     "--performance", group=Group.PROTOCOL, means=False, help="measure times only, without the parity check"
 )
 ACCURACY = flag("--accuracy", group=Group.PROTOCOL, means=False, help="check parity only")
-CHECK_ONLY = flag(
-    "--accuracy-aot-ts-mincut",
-    group=Group.COMPILERS,
-    means=False,
-    help="the same as --compilers=aot_ts_mincut --accuracy",
-)
 PHASE_TIMEOUT = flag(
     "--phase-timeout=PHASE=S",
     group=Group.PROTOCOL,
@@ -99,7 +93,7 @@ class Protocol:
     """How a job is measured. Every record contains it, because derived numbers depend on it."""
 
     accuracy: bool = setting(True, PERFORMANCE)
-    performance: bool = setting(True, ACCURACY, CHECK_ONLY)
+    performance: bool = setting(True, ACCURACY)
     parity: str = _protocol(
         "scaled",
         "--parity=RULE",

@@ -83,21 +83,7 @@ COMPILERS = (
     _compiler(
         "--backend", metavar="NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"
     ),
-    *(
-        _compiler(name, means=compiler, help=f"the same as --compilers={compiler}")
-        for name, compiler in (
-            ("--inductor", "inductor"),
-            ("--speedup-ts", "torchscript"),
-            ("--nothing", "eager"),
-            ("--speedup-dynamo-ts", "dynamo_ts"),
-            ("--export-aot-inductor", "aot_inductor"),
-        )
-    ),
-    _compiler(
-        "--accuracy-aot-ts-mincut",
-        means="aot_ts_mincut",
-        help="the same as --compilers=aot_ts_mincut --accuracy",
-    ),
+    _compiler("--inductor", means="inductor", help="the same as --compilers=inductor"),
 )
 """``--backend`` takes any name, because more compilers can be registered with torch. Both take functions."""
 

@@ -43,8 +43,6 @@ def test_the_fields_spellings() -> None:
     assert (found.dtypes, found.devices, found.compilers) == (("bfloat16",), ("cpu",), ("inductor",))
     assert found.selection.only == ("X",)
     assert found.protocol.repeat == 30
-    assert config("--speedup-ts").compilers == ("torchscript",)
-    assert config("--nothing").compilers == ("eager",)
     assert config("--backend=aot_eager").compilers == ("aot_eager",)
     assert config("--float32", "--amp", "--float16").dtypes == ("float32", "float16", "amp")
 

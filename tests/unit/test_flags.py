@@ -8,7 +8,6 @@ from runner.cli.parser import build_parser
 
 FLAGS = [
     "--accuracy",
-    "--accuracy-aot-ts-mincut",
     "--allocator",
     "--amp",
     "--backend",
@@ -33,7 +32,6 @@ FLAGS = [
     "--exclude",
     "--executor",
     "--explain",
-    "--export-aot-inductor",
     "--export-profiler-trace",
     "--fail-on",
     "--filter",
@@ -63,7 +61,6 @@ FLAGS = [
     "--no-fork-server",
     "--no-skip",
     "--nopython",
-    "--nothing",
     "--nvfuser",
     "--only",
     "--output-dir",
@@ -86,8 +83,6 @@ FLAGS = [
     "--scale",
     "--seed",
     "--skip-unavailable",
-    "--speedup-dynamo-ts",
-    "--speedup-ts",
     "--suites",
     "--tag",
     "--threads",
