@@ -19,7 +19,6 @@ tau is the standard deviation between processes; "as" the candidate whose assume
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -35,7 +34,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.codec import from_json  # noqa: E402 - the project need not be installed
+from benchmarks.common import new_parser  # noqa: E402 - the project need not be installed
+from harness.codec import from_json  # noqa: E402
 from harness.schema import Protocol, Record  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_sd, pooled  # noqa: E402
@@ -375,9 +375,7 @@ def replayed(name: str, found: Sequence[PairedEstimate]) -> tuple[object, ...]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--repetitions", type=int, default=1500)
     parser.add_argument("--only", action="append", choices=(*tables(), "replay"), help="these tables only")
     parser.add_argument("--replay", type=Path, nargs="+", default=sorted((ROOT / "results").iterdir()))

@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
+from benchmarks.common import new_parser  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.reference import Tensors  # noqa: E402
@@ -236,9 +237,7 @@ def _share(found: Sequence[bool]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--only", help="these models, separated by commas")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--modes", default=",".join(MODES))

@@ -2,13 +2,14 @@
 
     python benchmarks/headline.py --keep logs/headline              # all parts, one after another
     python benchmarks/headline.py --keep logs/headline --hours 2    # a sitting; the same command continues
+    python benchmarks/headline.py --tables results/headline-cpu     # the tables of docs/RESULTS.md
 
 Small scale, float32, inference and training, aot_eager and inductor, parity and times, the default protocol.
 On a CPU, every job has one thread; run the script on a core of its own (``taskset -c 0``). The same
 command on a second core takes parts that the first does not measure. The plan is split into parts of
 about equal time. A part that is complete is not measured again, and an interrupted part is resumed. A
 sitting begins no part that would probably end after ``--hours``. When all parts are complete, they are
-joined in ``KEEP/merged``.
+joined in ``KEEP/merged``. ``--tables`` reads runs, or folders of runs, and measures nothing.
 """
 
 from __future__ import annotations
@@ -17,29 +18,48 @@ import fcntl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import pandas as pd
+from scipy.stats import gmean
+from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
+from harness.schema import Record  # noqa: E402
+from runner.analysis.columns import columns, frame  # noqa: E402
+from runner.analysis.comparison import Comparison, GroupSummary  # noqa: E402
+from runner.analysis.derive import summarize  # noqa: E402
+from runner.analysis.digits import significant, speedup_text, steps_text  # noqa: E402
+from runner.analysis.estimate import Verdict  # noqa: E402
 from runner.cli.exit_codes import FAILURES, OK  # noqa: E402
+from runner.store.record_file import read_records  # noqa: E402
 from runner.store.run_folder import locked  # noqa: E402
 
 SUITES = "tiny_gpt,timm_models,huggingface"
 COMPILERS = "aot_eager,inductor"
 DONE = "complete"
+ENDS = 10  # models at each end of the list of speedups
+FAILURE = ("name", "mode", "compiler", "status", "why")
 
 
 def main() -> int:
     parser = new_parser(__doc__)
-    parser.add_argument("--keep", type=Path, required=True, help="the folder of the parts")
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--keep", type=Path, help="the folder of the parts")
+    task.add_argument("--tables", type=Path, nargs="+", metavar="RUN", help="print the tables of these runs")
     parser.add_argument("--parts", type=int, default=40, help="the same number in every sitting")
     parser.add_argument("--hours", type=float, help="the length of this sitting")
     parser.add_argument("--devices", default="cpu")
+    parser.add_argument("--compiler", default="inductor", help="the compiler of the lists of --tables")
     options = parser.parse_args()
+    if options.tables:
+        print_tables(options.tables, options.compiler)
+        return 0
     ends = time.monotonic() + 3600 * options.hours if options.hours else None
     longest_s = 0.0
     folders = [options.keep / f"part-{number:02}" for number in range(options.parts)]
@@ -90,6 +110,147 @@ def program(*flags: str) -> None:
     done = subprocess.run(command, check=False)
     if done.returncode not in (OK, FAILURES):
         raise SystemExit(done.returncode)
+
+
+# -- the tables of docs/RESULTS.md -------------------------------------------------------------------
+
+
+def print_tables(runs: Sequence[Path], compiler: str) -> None:
+    """Averages and costs of each suite, the ``ENDS`` of the models by speedup, and what did not pass."""
+    found = unique(record for run in runs for record in records_below(run))
+    records = sorted(found, key=lambda record: (record.job.case.mode.value, record.job.case.suite))
+    summary = summarize(records)
+    data = frame(summary.comparisons, columns().values())
+    data = data.assign(where=[c.device for c in summary.comparisons], comparison=summary.comparisons)
+    passed = data[data["passed"]]
+    print(f"{data['job'].nunique()} jobs, {len(data)} comparisons\n")
+    show([averages(group, of_group(group, passed)) for group in summary.groups])
+    show([costs(group, of_group(group, data)) for group in summary.groups])
+    timed = passed[passed["compiler"] == compiler].dropna(subset="speedup")
+    attribution = data[data["compiler"] == "aot_eager"].set_index("job")["comparison"]
+    for ascending in (False, True):
+        ends = timed.sort_values("speedup", ascending=ascending, kind="stable").head(ENDS)
+        show([extreme(c, attribution.get(c.record.job.key)) for c in ends["comparison"]])
+    failed = data[~data["passed"]]
+    show(failed.assign(why=[why(c.record) for c in failed["comparison"]])[[*FAILURE]].to_dict("records"))
+
+
+def records_below(folder: Path) -> Iterator[Record]:
+    """Of a run, or of all runs in the folder."""
+    for file in sorted([*folder.glob("records.jsonl")] or folder.glob("*/records.jsonl")):
+        yield from read_records(file).records
+
+
+def unique(records: Iterable[Record]) -> Iterator[Record]:
+    """The first record of each job and candidate: runs may be parts of one plan."""
+    first: dict[tuple[str, str], Record] = {}
+    for record in records:
+        first.setdefault((record.job.key, record.candidate), record)
+    yield from first.values()
+
+
+def show(rows: Sequence[Mapping[str, object]]) -> None:
+    print(tabulate(rows, headers="keys", tablefmt="pipe", disable_numparse=True), end="\n\n")
+
+
+def of_group(group: GroupSummary, data: pd.DataFrame) -> pd.DataFrame:
+    key = {"compiler": group.compiler, "suite": group.suite, "mode": group.mode, "where": group.device}
+    return data[(data[[*key]] == pd.Series(key)).all(axis=1)]
+
+
+def averages(group: GroupSummary, passed: pd.DataFrame) -> dict[str, str]:
+    speedups = passed["speedup"].dropna()
+    spread = speedups.quantile([0.1, 0.5, 0.9])
+    decided = [group.verdicts.get(v.value, 0) for v in (Verdict.FASTER, Verdict.SAME, Verdict.SLOWER)]
+    return {
+        **label_of(group),
+        "pass [95 %]": f"{group.passed}/{group.total} "
+        f"[{percent(group.pass_low)}, {percent(group.pass_high)}]",
+        "speedup, geometric mean [models like these] (these models)": mean_text(group),
+        "10 / 50 / 90 % of models": " / ".join(f"{q:.2f}" for q in spread) if len(speedups) > 1 else "-",
+        "faster / same / slower / open": " / ".join(
+            map(str, (*decided, sum(group.verdicts.values()) - sum(decided)))
+        ),
+    }
+
+
+def label_of(group: GroupSummary) -> dict[str, str]:
+    """With the processor, where the runs have several."""
+    where = ", ".join(filter(None, (group.suite, group.mode, processor(group.device))))
+    return {"suite, mode": where, "compiler": group.compiler}
+
+
+def processor(device: str) -> str:
+    """``Intel Xeon`` of ``cpu (Intel(R) Xeon(R) Processor)``; empty if all runs have the same."""
+    name = device.partition(" (")[2].removesuffix(")")
+    return name.replace("(R)", "").removesuffix(" Processor")
+
+
+def mean_text(group: GroupSummary) -> str:
+    if group.geomean_speedup is None:
+        return "-"
+    text = f"{group.geomean_speedup:.2f}x"
+    if group.geomean_low is not None and group.averaged > 2:  # over two models it is from 0 to thousands
+        text += f" [{group.geomean_low:.2f}, {group.geomean_high:.2f}]"
+    if group.these_low is not None:
+        text += f" ({group.these_low:.3f}, {group.these_high:.3f})"
+    return f"{text}, n {group.averaged}"
+
+
+def costs(group: GroupSummary, members: pd.DataFrame) -> dict[str, str]:
+    passed = members[members["passed"]]
+    compiling, pays, memory, resolution, largest = (
+        passed[name].dropna()
+        for name in (
+            *("compilation_latency_s", "break_even_steps", "memory_ratio"),
+            *("resolution_median", "resolution_largest"),
+        )
+    )
+    return {
+        **label_of(group),
+        "compilation s, median (largest)": f"{compiling.median():.0f} ({compiling.max():.0f})"
+        if len(compiling)
+        else "-",
+        "pays after steps, median": steps_text(pays.median()) if len(pays) else "-",
+        "memory, eager / compiled, geometric mean": f"{gmean(memory):.2f}x" if len(memory) else "-",
+        "with graph breaks": f"{(members['graph_breaks'].fillna(0) > 0).sum()} of {len(members)}",
+        "parity resolution, median (largest)": f"{percent(resolution.median(), 2)} "
+        f"({percent(largest.max(), 1)})"
+        if len(resolution)
+        else "-",
+    }
+
+
+def extreme(c: Comparison, attribution: Comparison | None) -> dict[str, str]:
+    latency, pays = c.compilation_latency_s, c.break_even_steps
+    return {
+        "model": c.record.job.case.name,
+        "mode": ", ".join(filter(None, (c.record.job.case.mode.value, processor(c.device)))),
+        c.compiler: f"{interval(c)} {c.verdict.value if c.verdict else ''}",
+        "aot_eager": interval(attribution),
+        "eager ms": significant(c.baseline_ms or 0.0, 3),
+        "compilation s": "-" if latency is None else f"{latency:.0f}",
+        "pays after": "-" if pays is None else steps_text(pays),
+    }
+
+
+def interval(comparison: Comparison | None) -> str:
+    if comparison is None or comparison.speedup is None:
+        return "-"
+    return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+
+
+def why(record: Record) -> str:
+    parity = record.parity
+    if record.failure is not None:
+        return record.failure.message.strip().splitlines()[0][:160]
+    if parity is not None and parity.worst is not None and not parity.unjudged:
+        return f"{parity.worst.name}: {parity.worst.failure}, of {parity.failed} of {parity.tensors} tensors"
+    return (parity and parity.unjudged) or ""
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    return "-" if share is None else f"{100 * share:.{digits}f} %"
 
 
 if __name__ == "__main__":

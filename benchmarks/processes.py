@@ -35,9 +35,9 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.schema import Record  # noqa: E402 - the project need not be installed
+from benchmarks.common import new_parser, records_of  # noqa: E402 - the project need not be installed
+from harness.schema import Record  # noqa: E402
 from runner.analysis.statistics import Floats, paired_speedup  # noqa: E402
-from runner.store.record_file import read_records  # noqa: E402
 
 MODELS: dict[str, int] = {  # with a batch that makes a step take 1 to 40 ms on one core
     "MLP_addition": 2048,
@@ -65,9 +65,7 @@ Processes = dict[Key, list[np.ndarray]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--run", type=Path, nargs="+", help="folders of runs made with --processes")
     parser.add_argument("--processes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=20)
@@ -79,7 +77,7 @@ def main() -> None:
     if options.run is None and options.keep is None:
         parser.error("--keep FOLDER is needed to measure, or --run FOLDER to read")
     folders = options.run or list(measured(options))
-    print_tables(processes_of([r for one in folders for r in read_records(one / "records.jsonl").records]))
+    print_tables(processes_of([record for folder in folders for record in records_of(folder)]))
 
 
 def measured(options: argparse.Namespace) -> Iterator[Path]:

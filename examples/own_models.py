@@ -2,7 +2,7 @@
 
     torchduet --model examples/own_models.py:gpt2 --training --compilers=eager,aot_eager,inductor
 
-``examples/README.md`` has the result of each model; ``python benchmarks/own_models.py`` measures all again.
+``examples/README.md`` has the result of each model.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Where a finished run's time went: the time that any harness needs, and this program's own cost.
 
-    python benchmarks/efficiency.py logs/SOME-RUN
+    python results/main-job-cold-cpu/how.py logs/SOME-RUN
 
 Every harness must build the model, compile it and time samples. Efficiency is the share of these in the wall
 time, from the start of the run's first record to the end of its last.
+
+Kept as it was when it made the results beside it (2026-11-23); no check covers it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 from tabulate import tabulate
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
