@@ -33,8 +33,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from benchmarks.common import new_parser  # noqa: E402
+from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.reference import Tensors  # noqa: E402
