@@ -1,196 +1,145 @@
-"""The search over versions, with made-up runs: it must find the change, and say when it cannot tell."""
+"""The search over versions, with made-up outcomes; the outcomes, from made-up records."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from harness.schema import Record, Status
-from runner.analysis.statistics import student
+from harness.schema import Environment, Job, Record, Status
 from runner.errors import UsageError
-from runner.plan.config import RunConfig, Where
-from runner.runs.bisect.command import bisect
-from runner.runs.bisect.evidence import evidence
-from runner.runs.bisect.search import Evidence, SearchResult, pooled, search
+from runner.plan.environments.spec import Asked
+from runner.runs.bisect.command import BAD, CANNOT_JUDGE, GOOD, bisect, followed, judge
+from runner.runs.bisect.search import FASTER, OPEN, SAME, SLOWER, STATUS, Outcome, name_of, outcomes, search
 from runner.runs.bisect.versions import pip_versions, versions_asked
-from tests.command_line import config_of_words, parsed
+from tests.command_line import parsed
 from tests.factories import make_job, make_record
 
 VERSIONS = tuple(f"2.{minor}" for minor in range(16))
+ONE = "m training float32 cpu, inductor"
+
+Truth = Callable[[int], str]
 
 
 class World:
-    """What is true of every version, and a clock's worth of noise on top."""
+    """The change of each result in each version, compared with the oldest."""
 
-    def __init__(
-        self,
-        speed: Callable[[int], float] = lambda place: 1.0,
-        status: Callable[[int], str] = lambda place: "pass",
-        *,
-        noise: float = 0.005,
-        missing: Sequence[str] = (),
-        versions: Sequence[str] = VERSIONS,
-    ) -> None:
-        self.versions = tuple(versions)
-        self.speed, self.status, self.noise, self.missing = speed, status, noise, missing
-        self.rng = np.random.default_rng(7)
-        self.asked: list[tuple[str, str]] = []
+    def __init__(self, missing: Collection[str] = (), **truths: Truth) -> None:
+        self.truths, self.missing = truths, missing
+        self.asked: list[tuple[str, set[str]]] = []
 
-    def __call__(self, older: str, newer: str) -> Evidence:
-        if newer in self.missing:
-            raise UsageError(f"pip finds no torch=={newer}")
-        self.asked.append((older, newer))
-        one, other = self.versions.index(older), self.versions.index(newer)
-        valid = self.status(one) == self.status(other) == "pass"
-        value = math.log(self.speed(other) / self.speed(one)) + self.rng.normal(0, self.noise)
-        return Evidence(
-            against=older,
-            version=newer,
-            status_against=self.status(one),
-            status=self.status(other),
-            speed=student(value, [(self.noise**2, 20)]) if valid else None,
-            rounds=20,
-        )
+    def __call__(self, version: str, names: Collection[str]) -> Mapping[str, Outcome]:
+        self.asked.append((version, set(names)))
+        if version in self.missing:
+            raise UsageError(f"pip finds no torch=={version}")
+        place = VERSIONS.index(version)
+        return {name: Outcome(change=self.truths[name](place), text="") for name in names}
 
-    def search(self) -> SearchResult:
-        return search(self.versions, self, lambda found: None)
+    def search(self) -> dict[str, tuple[str, Sequence[str]]]:
+        return search(VERSIONS, list(self.truths), self)
 
 
+@pytest.mark.parametrize("change", [SLOWER, FASTER, STATUS])
 @pytest.mark.parametrize("first", range(1, 16))
-def test_every_place_of_a_slower_version_is_found(first: int) -> None:
-    world = World(lambda place: 0.9 if place >= first else 1.0)
+def test_every_place_of_a_change_is_found_in_few_steps(change: str, first: int) -> None:
+    world = World(m=lambda place: change if place >= first else SAME)
+    assert world.search() == {"m": (change, VERSIONS[first - 1 : first + 1])}
+    assert len(world.asked) <= 1 + 4
+
+
+def test_several_models_share_the_steps() -> None:
+    changes: dict[str, Truth] = {
+        name: lambda place, first=first: SLOWER if place >= first else SAME  # type: ignore[misc]
+        for name, first in (("a", 7), ("b", 8), ("c", 8), ("d", 99))
+    }
+    world = World(**changes)
     found = world.search()
-    assert (found.what, found.last_old, found.first_new) == (
-        "speed",
-        VERSIONS[first - 1],
-        VERSIONS[first],
-    )
-    assert (found.sure, found.confirmed) == (True, True)
-    assert len(found.steps) == len(world.asked) <= 1 + 4 + 1 + 2, "ends, four halvings, a look at both"
+    assert {name: window[-1] for name, (_, window) in found.items() if len(window) == 2} == {
+        "a": "2.7",
+        "b": "2.8",
+        "c": "2.8",
+    }
+    assert found["d"][0] == SAME
+    assert len(world.asked) <= 1 + 5
+    assert all(names == {"a", "b", "c"} for _, names in world.asked[1:])
 
 
-@pytest.mark.parametrize("first", [1, 7, 15])
-def test_a_failure_is_found_and_comes_before_speed(first: int) -> None:
-    world = World(lambda place: 2.0 if place > 3 else 1.0, lambda p: "crash" if p >= first else "pass")
-    found = world.search()
-    assert (found.what, found.first_new, found.confirmed) == ("status", VERSIONS[first], True)
+@pytest.mark.parametrize("change", [SAME, OPEN])
+def test_ends_that_do_not_differ_are_not_searched(change: str) -> None:
+    world = World(m=lambda place: change if place == 15 else SLOWER)
+    assert world.search() == {"m": (change, VERSIONS)}
+    assert [version for version, _ in world.asked] == ["2.15"]
 
 
-def test_a_gain_is_found_like_a_loss() -> None:
-    assert World(lambda place: 1.3 if place >= 5 else 1.0).search().first_new == "2.5"
+def test_versions_that_cannot_be_judged_stay_between() -> None:
+    def truth(place: int) -> str:
+        return OPEN if place == 9 else SLOWER if place > 9 else SAME
 
-
-def test_the_same_ends_are_not_searched() -> None:
-    world = World(lambda place: 0.5 if place == 8 else 1.0)
-    found = world.search()
-    assert (found.what, found.confirmed) == ("", None)
-    assert world.asked == [("2.0", "2.15")]
-
-
-def test_a_small_change_is_none() -> None:
-    assert World(lambda place: 0.99 if place >= 5 else 1.0, noise=0.001).search().what == ""
-
-
-def test_two_versions_need_one_run() -> None:
-    world = World(lambda place: 0.8 if place else 1.0, versions=("1", "2"))
-    found = world.search()
-    assert (found.first_new, found.confirmed, len(found.steps)) == ("2", True, 1)
-
-
-def test_versions_that_cannot_be_had_are_left_out_and_named() -> None:
-    world = World(lambda place: 0.8 if place >= 9 else 1.0, missing=("2.7", "2.8"))
-    found = world.search()
-    assert (found.last_old, found.first_new) == ("2.6", "2.9")
-    assert "2.8" in found.skipped
-    assert found.skipped["2.7"] == "pip finds no torch==2.7"
+    world = World(missing=("2.8",), m=truth)
+    assert world.search() == {"m": (SLOWER, ("2.7", "2.8", "2.9", "2.10"))}
     with pytest.raises(UsageError, match="pip finds no"):
-        World(missing=("2.15",)).search()
+        World(missing=("2.15",), m=truth).search()
 
 
-def test_a_version_that_fails_while_speed_is_followed_is_left_out() -> None:
-    world = World(lambda place: 0.8 if place >= 9 else 1.0, lambda p: "crash" if p == 8 else "pass")
-    found = world.search()
-    assert (found.last_old, found.first_new) == ("2.7", "2.9")
-    assert found.skipped == {"2.8": "2.8 has no speed: its status is crash"}
+def test_a_version_that_fails_is_no_answer_on_speed() -> None:
+    world = World(m=lambda place: STATUS if place == 8 else SLOWER if place > 8 else SAME)
+    assert world.search() == {"m": (SLOWER, ("2.7", "2.8", "2.9"))}
 
 
-def test_what_lies_halfway_is_asked_again_and_then_not_guessed() -> None:
-    def half(place: int) -> float:
-        return 1.0 if place == 0 else 0.8 if place == 15 else math.sqrt(0.8)
-
-    found = World(half, noise=0.02).search()
-    assert not found.sure
-    assert found.confirmed is None
-    assert len(found.steps) == 4
+# -- outcomes ----------------------------------------------------------------------
 
 
-def test_noise_is_asked_again_until_it_is_sure() -> None:
-    """5 % of change, 2 % of noise a run: what is found is nearly always right, or nothing is claimed."""
-    right = wrong = 0
-    for seed in range(60):
-        world = World(lambda place: 0.9 if place >= 6 else 1.0, noise=0.02)
-        world.rng = np.random.default_rng(seed)
-        found = world.search()
-        if found.what and found.sure and found.confirmed:
-            right += found.first_new == "2.6"
-            wrong += found.first_new != "2.6"
-    assert right >= 25
-    assert wrong <= 3
+def in_environments(older: dict[str, Any], newer: dict[str, Any], processes: int = 3) -> list[Record]:
+    """Inductor in two environments: ``older`` and ``newer`` are arguments of ``make_record``."""
+    names = ("old", "new")
+    job = make_job("m", candidates=tuple(f"inductor@{name}" for name in names))
+    job = replace(
+        job,
+        environments=tuple(Environment(name=name, python="", asked="") for name in names),
+        protocol=replace(job.protocol, processes=processes),
+    )
+    records = []
+    for name, arguments in zip(names, (older, newer), strict=True):
+        record = make_record(job, f"inductor@{name}", jitter=0.002, rounds=30, **arguments)
+        if record.samples is not None:
+            counts = tuple(30 // processes for _ in range(processes)) if processes > 1 else ()
+            samples = replace(record.samples, round_index=tuple(range(30)), rounds_by_process=counts)
+            record = replace(record, samples=samples)
+        records.append(replace(record, env=name))
+    return records
 
 
-def test_small_steps_are_not_called_one() -> None:
-    found = World(lambda place: 0.97**place, noise=0.002).search()
-    assert found.what == "speed"
-    assert found.confirmed, "each step of 3 % is a change"
-    tiny = World(lambda place: 0.995**place, noise=0.004).search()
-    assert tiny.what == "speed"
-    assert not (tiny.sure and tiny.confirmed)
+@pytest.mark.parametrize(
+    ("older", "newer", "change", "worse", "text"),
+    [
+        ({}, {}, SAME, False, "pass, 1.0"),
+        ({}, {"speedup": 1.25}, FASTER, False, "pass, 1.2"),
+        ({}, {"speedup": 0.8}, SLOWER, True, "pass, 0.8"),
+        ({}, {"status": Status.CRASH}, STATUS, True, "pass -> crash, SIGSEGV"),
+        ({"status": Status.CRASH}, {}, STATUS, False, "crash -> pass"),
+        ({"status": Status.CRASH}, {"status": Status.CRASH}, SAME, False, "crash"),
+        ({"speedup": None}, {"speedup": None}, OPEN, False, "pass, no speed"),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_outcomes(
+    older: dict[str, Any], newer: dict[str, Any], change: str, worse: bool, text: str, reverse: bool
+) -> None:
+    records = in_environments(older, newer)
+    (found,) = outcomes(records[::-1] if reverse else records, "old", "new").items()
+    assert found[0] == ONE
+    assert (found[1].change, found[1].worse) == (change, worse)
+    assert found[1].text.startswith(text)
 
 
-def test_answers_that_disagree_are_less_sure_than_each_claims() -> None:
-    apart = pooled([student(0.0, [(1e-6, 20)]), student(0.1, [(1e-6, 20)])])
-    assert apart.error == pytest.approx(0.05)
-    assert apart.df == 1
-    alike = pooled([student(0.05, [(1e-4, 20)])] * 2)
-    assert alike.error == pytest.approx(0.01 / math.sqrt(2))
-
-
-# -- evidence ----------------------------------------------------------------------
-
-
-def in_environment(name: str, *, speedup: float, rounds: Sequence[int], **changes: object) -> Record:
-    record = make_record(make_job(), speedup=speedup, rounds=len(rounds), jitter=0.002, **changes)  # type: ignore[arg-type]
-    assert record.samples is not None
-    samples = replace(record.samples, round_index=tuple(rounds))
-    return replace(record, candidate=f"inductor@{name}", env=name, samples=samples)
-
-
-def test_evidence_is_from_the_rounds_that_both_have() -> None:
-    older = in_environment("old", speedup=1.0, rounds=range(20))
-    newer = in_environment("new", speedup=1.25, rounds=range(20))
-    whole = evidence([older, newer], "inductor", "old", "new")
-    assert whole.rounds == 20
-    assert whole.speed is not None
-    assert whole.speed.factor == pytest.approx(1.25, rel=0.01)
-    assert whole.speed.df == 19
-    shifted = replace(newer, samples=replace(newer.samples, round_index=tuple(range(5, 25))))  # type: ignore[type-var]
-    assert evidence([older, shifted], "inductor", "old", "new").rounds == 15
-
-
-def test_evidence_of_what_failed() -> None:
-    older = in_environment("old", speedup=1.0, rounds=range(20))
-    crashed = replace(make_record(make_job(), status=Status.CRASH), candidate="inductor@new")
-    found = evidence([older, crashed], "inductor", "old", "new")
-    assert (found.status_against, found.status, found.speed) == ("pass", "crash", None)
-    assert found.failure.startswith("SIGSEGV")
-    assert evidence([older], "inductor", "old", "new").status == "no record"
+def test_below_three_processes_a_speed_is_not_decided_and_a_missing_record_is_no_outcome() -> None:
+    (found,) = outcomes(in_environments({}, {"speedup": 0.5}, processes=1), "old", "new").values()
+    assert found.change == OPEN
+    assert outcomes(in_environments({}, {})[:1], "old", "new") == {}
 
 
 # -- versions ----------------------------------------------------------------------
@@ -203,30 +152,27 @@ def there(package: str) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("text", "versions", "beside"),
     [
-        ("torch==2.11.0..2.13.0", ("2.11.0", "2.12.0", "2.12.1", "2.13.0"), ()),
-        ("torch==2.2.2..2.12.0 numpy<2", ("2.2.2", "2.11.0", "2.12.0"), ("numpy<2",)),
-        ("torch==2.12.0rc1..2.12.1", ("2.12.0rc1", "2.12.0", "2.12.1"), ()),
-        ("torch==1.0,3.0", ("1.0", "3.0"), ()),
-        ("timm==2.11.0..2.12.0 torch==2.13.0", ("2.11.0", "2.12.0"), ("torch==2.13.0",)),
+        ("torch==2.11.0..2.13.0", ("2.11.0", "2.12.0", "2.12.1", "2.13.0"), ""),
+        ("torch==2.2.2..2.12.0 numpy<2", ("2.2.2", "2.11.0", "2.12.0"), "numpy<2"),
+        ("torch==2.12.0rc1..2.12.1", ("2.12.0rc1", "2.12.0", "2.12.1"), ""),
+        ("torch==1.0,3.0", ("1.0", "3.0"), ""),
+        ("timm==2.11.0..2.12.0 torch==2.13.0", ("2.11.0", "2.12.0"), "torch==2.13.0"),
     ],
 )
-def test_versions(text: str, versions: tuple[str, ...], beside: tuple[str, ...]) -> None:
-    found = versions_asked(text, there)
-    assert (found.versions, found.beside) == (versions, beside)
-    assert found.requirements("9")[1:] == beside
+def test_versions(text: str, versions: tuple[str, ...], beside: str) -> None:
+    assert versions_asked(text, there)[1:] == (versions, beside)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("torch", "names no versions to choose from; write torch==2.11.0"),
-        ("torch==2.13.0", "names no versions to choose from"),
+        ("torch==2.13.0", "names no versions to choose from; write torch==2.11.0"),
         ("torch==2.11.0..2.13.0 timm==1..2", "follows two packages"),
         ("timm==1..2", "does not say which torch"),
-        ("torch==2.13.0..2.11.0", "2.13.0 is not older than 2.11.0; name the older"),
-        ("torch==2.13.0,2.11.0", "2.13.0 is not older than 2.11.0; name each once"),
-        ("torch==2.11.5..2.13.0", "pip finds no torch 2.11.5; the nearest are 2.11.0"),
-        ("torch==2.11.0..next", "'next' is not a version"),
+        ("torch==2.13.0..2.11.0", "name two or more versions, each once, the oldest first"),
+        ("torch==2.13.0,2.13.0", "name two or more versions, each once, the oldest first"),
+        ("torch==2.11.5..2.13.0", "pip finds no torch 2.11.5; it finds 2.13.0+cpu, 2.13.0"),
+        ("torch==2.11.0..next", "Invalid version: 'next'; write"),
         ("torch==2.11.0,", "names no versions"),
     ],
 )
@@ -237,84 +183,94 @@ def test_bad_versions(text: str, sentence: str) -> None:
     assert sentence in str(caught.value)
 
 
-def test_what_pip_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "torch (2.13.0)\nAvailable versions: 2.13.0, 2.12.1\n  INSTALLED: 2.13.0\n"
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: Said(said, ""))
-    assert pip_versions("torch") == ("2.13.0", "2.12.1")
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: Said("", "ERROR: No matching distribution\n"))
-    with pytest.raises(UsageError, match=r"pip finds no versions of nothing \(No matching distribution\)"):
+def test_what_pip_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pip = tmp_path / "python"
+    pip.write_text("#!/bin/sh\necho 'torch (2.13.0)\nAvailable versions: 2.13.0, 2.12.1'\n")
+    pip.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(pip))
+    assert pip_versions("torch") == ["2.13.0", "2.12.1"]
+    pip.write_text("#!/bin/sh\necho 'ERROR: No matching distribution' >&2; exit 1\n")
+    with pytest.raises(UsageError, match=r"no versions of nothing \(ERROR: No matching distribution\)"):
         pip_versions("nothing")
-
-
-class Said:
-    def __init__(self, stdout: str, stderr: str) -> None:
-        self.stdout, self.stderr = stdout, stderr
 
 
 # -- the command -------------------------------------------------------------------
 
 
-def config(*words: str) -> RunConfig:
-    flags = ["--training", "--bisect=torch==2.0..2.3", "--devices=cpu", *words]
-    return config_of_words(flags)
+def printed(call: Callable[[Console], int]) -> tuple[int, list[str]]:
+    with Console(width=200) as console, console.capture() as text:
+        code = call(console)
+    return code, text.get().splitlines()
 
 
-ONE = ("--only=MLP_addition", "--inductor")
+@pytest.mark.parametrize(
+    ("first", "missing", "code", "sentence"),
+    [
+        (6, 99, GOOD, "slower with torch 2.6, not with torch 2.5."),
+        (99, 99, GOOD, "no change from torch 2.0 to torch 2.15."),
+        (6, 6, BAD, "slower with torch 2.7, not with torch 2.5 (not decided: 2.6)."),
+    ],
+)
+def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: str, tmp_path: Path) -> None:
+    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, Outcome]:
+        path.mkdir()
+        place = VERSIONS.index(both[1].name.removeprefix("torch-"))
+        if place == missing:
+            raise UsageError("pip finds no such torch")
+        assert both[0].requirements == ("torch==2.0", "numpy<2")
+        return {ONE: Outcome(change=SLOWER if place >= first else SAME, text="pass")}
+
+    jobs = followed([make_job("m", candidates=("inductor",))])
+    asked = ("torch", VERSIONS, "numpy<2")
+    assert printed(lambda console: bisect(asked, jobs, tmp_path, console, run))[0] == code
+    for path in tmp_path.iterdir():
+        path.rmdir()
+    _, lines = printed(lambda console: bisect(asked, jobs, tmp_path, console, run))
+    assert lines[1] == f"2.15 beside 2.0: {ONE}: pass (01-torch-2.15)"
+    assert lines[-1] == f"{ONE}: {sentence}"
 
 
-def run(folder: Path, world: World, *words: str) -> tuple[int, str]:
-    with Console(width=200) as console, console.capture() as printed:
-        code = bisect(
-            f"torch=={','.join(world.versions)}",
-            config(*ONE, f"--output-dir={folder}", *words),
-            Where(),
-            [],
-            console,
-            measure=world,
-        )
-    return code, printed.get()
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({ONE: SAME}, GOOD),
+        ({ONE: FASTER}, GOOD),
+        ({ONE: SLOWER}, BAD),
+        ({ONE: OPEN}, CANNOT_JUDGE),
+        ({}, CANNOT_JUDGE),
+        (None, CANNOT_JUDGE),
+    ],
+)
+def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | None, code: int) -> None:
+    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, Outcome]:
+        if changes is None:
+            raise UsageError("--envs: the build cannot import torch")
+        return {n: Outcome(change=c, text="", worse=c == SLOWER) for n, c in changes.items()}
+
+    jobs = followed([make_job("m", candidates=("eager", "inductor"))])
+    builds = [Asked(name=name, text="") for name in ("good", "new")]
+    assert printed(lambda console: judge(builds, jobs, Path(), console, run))[0] == code
 
 
-def test_the_evidence_is_printed_and_kept(tmp_path: Path) -> None:
-    world = World(lambda place: 0.9 if place >= 6 else 1.0)
-    code, text = run(tmp_path / "b", world)
-    assert code == 0
-    assert "2.15 beside 2.0: pass, 0.9" in text
-    assert (
-        "The speed of MLP_addition with inductor changes between torch 2.5 and 2.6: "
-        "the first version with it is 2.6." in text
-    )
-    kept = json.loads((tmp_path / "b" / "bisect.json").read_text())
-    assert (kept["last_old"], kept["first_new"], kept["sure"], kept["confirmed"]) == (
-        "2.5",
-        "2.6",
-        True,
-        True,
-    )
-    assert len(kept["steps"]) == len(world.asked)
-    with pytest.raises(UsageError, match="is not empty; name a new folder"):
-        run(tmp_path / "b", world)
+def test_results_are_followed_in_enough_processes() -> None:
+    job = make_job("m", candidates=("eager", "inductor", "aot_eager"))
+    found = followed([job, make_job("n", candidates=("eager",))])
+    assert [*found] == [name_of(job, "inductor"), name_of(job, "aot_eager"), name_of(make_job("n"), "eager")]
+    assert {one.protocol.processes for one in found.values()} == {3}
+    assert found[ONE].candidates == ("inductor", "aot_eager")
+    for asked, processes in ((0, 0), (5, 5)):
+        again = replace(job, protocol=replace(job.protocol, processes=asked))
+        assert followed([again])[ONE].protocol.processes == processes
 
 
-def test_what_cannot_be_told_is_said_and_exits_1(tmp_path: Path) -> None:
-    code, text = run(tmp_path, World(lambda p: {0: 1.0, 15: 0.8}.get(p, math.sqrt(0.8)), noise=0.02))
-    assert code == 1
-    assert "cannot be distinguished" in text
-    same, said = run(tmp_path / "same", World())
-    assert same == 0
-    assert "MLP_addition with inductor does not change from torch 2.0 to 2.15" in said
-
-
-def test_one_model_with_one_compiler(tmp_path: Path) -> None:
-    for words, sentence in (
-        (("--inductor",), r"choose \d+ models, devices or precisions; name one, with --only"),
-        (("--only=MLP_addition",), "one compiler is followed, not aot_eager, inductor, torchscript"),
-    ):
-        with pytest.raises(UsageError, match=sentence):
-            bisect("torch==1,2", config(*words), Where(), [], Console(), measure=World())
-    for extra, sentence in (
-        ("--envs=torch==2.2.2", "makes its own environments"),
-        ("--executor=ray", "measures on this machine"),
-    ):
-        with pytest.raises(UsageError, match=sentence):
-            parsed(["--training", "--bisect=torch==2.0..2.3", "--devices=cpu", *ONE, extra])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--bisect=torch==2.0..2.3", "--envs=torch==2.2.2"], "makes its own environments; leave --envs out"),
+        (["--bisect=torch==2.0..2.3", "--executor=ray"], "measures on this machine"),
+        (["--bisect"], "name versions, as torch==2.11.0..2.13.0, or two --envs, the good one first"),
+    ],
+)
+def test_flags_that_do_not_fit(words: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        parsed(["--training", "--devices=cpu", *words])

@@ -1,9 +1,10 @@
-"""``--bisect``: the first version of a package that changes the status or the speed of a model."""
+"""``--bisect``: the first version of a package that changes a model, or a step of ``git bisect run``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
 from runner.cli.commands import job_command
@@ -12,46 +13,72 @@ from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
 from runner.plan.config import RunConfig, Where
 
+if TYPE_CHECKING:
+    from harness.schema import Job
+    from runner.plan.environments.spec import Asked
+    from runner.runs.bisect.search import Outcome
+
+BUILDS = "envs"
 FLAG = flag(
     "--bisect",
     group=Group.ACTIONS,
+    nargs="?",
+    const=BUILDS,
     metavar="VERSIONS",
-    help="find the first version that changes the status or the speed of the model of --only with the "
-    "compiler of --compilers: torch==2.11.0..2.13.0, or a list torch==2.11.0,2.12.0,2.13.0. Each step "
-    "measures two versions in alternation. For another package, name a torch too: "
-    "'transformers==4.50.0..4.57.0 torch==2.13.0'",
+    help="find the first version that changes the status or the speed of each chosen model: "
+    "torch==2.11.0..2.13.0, or torch==2.11.0,2.12.0,2.13.0, or 'timm==1.0.20..1.0.31 torch==2.13.0'. Each "
+    "step measures two versions in alternation. Without VERSIONS, for git bisect run: --envs good=PYTHON "
+    "--envs new=PYTHON; exit code 1 if a model is worse in the second, 125 if it cannot be judged, else 0",
 )
 CALLED_BY = (FLAG,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    versions: str
-    config: RunConfig
-    where: Where
+BisectRequest = tuple[str, RunConfig, Where]
 
 
 def add_flags(add: Callable[..., None]) -> None:
     add(FLAG)
 
 
-def parse(given: Given) -> Asked:
+def parse(given: Given) -> BisectRequest:
     formats_asked(given)
-    config = run_config(given)
-    if config.environments:
-        raise UsageError("--bisect makes its own environments; leave --envs out")
+    config, versions = run_config(given), given[FLAG.key]
+    if versions != BUILDS and config.environments:
+        raise UsageError("--bisect VERSIONS makes its own environments; leave --envs out")
+    if versions == BUILDS and len(config.environments) != 2:
+        raise UsageError(
+            "--bisect: name versions, as torch==2.11.0..2.13.0, or two --envs, the good one first"
+        )
     where = where_asked(given, config)
     if where.executor == "ray":
         raise UsageError("--bisect measures on this machine; leave --executor=ray out")
-    return Asked(versions=given[FLAG.key], config=config, where=where)
+    return versions, config, where
 
 
-def perform(asked: Asked, argv: Sequence[str]) -> int:
+def perform(request: BisectRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.cli.measuring import measure_missing
-    from runner.runs.bisect.command import bisect
+    from runner.engine.executors.choice import opened
+    from runner.plan.environments.prepare import prepared
+    from runner.plan.jobs import plan
+    from runner.runs.bisect.command import bisect, followed, judge
+    from runner.runs.bisect.search import outcomes
+    from runner.runs.bisect.versions import pip_versions, versions_asked
+    from runner.store.run_folder import RunFolder, new_folder
 
-    return bisect(
-        asked.versions, asked.config, asked.where, argv, Console(), run=measure_missing, reproduce=job_command
-    )
+    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, Outcome]:
+        there, facts = prepared(both, list({job.key: job for job in jobs}.values()), skip=True)
+        with opened(where, there, job_command) as executor:
+            folder = RunFolder.create(path, there, argv, facts)
+            with folder.claimed():
+                if measure_missing(folder, there, console, executor):
+                    raise KeyboardInterrupt
+        return outcomes(folder.read().records, *(one.name for one in both))
+
+    versions, config, where = request
+    jobs, console = followed(plan(config)), Console()
+    if versions == BUILDS:
+        return judge(config.environments, jobs, new_folder(config.output_dir, "bisect"), console, run)
+    asked = versions_asked(versions, pip_versions)
+    return bisect(asked, jobs, new_folder(config.output_dir, f"bisect-{asked[0]}").resolve(), console, run)

@@ -1,170 +1,102 @@
-"""Selects the next version to measure, and decides when the search ends. It starts no processes.
-
-Each step is a run of two versions in alternation, so no result depends on an earlier state of the
-machine. In nearly all steps, one of the two is the oldest version.
-"""
+"""Records of two environments -> how each result changed; and the search for the version that changed it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
-from runner.analysis.estimate import Estimate
-from runner.analysis.statistics import student
+from harness.schema import Job, Record, of_environment
+from runner.analysis.comparison import CandidatePair
+from runner.analysis.derive import summarize
+from runner.analysis.digits import speedup_text
+from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
+from runner.labels import plain
 
-THRESHOLD = 0.02  # smaller changes between the first and the last version are not searched
-SURE = 0.01  # largest p of a change between the first and the last version
-MOST_TRIES = 3  # for each version, each in new processes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """The result of one run: ``version`` compared with ``against``.
-
-    ``speed``: ln(time of a compiled step in ``against`` / in ``version``), above 0 is faster; None if one of
-    them has no valid time. ``rounds``: the number of pairs.
-    """
-
-    against: str
-    version: str
-    status_against: str
-    status: str
-    speed: Estimate | None = None
-    rounds: int = 0
-    folder: str = ""
-    failure: str = ""
-
-
-Measure = Callable[[str, str], Evidence]
-"""``measure(older, newer)``. Raises ``UsageError`` if a version cannot be installed or used."""
+SAME, SLOWER, FASTER = (verdict.value for verdict in (Verdict.SAME, Verdict.SLOWER, Verdict.FASTER))
+STATUS, OPEN = "another status", "not decided"
+OF_NEWER = {Verdict.SAME: SAME, Verdict.FASTER: SLOWER, Verdict.SLOWER: FASTER}  # of the verdict on the older
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
-    """The result of the search.
+class Outcome:
+    """``worse``: slower, or it passed before and does not now."""
 
-    ``what``: "status" or "speed"; "" if the first and the last version do not differ. ``last_old`` and
-    ``first_new``: neighboring versions, except for versions in ``skipped`` (version -> why). ``sure``: False
-    if the versions between them could not be distinguished. ``confirmed``: whether ``last_old`` and
-    ``first_new`` also differ when they are measured together; None if this was not measured.
+    change: str
+    text: str
+    worse: bool = False
+
+
+def name_of(job: Job, compiler: str) -> str:
+    """``MLP_addition training float32 cpu, inductor``"""
+    return plain(f"{job.case.name} {job.case.mode.value} {job.dtype} {job.device}, {compiler}")
+
+
+def outcomes(records: Sequence[Record], older: str, newer: str) -> dict[str, Outcome]:
+    """The outcome of each result with a record in both environments, by ``name_of``."""
+    sides: dict[str, dict[str, Record]] = {}
+    for record in records:
+        sides.setdefault(_name(record), {})[record.env] = record
+    every = summarize(records).pairs  # the older environment is first, as in the job's candidates
+    pairs = {_name(p.first.record): p for p in every if _name(p.first.record) == _name(p.second.record)}
+    complete = {name: both for name, both in sides.items() if {older, newer} <= both.keys()}
+    return {name: _outcome(b[older], b[newer], pairs.get(name)) for name, b in complete.items()}
+
+
+def _name(record: Record) -> str:
+    return name_of(record.job, record.candidate.removesuffix(of_environment("", record.env)))
+
+
+def _outcome(older: Record, newer: Record, pair: CandidatePair | None) -> Outcome:
+    was, now = older.status, newer.status
+    if was != now:
+        why = f", {newer.failure.kind}: {newer.failure.message}"[:120] if newer.failure else ""
+        text = plain(f"{was.value} -> {now.value}{why}")
+        return Outcome(change=STATUS, text=text, worse=was.passed and not now.passed)
+    if not now.passed:
+        return Outcome(change=SAME, text=now.value)
+    if pair is None or pair.speedup is None or pair.verdict is None:
+        return Outcome(change=OPEN, text=f"{now.value}, no speed")
+    low, high = (end and 1 / end for end in (pair.ci_high, pair.ci_low))
+    change = OF_NEWER.get(pair.verdict, OPEN)
+    text = f"{now.value}, {speedup_text(1 / pair.speedup, low, high)} of its speed: {change}"
+    return Outcome(change=change, text=text, worse=change == SLOWER)
+
+
+Measure = Callable[[str, Collection[str]], Mapping[str, Outcome]]
+"""``measure(version, names)``: these results, compared with the oldest version. Raises ``UsageError``."""
+
+
+def search(
+    versions: Sequence[str], names: Collection[str], measure: Measure
+) -> dict[str, tuple[str, Sequence[str]]]:
+    """For each result the change, and the versions from the last without it to the first with it.
+
+    Those between the two could not be decided. Raises ``UsageError`` if the first or the last version cannot
+    be used.
     """
+    ends = measure(versions[-1], names)
+    changes = {name: ends[name].change if name in ends else OPEN for name in names}
+    changed = [name for name in names if changes[name] not in (SAME, OPEN)]
 
-    what: str
-    last_old: str
-    first_new: str
-    sure: bool = True
-    confirmed: bool | None = None
-    skipped: dict[str, str] = field(default_factory=dict)
-    steps: tuple[Evidence, ...] = ()
+    @cache
+    def at(version: str) -> Mapping[str, Outcome]:
+        try:
+            return measure(version, changed)
+        except UsageError:
+            return {}
 
+    def narrowed(name: str, change: str) -> Sequence[str]:
+        low, high, left = 0, len(versions) - 1, [*range(1, len(versions) - 1)]
+        while left:
+            place = left.pop(len(left) // 2)
+            outcome = at(versions[place]).get(name)
+            if outcome is not None and outcome.change == change:
+                high = place
+            elif outcome is not None and outcome.change in (SAME, SLOWER, FASTER):
+                low = place
+            left = [other for other in left if low < other < high]
+        return versions[low : high + 1]
 
-def search(versions: Sequence[str], measure: Measure, report: Callable[[Evidence], None]) -> SearchResult:
-    """Finds the first version with the change between the ends. Raises ``UsageError`` for bad ends."""
-    return _Search(versions, measure, report).run()
-
-
-class _Search:
-    def __init__(self, versions: Sequence[str], measure: Measure, report: Callable[[Evidence], None]) -> None:
-        self._versions = tuple(versions)
-        self._measure = measure
-        self._report = report
-        self._steps: list[Evidence] = []
-        self._skipped: dict[str, str] = {}
-
-    def run(self) -> SearchResult:
-        ends = self._ask(self._versions[0], self._versions[-1])
-        what = differs(ends)
-        low, high = 0, len(self._versions) - 1
-        while what and (middle := self._middle(low, high)) is not None:
-            try:
-                new = self._is_new(middle, what, ends)
-            except UsageError as error:
-                self._skipped[self._versions[middle]] = str(error)
-                continue
-            if new is None:
-                return self._found(what, low, high, sure=False)
-            low, high = (low, middle) if new else (middle, high)
-        if not what or len(self._versions) == 2:
-            return self._found(what, low, high, confirmed=True if what else None)
-        beside = self._ask(self._versions[low], self._versions[high])
-        confirmed = _same_kind(beside, what, ends)
-        return self._found(what, low, high, confirmed=confirmed)
-
-    def _ask(self, older: str, newer: str) -> Evidence:
-        found = self._measure(older, newer)
-        self._steps.append(found)
-        self._report(found)
-        return found
-
-    def _middle(self, low: int, high: int) -> int | None:
-        """The version nearest to the middle of the untested versions; None if there is none."""
-        open_ = [i for i in range(low + 1, high) if self._versions[i] not in self._skipped]
-        return min(open_, key=lambda i: (abs(2 * i - low - high), i), default=None)
-
-    def _is_new(self, place: int, what: str, ends: Evidence) -> bool | None:
-        """Whether this version behaves as the last version; None if this is uncertain.
-
-        It has the new speed if the whole interval is beyond half of the change between first and last.
-        """
-        answers: list[Estimate] = []
-        for _ in range(MOST_TRIES):
-            found = self._ask(self._versions[0], self._versions[place])
-            if what == "status":
-                return found.status != ends.status_against
-            if found.speed is None:
-                raise UsageError(f"{found.version} has no speed: its status is {found.status}")
-            answers.append(found.speed)
-            new = _beyond_half(pooled(answers), ends)
-            if new is not None:
-                return new
-        return None
-
-    def _found(
-        self, what: str, low: int, high: int, *, sure: bool = True, confirmed: bool | None = None
-    ) -> SearchResult:
-        return SearchResult(
-            what=what,
-            last_old=self._versions[low],
-            first_new=self._versions[high],
-            sure=sure,
-            confirmed=confirmed,
-            skipped=dict(self._skipped),
-            steps=tuple(self._steps),
-        )
-
-
-def differs(found: Evidence) -> str:
-    """ "status", "speed" or "": the difference between the two versions."""
-    if found.status != found.status_against:
-        return "status"
-    speed = found.speed
-    if speed is None or abs(speed.log) <= math.log1p(THRESHOLD):
-        return ""
-    return "speed" if speed.p_value < SURE else ""
-
-
-def _same_kind(beside: Evidence, what: str, ends: Evidence) -> bool:
-    """Whether two neighboring versions show the change between the ends."""
-    if what == "status" or beside.speed is None or ends.speed is None:
-        return beside.status != beside.status_against
-    return beside.speed.p_value < SURE and (beside.speed.log > 0) == (ends.speed.log > 0)
-
-
-def _beyond_half(speed: Estimate, ends: Evidence) -> bool | None:
-    assert ends.speed is not None
-    if speed.within(math.exp(ends.speed.log / 2)):
-        return None
-    return (speed.log > ends.speed.log / 2) == (ends.speed.log > 0)
-
-
-def pooled(answers: Sequence[Estimate]) -> Estimate:
-    """The mean over several runs. With two or more, its error is at least their spread."""
-    if len(answers) == 1:
-        return answers[0]
-    count = len(answers)
-    mean = sum(answer.log for answer in answers) / count
-    within = [((answer.error or 0.0) ** 2 / count**2, answer.df) for answer in answers]
-    spread = sum((answer.log - mean) ** 2 for answer in answers) / (count - 1) / count
-    return student(mean, [(spread, count - 1.0)] if spread > sum(part for part, _ in within) else within)
+    return {name: (c, narrowed(name, c) if name in changed else versions) for name, c in changes.items()}
