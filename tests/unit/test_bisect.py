@@ -28,7 +28,7 @@ Truth = Callable[[int], str]
 class World:
     """The change of each result in each version, compared with the oldest."""
 
-    def __init__(self, missing: Collection[str] = (), **truths: Truth) -> None:
+    def __init__(self, truths: Mapping[str, Truth], missing: Collection[str] = ()) -> None:
         self.truths, self.missing = truths, missing
         self.asked: list[tuple[str, set[str]]] = []
 
@@ -46,7 +46,7 @@ class World:
 @pytest.mark.parametrize("change", [SLOWER, FASTER, STATUS])
 @pytest.mark.parametrize("first", range(1, 16))
 def test_every_place_of_a_change_is_found_in_few_steps(change: str, first: int) -> None:
-    world = World(m=lambda place: change if place >= first else SAME)
+    world = World({"m": lambda place: change if place >= first else SAME})
     assert world.search() == {"m": (change, VERSIONS[first - 1 : first + 1])}
     assert len(world.asked) <= 1 + 4
 
@@ -56,7 +56,7 @@ def test_several_models_share_the_steps() -> None:
         name: lambda place, first=first: SLOWER if place >= first else SAME  # type: ignore[misc]
         for name, first in (("a", 7), ("b", 8), ("c", 8), ("d", 99))
     }
-    world = World(**changes)
+    world = World(changes)
     found = world.search()
     assert {name: window[-1] for name, (_, window) in found.items() if len(window) == 2} == {
         "a": "2.7",
@@ -70,7 +70,7 @@ def test_several_models_share_the_steps() -> None:
 
 @pytest.mark.parametrize("change", [SAME, OPEN])
 def test_ends_that_do_not_differ_are_not_searched(change: str) -> None:
-    world = World(m=lambda place: change if place == 15 else SLOWER)
+    world = World({"m": lambda place: change if place == 15 else SLOWER})
     assert world.search() == {"m": (change, VERSIONS)}
     assert [version for version, _ in world.asked] == ["2.15"]
 
@@ -79,14 +79,14 @@ def test_versions_that_cannot_be_judged_stay_between() -> None:
     def truth(place: int) -> str:
         return OPEN if place == 9 else SLOWER if place > 9 else SAME
 
-    world = World(missing=("2.8",), m=truth)
+    world = World({"m": truth}, missing=("2.8",))
     assert world.search() == {"m": (SLOWER, ("2.7", "2.8", "2.9", "2.10"))}
     with pytest.raises(UsageError, match="pip finds no"):
-        World(missing=("2.15",), m=truth).search()
+        World({"m": truth}, missing=("2.15",)).search()
 
 
 def test_a_version_that_fails_is_no_answer_on_speed() -> None:
-    world = World(m=lambda place: STATUS if place == 8 else SLOWER if place > 8 else SAME)
+    world = World({"m": lambda place: STATUS if place == 8 else SLOWER if place > 8 else SAME})
     assert world.search() == {"m": (SLOWER, ("2.7", "2.8", "2.9"))}
 
 

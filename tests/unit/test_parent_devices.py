@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from runner.cli.actions import doctor
 from runner.cli.main import main
 from runner.cli.upstream import understood
 from runner.engine import launch
-from runner.engine.executors import dispatch, ray_cluster
 from runner.errors import UsageError
 from runner.plan import possible, probe
 from runner.plan.compilers import Usable, with_availability
@@ -176,44 +174,3 @@ def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: 
     assert typed["inductor_compile_mode"] == expected
     assert len(notes) == 1
     assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
-
-
-# -- a Ray cluster ----------------------------------------------------------------------------
-
-
-def test_the_cluster_chooses_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
-    with (
-        pytest.raises(UsageError, match=r"--devices: .*; write cuda, not cuda:1"),
-        ray_cluster.connected("auto", (make_job(device="cuda:1"),), lambda *_: ""),
-    ):
-        pass
-
-
-def test_a_job_on_a_node_asks_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    class Remote:
-        def options(self, **given: Any) -> Remote:
-            asked.append(given)
-            return self
-
-        def remote(self, order: str) -> SimpleNamespace:
-            stream: Any = SimpleNamespace(options=lambda **_: stream, remote=lambda: "stream")
-            return SimpleNamespace(messages=stream)
-
-    alive = {"NodeID": "12345678a", "NodeManagerHostname": "h", "NodeManagerAddress": "a", "Alive": True}
-    nodes = [{**alive, "Resources": {"CPU": 8.0, "GPU": 2.0}}, {**alive, "Alive": False}]
-    ray = SimpleNamespace(remote=lambda _: Remote(), nodes=lambda: nodes)
-    strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: (node, soft))
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace(scheduling_strategies=strategies))
-    monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)
-    cluster = ray_cluster.RayCluster()
-    (node,) = cluster.nodes()
-    assert (node.cpus, node.gpus) == (8.0, 2)
-    slots = dispatch.slots([node], "cuda", None)
-    assert [(one.cpus, one.gpus) for one in slots] == [(4.0, 1), (4.0, 1)]
-    cluster.start({}, slots[1])
-    (given,) = asked
-    assert (given["num_gpus"], given["num_cpus"]) == (1, 4.0)

@@ -106,7 +106,7 @@ def run(
     return ray, list(RayExecutor(job_command).run(jobs, Folder(tmp_path), stop))
 
 
-def answers(order: dict[str, Any], most: int = 9) -> list[object]:
+def answers(order: dict[str, Any], most: int = 9) -> list[Any]:
     job = from_json(Job, order["job"])
     one = Work(job=job, candidates=tuple(order["candidates"]))
     made = [to_json(record(one, candidate)) for candidate in order["candidates"]]

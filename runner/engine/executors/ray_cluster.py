@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 from harness.codec import from_json, to_json
 from harness.devices import of, type_of
-from harness.schema import Failure, Job, Record, Status
+from harness.schema import Failure, Job, Record, Scalar, Status
 from runner.engine.executors import Cases, Ended, Events, Started, Stop, Work, by_kind
 from runner.engine.job_run import Reproduce
 from runner.engine.launch import Quiet, measure_job
@@ -296,7 +296,7 @@ def _placed(record: Record, task: _Task, cpus: float) -> Record:
     if not of(record.job.device).accelerated and cpus < node.cpus:
         shared = f"had {cpus:g} of the node's {node.cpus:g} cores"
         notes = (*notes, f"{shared}; other jobs on the node may have disturbed the times")
-    facts = {"node": node.name, "node_cpus": node.cpus, "job_cpus": cpus}
+    facts: dict[str, Scalar] = {"node": node.name, "node_cpus": node.cpus, "job_cpus": cpus}
     return replace(record, environment={**record.environment, **facts}, notes=notes)
 
 
@@ -326,7 +326,7 @@ def measured(order: str) -> Iterator[str]:
             reproduce=lambda _, names: str(asked["reproduce"].get(names[0], "")),
             base=worker_base(os.environ, asked["threads"], asked["path"]),
         )
-        with log.open(encoding="utf-8", errors="replace") as output, closing(iter(records)):
+        with log.open(encoding="utf-8", errors="replace") as output:
             for record in records:
                 pinned = replace(record, environment={**card, **record.environment})
                 yield json.dumps(
