@@ -74,7 +74,8 @@ def measure_job(
         for record in _measured(
             job, candidates, watch, stop, log=log, log_name=log_name, reproduce=reproduce, **how
         ):
-            yield replace(record, notes=(*record.notes, LONG_LOG)) if was_shortened(log) else record
+            long = any(map(was_shortened, (log, *log.parent.glob(f"{FOLDER}/*/{log.name}"))))
+            yield replace(record, notes=(*record.notes, LONG_LOG)) if long else record
             missing.remove(record.candidate)
     except UsageError:
         raise

@@ -123,18 +123,14 @@ def _check_paths(paths: Sequence[Path], output_dir: Path | None) -> None:
 def _joined_plan(sources: Sequence[Source]) -> tuple[Job, ...]:
     """Every planned or measured job once, with the candidates of all runs."""
     jobs: dict[str, Job] = {}
+    candidates: dict[str, dict[str, None]] = {}
     for source in sources:
-        for job in (*source.plan, *(_with_candidate(record) for record in source.content.records)):
-            planned = jobs.setdefault(job.key, job)
-            candidates = tuple(dict.fromkeys((*planned.candidates, *job.candidates)))
-            jobs[job.key] = replace(planned, candidates=candidates)
-    return tuple(jobs.values())
-
-
-def _with_candidate(record: Record) -> Job:
-    """The record's job, with the record's candidate added if it is missing."""
-    candidates = dict.fromkeys((*record.job.candidates, record.candidate))
-    return replace(record.job, candidates=tuple(candidates))
+        for job in source.jobs:
+            jobs.setdefault(job.key, job)
+            candidates.setdefault(job.key, {}).update(dict.fromkeys(job.candidates))
+        for record in source.content.records:
+            candidates[record.job.key][record.candidate] = None
+    return tuple(replace(job, candidates=tuple(candidates[key])) for key, job in jobs.items())
 
 
 def _first_of_each(sources: Iterable[Source]) -> list[list[Record]]:
@@ -206,10 +202,13 @@ def _missing(sources: Sequence[Source], jobs: Sequence[Job], folder: RunFolder) 
 
 def _check_together(one: Source, other: Source) -> None:
     """Raises ``UsageError`` for the first difference that forbids joining these runs."""
-    first, second = _facts(one), _facts(other)
-    for name in first:
-        if name in second and first[name] != second[name]:
-            here, there = (" and ".join(sorted(values)) for values in (first[name], second[name]))
+    facts: dict[str, tuple[set[str], set[str]]] = {}
+    for place, source in enumerate((one, other)):
+        for name, value in _named_facts(source):
+            facts.setdefault(name, (set(), set()))[place].add(str(to_json(value)))
+    for name, (first, second) in facts.items():
+        if first and second and first != second:
+            here, there = (" and ".join(sorted(values)) for values in (first, second))
             raise _apart(one, other, f"{name} is {here} in the first and {there} in the second")
     results = {result_of(record): record for record in one.content.records}
     for record in other.content.records:
@@ -228,15 +227,8 @@ def _apart(one: Source, other: Source, why: str) -> UsageError:
     )
 
 
-def _facts(source: Source) -> dict[str, set[str]]:
-    """Displayed name -> values of all facts that must be equal if two runs both have them."""
-    facts: dict[str, set[str]] = {}
-    for name, value in _named_facts(source):
-        facts.setdefault(name, set()).add(str(to_json(value)))
-    return facts
-
-
 def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
+    """Displayed name and value of all facts that must be equal if two runs both have them."""
     for record in source.content.records:
         facts, job = record.environment, record.job
         yield from ((name, facts[name]) for name in MACHINE_FACTS if name in facts)
