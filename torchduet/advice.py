@@ -16,7 +16,11 @@ from runner.plan.settings import rows
 
 HOLDERS: Mapping[str, type] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
 """The arguments of ``compare()`` that hold settings."""
-MODES = {"--training": "mode='training'", "--inference": "mode='inference'"}
+OTHERS = {
+    "training": "mode='training'",
+    "inference": "mode='inference'",
+    "output-dir": "output_dir",
+}
 FLAG = re.compile(r"--(?P<name>[a-z][\w-]*)(?:=(?P<value>\w+(?:=\w+)?))?")
 FILES = re.compile(r"report\.(?:md|html)|records\.jsonl|\blog\b")  # a sentence with one of them is left out
 SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
@@ -50,7 +54,7 @@ def _argument(name: str, text: str | None) -> str:
     found = _settings().get(f"--{name}")
     holder, _, field = found[0].partition(".") if found else ("", "", "")
     if found is None or holder not in HOLDERS:
-        return MODES.get(f"--{name}", name.replace("-", " "))
+        return OTHERS.get(name, name.replace("-", " "))
     return f"{HOLDERS[holder].__name__}({field}={_value(*found[1:], text)})"
 
 

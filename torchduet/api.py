@@ -22,12 +22,12 @@ from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     Candidates,
     candidates_for,
-    check_folder,
     check_in_a_worker,
     check_settings,
     check_workload,
     device_name,
     holder,
+    new_folder,
     refuse_others,
 )
 from torchduet.caller import left_as_it_was
@@ -109,7 +109,6 @@ def compare(
         extras=holder("extras", Extras, extras),
     )
     check_settings(job, isolated=named)
-    check_folder(output_dir)
     chosen = candidates_for(compilers, isolated=named)
     job = replace(job, candidates=chosen.names, own_compilers=dict(chosen.own))
     if workload is None:
@@ -120,7 +119,7 @@ def compare(
     after = () if workload is None else (NOT_ISOLATED,)
     surroundings = nullcontext() if workload is None else left_as_it_was()
     with _folder(output_dir) as path, shown(job, progress) as seen, surroundings:
-        folder = RunFolder.create(Path(path), (job,), ("torchduet.compare",))
+        folder = new_folder(path, job)
         log = folder.open_case(job)
         records = []
         for made in _measured(job, workload, chosen, folder, log, seen):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from runner.plan.config import RunConfig
 from runner.plan.possible import check_jobs, check_name, check_threads
 from runner.plan.probe import asking_for, missing_devices
 from runner.plan.settings import ArgumentNames, check_values
+from runner.store.run_folder import RunFolder
 from torchduet.advice import HOLDERS, in_python
 
 if TYPE_CHECKING:
@@ -205,17 +205,9 @@ def check_settings(job: Job, *, isolated: bool) -> None:
     check_threads(job.protocol.threads, "protocol.threads")
 
 
-def check_folder(output_dir: str | Path | None) -> None:
-    """Raises ``UsageError`` if the folder cannot be written or is not empty."""
-    if output_dir is None:
-        return
-    path = Path(output_dir)
-    above = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not os.access(above, os.W_OK):
-        raise UsageError(f"output_dir: {path} cannot be written; give another folder")
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"output_dir: {path} is a file; give a new folder")
-    if path.is_dir() and any(path.iterdir()):
-        raise UsageError(
-            f"output_dir: {path} holds files already; give a new folder, or leave output_dir out to keep none"
-        )
+def new_folder(path: str | Path, job: Job) -> RunFolder:
+    """The folder of the run. ``UsageError`` if it cannot be written or is not empty."""
+    try:
+        return RunFolder.create(Path(path), (job,), ("torchduet.compare",))
+    except UsageError as error:
+        raise UsageError(in_python(str(error).removesuffix(", or use --resume"))) from None
