@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from harness.declared import Declared, joined
 from harness.failures import line_of
@@ -70,10 +70,6 @@ class Ended:
 
 
 Between = Callable[[], None]
-Observe = Callable[["torch.device", dict[str, Scalar]], AbstractContextManager[Between | None]]
-ObserveEager = Callable[[Ended, dict[str, Scalar]], AbstractContextManager[None]]
-Measure = Callable[[Ended], ByVariant]
-Complete = Callable[["Variant", dict[str, Scalar]], None]
 
 
 def metric_names() -> tuple[str, ...]:
@@ -93,34 +89,32 @@ def observing(
 
     ``between`` holds, inside, the functions that metrics want called between samples.
     """
-    found: dict[str, Scalar] = {} if numbers is None else numbers
-    now: dict[str, Scalar] = {}
+    numbers = {} if numbers is None else numbers
+    batch: dict[str, Scalar] = {}
     with ExitStack() as stack:
-        stack.callback(_join, found, now)
+        stack.callback(_join, numbers, batch)
         for name, module in _modules(when, extras or Extras()):
-            context = cast("Observe", module.observe)(device, now)
-            read = stack.enter_context(_of_no_consequence(name, context))
+            read = stack.enter_context(_own_errors_logged(name, module.observe(device, batch)))
             if read is not None and between is not None:
                 stack.callback(between.clear)
-                between.append(_harmless(name, read, between))
-        yield found
+                between.append(_called_until_it_fails(name, read, between))
+        yield numbers
 
 
 def complete_step(variant: Variant, extras: Extras, numbers: dict[str, Scalar]) -> None:
     """Calls ``complete`` of the metrics of the kind ``"step"`` for this variant."""
     for name, module in _modules("step", extras):
-        try:
-            cast("Complete", getattr(module, "complete", _nothing_to_add))(variant, numbers)
-        except Exception as error:  # a metric must never cost a measured result
-            _say_failed(name, error)
+        with _logged(name):
+            if hasattr(module, "complete"):
+                module.complete(variant, numbers)
 
 
-def _join(found: dict[str, Scalar], now: dict[str, Scalar]) -> None:
-    """Combines the numbers of this observation with the earlier ones."""
+def _join(numbers: dict[str, Scalar], batch: dict[str, Scalar]) -> None:
+    """Combines the numbers of this batch of rounds with the earlier ones."""
     metrics = declared().by_name
-    for name, value in now.items():
+    for name, value in batch.items():
         how = metrics[name].over_batches if name in metrics else "last"
-        found[name] = joined(how, found[name], value) if name in found else value
+        numbers[name] = joined(how, numbers[name], value) if name in numbers else value
 
 
 def at_the_end(ended: Ended) -> ByVariant:
@@ -130,32 +124,27 @@ def at_the_end(ended: Ended) -> ByVariant:
         whole = of_eager_step(ended, modules)
     except Exception:  # two of them may conflict, or one with this model: try them one by one
         whole = {}
-        for one in modules:
-            try:
-                whole |= of_eager_step(ended, [one])
-            except Exception as error:  # a metric must never cost a measured result
-                _say_failed(one[0], error)
-    found: ByVariant = {WHOLE: whole}
+        for name, module in modules:
+            with _logged(name):
+                whole |= of_eager_step(ended, [(name, module)])
+    by_variant: ByVariant = {WHOLE: whole}
     for name, module in _modules("end", ended.job.extras):
-        try:
-            for variant, numbers in cast("Measure", module.measure)(ended).items():
-                found.setdefault(variant, {}).update(numbers)
-        except Exception as error:  # a metric must never cost a measured result
-            _say_failed(name, error)
-    return found
+        with _logged(name):
+            for variant, numbers in module.measure(ended).items():
+                by_variant.setdefault(variant, {}).update(numbers)
+    return by_variant
 
 
 def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> dict[str, Scalar]:
     """The numbers of these modules of the kind ``"eager"``, from one step. The step's exceptions pass."""
     variant = ended.variants[BASELINE]
-    found: dict[str, Scalar] = {}
+    numbers: dict[str, Scalar] = {}
     with ExitStack() as stack:
         for name, module in modules:
-            context = cast("ObserveEager", module.observe)(ended, found)
-            stack.enter_context(_of_no_consequence(name, context))
+            stack.enter_context(_own_errors_logged(name, module.observe(ended, numbers)))
         variant.step()
     variant.release()
-    return found
+    return numbers
 
 
 @cache
@@ -173,27 +162,28 @@ def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
 
 def _all() -> Iterator[tuple[str, ModuleType]]:
     for name in metric_names():
-        try:
-            yield name, importlib.import_module(f"{__name__}.{name}")
-        except Exception as error:  # a broken module loses only its own numbers
-            _say_failed(name, error)
+        module = None
+        with _logged(name):  # a broken module loses only its own numbers
+            module = importlib.import_module(f"{__name__}.{name}")
+        if module is not None:
+            yield name, module
 
 
-def _harmless(name: str, read: Between, between: list[Between]) -> Between:
+def _called_until_it_fails(name: str, read: Between, between: list[Between]) -> Between:
     """``read``, which is not called again after an error of its own."""
 
     def guarded() -> None:
         try:
             read()
-        except Exception as error:  # a metric must never cost a measured result
+        except Exception as error:
             _say_failed(name, error)
-            between[:] = [one for one in between if one is not guarded]
+            between.remove(guarded)
 
     return guarded
 
 
 @contextmanager
-def _of_no_consequence(name: str, context: AbstractContextManager[Any]) -> Iterator[Any]:
+def _own_errors_logged(name: str, context: AbstractContextManager[Any]) -> Iterator[Any]:
     """The metric's context. The metric's own errors are logged; errors of the observed code pass through."""
     try:
         entered = context.__enter__()
@@ -210,13 +200,17 @@ def _of_no_consequence(name: str, context: AbstractContextManager[Any]) -> Itera
             if not isinstance(error, Exception):
                 raise
         raise
-    try:
+    with _logged(name):
         context.__exit__(None, None, None)
+
+
+@contextmanager
+def _logged(name: str) -> Iterator[None]:
+    """Logs errors of the metric: a metric must never cost a measured result."""
+    try:
+        yield
     except Exception as error:
         _say_failed(name, error)
-
-
-def _nothing_to_add(variant: Variant, numbers: dict[str, Scalar]) -> None: ...
 
 
 def _say_failed(name: str, error: Exception) -> None:

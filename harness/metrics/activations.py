@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from harness.declared import Metric
+from harness.declared import MEMORY, Metric
 from harness.metrics import Ended
 from harness.schema import BASELINE, Mode, Scalar
 
@@ -22,7 +22,7 @@ METRICS = (
         "saved_activation_bytes",
         "bytes",
         "memory that eager's forward keeps for its backward, without weights and inputs; training only",
-        group="memory",
+        group=MEMORY,
     ),
 )
 
@@ -36,22 +36,19 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
 
     from harness.tensors import named_tensors
 
-    variant = ended.variants[BASELINE]
-    program = variant.program
+    program = ended.variants[BASELINE].program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs, program.target), "given")]
-    there = _storages([*program.module.parameters(), *program.module.buffers(), *given])
-    saved: dict[int, int] = {}
-    kept = []  # keeps the tensors alive, so that no address is reused during the step
+    before = _storages([*program.module.parameters(), *program.module.buffers(), *given])
+    saved: list[torch.Tensor] = []  # keeps the tensors alive, so that no address is reused during the step
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept.append(tensor)
-        saved.update(_storages([tensor]))
+        saved.append(tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield
-    kept.clear()
-    numbers["saved_activation_bytes"] = sum(b for at, b in saved.items() if at not in there)
+    numbers["saved_activation_bytes"] = sum(b for at, b in _storages(saved).items() if at not in before)
+    saved.clear()
 
 
 def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:

@@ -88,7 +88,7 @@ MOST_COPIES = 10
 def measure(ended: Ended) -> ByVariant:
     size = COPIED_BYTES_ACCELERATED if of(ended.device).accelerated else COPIED_BYTES
     rate = bandwidth(size, ended.device, ended.synchronize)
-    return {WHOLE: {"measured_bandwidth_bytes_per_s": rate}}
+    return {WHOLE: {BANDWIDTH: rate}}
 
 
 def bandwidth(

@@ -1,4 +1,4 @@
-"""Times of the phases of a compilation, and the number of graphs compiled again, as torch reports them.
+"""Compilation: its time by phase, Dynamo's counts, the memory of CUDA graphs; and what the session records.
 
 Phases are nested, and each time includes the phases after it: Dynamo's capture, AOTAutograd, Inductor,
 Inductor's code generation, the C++ or Triton compiler. Seconds of wall time, with the backward graph, which
@@ -7,6 +7,13 @@ without Dynamo.
 
 ``compile_cpu_s`` is the processor time of this process and all of its descendants, from the compiler's call
 to the last first call. Other processes lengthen it less than the wall time.
+
+``cudagraph_pool_bytes``: a replay of a CUDA graph allocates nothing. Since the capture, the intermediate
+results have their place in a private pool of the allocator, so the peak of a step does not contain them. This
+metric is the growth of all private pools during the compilation; ``peak_memory_bytes`` includes it. torch
+gives all CUDA graphs of a process one pool. A second candidate with CUDA graphs reuses its memory, so the
+growth is not all that it needs: the number is null then. With ``--isolate`` every candidate has a pool of its
+own.
 """
 
 from __future__ import annotations
@@ -14,11 +21,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import counters
-from harness.declared import COMPILATION, Average, Column, Metric
+from harness.declared import CANDIDATE, COMPILATION, MEMORY, Average, Column, Metric
+from harness.devices import of
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -41,29 +50,30 @@ PHASES = {
     "cache_saved_s": "distributed_ephemeral_timeout_us",
 }
 
+_metric = partial(Metric, group=COMPILATION)
+
 
 def _phase(name: str, meaning: str, phase: str = "") -> Metric:
-    return Metric(name, "s", meaning, group=COMPILATION, phase=phase)
+    return _metric(f"compile_{name}_s", "s", meaning, phase=phase)
+
+
+def _spent(phase: str, meaning: str) -> Metric:
+    return Metric(f"spent_{phase}_s", "s", f"time of the worker: {meaning}")
 
 
 METRICS = (
-    Metric(
+    _metric(
         "compilation_latency_s",
         "s",
         "the compiler's call and the first calls, less as many settled eager steps",
-        group=COMPILATION,
         columns=(Column("compile", "compile\ns", starred_by="prepared_beside"),),
-        average=Average(
-            heading="compilation",
-            key="compilation",
-        ),
+        average=Average(heading="compilation", key="compilation"),
         phase="in all, with first calls",
     ),
-    Metric(
+    _metric(
         "compile_cpu_s",
         "s",
         "processor time of the compiler's call and the first calls, over all processes and threads",
-        group=COMPILATION,
         phase="in all, processor time",
     ),
     Metric(
@@ -87,35 +97,84 @@ METRICS = (
         "hits of inductor's caches in these processes: what an earlier process compiled is used again",
     ),
     Metric("later_compile_cache_misses", "", "misses of inductor's caches in these processes"),
-    Metric("compiled_region", "text", "forward+loss, forward, submodules or none", group=COMPILATION),
-    _phase("compile_dynamo_s", "Dynamo's capture and all phases below it", "Dynamo and all below"),
-    _phase("compile_aot_autograd_s", "AOTAutograd and all phases below it", "AOTAutograd and below"),
-    _phase("compile_inductor_s", "inductor and all phases below it", "Inductor and below"),
-    _phase(
-        "compile_inductor_code_generation_s",
-        "inductor's code generation, with its compiler",
-        "code generation",
+    _metric("compiled_region", "text", "forward+loss, forward, submodules or none"),
+    _phase("dynamo", "Dynamo's capture and all phases below it", "Dynamo and all below"),
+    _phase("aot_autograd", "AOTAutograd and all phases below it", "AOTAutograd and below"),
+    _phase("inductor", "inductor and all phases below it", "Inductor and below"),
+    _phase("inductor_code_generation", "inductor's code generation, with its compiler", "code generation"),
+    _phase("kernel_compiler", "the C++ or Triton compiler", "C++ or Triton compiler"),
+    _phase("backward", "the backward graph's part of these times", "of these, the backward"),
+    _phase("autotuning", "autotuning: the choice of kernels by measuring them", "autotuning"),
+    _phase("cudagraph_capture", "the capture of CUDA graphs", "CUDA graph capture"),
+    _phase("cache_saved", "compilation time that warm caches saved"),
+    _metric("recompiles", "", "graphs that were compiled again during the first calls"),
+    _metric("calls_captured", "", "operations that Dynamo captured"),
+    _metric("unique_graphs", "", "graphs that Dynamo handed to a compiler"),
+    _metric("graph_breaks", "", "places where a graph ended before the function did"),
+    _metric("unique_graph_breaks", "", "different reasons of graph breaks"),
+    _metric("eager_fallbacks", "", "functions that Dynamo tried to compile and left to eager"),
+    _metric("autograd_captures", "", "backward graphs that compiled autograd captured"),
+    _metric("autograd_compiles", "", "backward graphs that compiled autograd compiled"),
+    _metric("cudagraph_skips", "", "graphs that could not become CUDA graphs"),
+    Metric("cudagraph_copied_inputs", "", "inputs that are copied before each replay of CUDA graphs"),
+    Metric(
+        "cudagraph_pool_bytes",
+        "bytes",
+        "memory that the candidate's CUDA graphs keep; null if it shares it with an earlier candidate",
+        group=MEMORY,
     ),
-    _phase("compile_kernel_compiler_s", "the C++ or Triton compiler", "C++ or Triton compiler"),
-    _phase("compile_backward_s", "the backward graph's part of these times", "of these, the backward"),
-    _phase("compile_autotuning_s", "autotuning: the choice of kernels by measuring them", "autotuning"),
-    _phase("compile_cudagraph_capture_s", "the capture of CUDA graphs", "CUDA graph capture"),
-    _phase("compile_cache_saved_s", "compilation time that warm caches saved"),
-    Metric("recompiles", "", "graphs that were compiled again during the first calls", group=COMPILATION),
+    _metric("compile_cache_hits", "", "hits of inductor's caches during compilation"),
+    _metric("compile_cache_misses", "", "misses of inductor's caches during compilation"),
+    Metric("kernels_autotuned", "", "operations whose kernel inductor chose by autotuning (max-autotune)"),
+    # the rest comes from the session
+    Metric("warmup_rounds", "", "rounds before the timed rounds"),
+    Metric("warmup_rounds_kept", "", "rounds of the warm-up that count as timed: 0 or 1"),
+    Metric("warmup_settled", "", "whether times had settled when the warm-up ended"),
+    Metric("iterations_per_sample", "", "steps of one sample"),
+    Metric(
+        "prepared_beside",
+        "",
+        "the most other jobs that were built and compiled at the same time (--prepare-ahead)",
+    ),
+    _spent("build", "building the model"),
+    _spent("eager", "eager's first steps"),
+    _spent("fp64", "the fp64 reference"),
+    _spent("warm_up", "rounds of the warm-up"),
+    _spent("measure", "timed rounds"),
+    _spent("finish", "the drift check, and metrics of extra steps"),
+    _metric(
+        "spent_compile_s",
+        "s",
+        "time of the worker: compiling this candidate, first calls included",
+        sides=(CANDIDATE,),
+    ),
+    Metric(
+        "spent_check_s", "s", "time of the worker: comparing this candidate's results", sides=(CANDIDATE,)
+    ),
 )
 
 
 @contextmanager
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
-    before, cpu_s = counters.compilations(), processor_s()
+    pool_bytes = of(device).pool_bytes
+    pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
     yield
     numbers["compile_cpu_s"] = processor_s() - cpu_s
-    found = counters.new_compilations(before)
-    if not found:
+    numbers.update(counters.growth(counts, counters.snapshot()))
+    after = pool_bytes()
+    if after is not None:  # else this kind of device has no such pools
+        numbers["cudagraph_pool_bytes"] = None if pools is None else grown(pools, after)
+    compilations = counters.new_compilations(compiled)
+    if not compilations:
         return
     for name, source in PHASES.items():
-        numbers[f"compile_{name}"] = total_s(found, source)
-    numbers["recompiles"] = sum(map(counters.compiled_again, found))
+        numbers[f"compile_{name}"] = total_s(compilations, source)
+    numbers["recompiles"] = sum(map(counters.compiled_again, compilations))
+
+
+def grown(before: int, after: int) -> int | None:
+    """The growth of the pools; None if it is only a part of what the candidate uses."""
+    return None if before and after != before else after - before
 
 
 def total_s(compilations: Sequence[Any], name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Disturbances of the timed rounds: stolen CPU time, context switches, throttling.
+"""Disturbances of the timed rounds: stolen CPU time, context switches, throttling, the allocator's work.
 
 The counters are read before and after each batch of rounds, and their differences are added over batches:
 
@@ -7,7 +7,10 @@ The counters are read before and after each batch of rounds, and their differenc
 - ``involuntary_switches``: how often this process lost a CPU to another process;
   ``voluntary_switches``: how often it waited for something (getrusage);
 - ``throttled_s``: how long a CPU quota stopped the process's group (cgroup cpu.stat);
-- ``rounds_wall_s``: how long the batches lasted.
+- ``rounds_wall_s``: how long the batches lasted;
+- ``allocator_retries``: how often a step found no memory, and the allocator had to free what it had cached
+  and ask again, which waits for the device several times; ``device_allocations``: how often the allocator
+  asked the driver for memory, which also stops the device's work. Absent for devices that do not count.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.declared import NOISE, Metric, Seen, finite, ratio
+from harness.devices import of
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -33,12 +38,12 @@ def _share(seen: Seen, name: str, cpus: float | None = 1.0) -> float | None:
 
 
 WHEN = "rounds"
+_sum = partial(Metric, over_batches="sum")
 METRICS = (
-    Metric(
+    _sum(
         "stolen_cpu_s",
         "s",
         "CPU time that the hypervisor gave to others during the timed rounds, over all CPUs",
-        over_batches="sum",
     ),
     Metric(
         "stolen_share",
@@ -47,12 +52,7 @@ METRICS = (
         derive=lambda seen: _share(seen, "stolen_cpu_s", finite(seen.environment.get("cpu_count"))),
         group=NOISE,
     ),
-    Metric(
-        "involuntary_switches",
-        "",
-        "how often the worker lost a CPU to another process during the rounds",
-        over_batches="sum",
-    ),
+    _sum("involuntary_switches", "", "how often the worker lost a CPU to another process during the rounds"),
     Metric(
         "involuntary_switches_per_s",
         "1/s",
@@ -60,15 +60,8 @@ METRICS = (
         derive=lambda seen: _share(seen, "involuntary_switches"),
         group=NOISE,
     ),
-    Metric(
-        "voluntary_switches",
-        "",
-        "how often the worker waited for something during the rounds",
-        over_batches="sum",
-    ),
-    Metric(
-        "throttled_s", "s", "how long a CPU quota stopped the worker during the rounds", over_batches="sum"
-    ),
+    _sum("voluntary_switches", "", "how often the worker waited for something during the rounds"),
+    _sum("throttled_s", "s", "how long a CPU quota stopped the worker during the rounds"),
     Metric(
         "throttled_share",
         "share",
@@ -76,7 +69,19 @@ METRICS = (
         derive=lambda seen: _share(seen, "throttled_s"),
         group=NOISE,
     ),
-    Metric("rounds_wall_s", "s", "how long the rounds lasted", over_batches="sum"),
+    _sum("rounds_wall_s", "s", "how long the rounds lasted"),
+    _sum(
+        "allocator_retries",
+        "",
+        "how often the device's allocator had to free its cache to find memory during the rounds",
+        group=NOISE,
+    ),
+    _sum(
+        "device_allocations",
+        "",
+        "how often the device's allocator asked the driver for memory during the rounds",
+        group=NOISE,
+    ),
 )
 STOLEN = 8  # column of the line "cpu" in /proc/stat
 THROTTLED = (  # file, key, units per second: cgroup version 2, then 1
@@ -87,22 +92,27 @@ THROTTLED = (  # file, key, units per second: cgroup version 2, then 1
 
 @contextmanager
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
-    before = read()
+    before = read(device)
     yield
-    for name, now in read().items():
-        earlier = before[name]
+    for name, now in read(device).items():
+        earlier = before.get(name)
         numbers[name] = now - earlier if now is not None and earlier is not None else None
 
 
-def read() -> dict[str, float | int | None]:
+def read(device: torch.device) -> dict[str, float | int | None]:
     """Totals so far; None for a counter that this system does not have."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
+    allocator = {
+        "allocator_retries": of(device).allocation_retries(),
+        "device_allocations": of(device).device_allocations(),
+    }
     return {
         "stolen_cpu_s": stolen_s(_text("/proc/stat")),
         "involuntary_switches": usage.ru_nivcsw,
         "voluntary_switches": usage.ru_nvcsw,
         "throttled_s": throttled_s(),
         "rounds_wall_s": time.monotonic(),
+        **{name: count for name, count in allocator.items() if count is not None},
     }
 
 

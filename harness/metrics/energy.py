@@ -42,11 +42,11 @@ def measure(ended: Ended) -> ByVariant:
     meter = meter_of(ended.device)
     if meter is None:
         return {}
-    found: ByVariant = {}
+    energies: ByVariant = {}
     for name, variant in ended.variants.items():
-        found[name] = {"energy_per_step_j": per_step_j(variant.step, meter, ended.synchronize)}
+        energies[name] = {"energy_per_step_j": per_step_j(variant.step, meter, ended.synchronize)}
         variant.release()
-    return found
+    return energies
 
 
 def meter_of(device: torch.device) -> Meter | None:

@@ -6,8 +6,10 @@ One line of text for each, at most ``MOST`` of each kind. The last line counts t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness import counters
@@ -18,19 +20,16 @@ if TYPE_CHECKING:
     import torch
 
 WHEN = "compile"
+_text = partial(Metric, unit="text", group=COMPILATION)
 METRICS = (
-    Metric(
+    _text(
         "graph_break_reasons",
-        "text",
-        "why graphs broke, with the line of code (--explain)",
-        group=COMPILATION,
+        meaning="why graphs broke, with the line of code (--explain)",
         explains="graph breaks",
     ),
-    Metric(
+    _text(
         "recompile_reasons",
-        "text",
-        "why graphs were compiled again (--explain)",
-        group=COMPILATION,
+        meaning="why graphs were compiled again (--explain)",
         explains="recompilations",
     ),
 )
@@ -69,10 +68,7 @@ def break_line(reason: Any) -> str:
 
 def listed(lines: Iterable[str]) -> str | None:
     """Each different line once, with its count as a prefix; None without lines."""
-    counts: dict[str, int] = {}
-    for line in lines:
-        counts[line] = counts.get(line, 0) + 1
-    texts = [line if count == 1 else f"{count}x {line}" for line, count in counts.items()]
+    texts = [line if count == 1 else f"{count}x {line}" for line, count in Counter(lines).items()]
     if len(texts) > MOST:
         texts = [*texts[:MOST], f"and {len(texts) - MOST} more"]
     return "\n".join(texts) or None

@@ -58,22 +58,14 @@ def _cpu_attention() -> dict[Any, Callable[..., int]]:
     import torch
     from torch.utils import flop_counter
 
-    formula_forward: Any = flop_counter.sdpa_flop_count
-    formula_backward: Any = flop_counter.sdpa_backward_flop_count
+    def of_shapes(formula: Any, inputs: int) -> Callable[..., int]:
+        return lambda *args, **_: int(formula(*args[:inputs]))
 
-    def forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(formula_forward(query, key, value))
-
-    def backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(formula_backward(gradient, query, key, value))
-
-    formulas: dict[str, Callable[..., int]] = {
-        "_scaled_dot_product_flash_attention_for_cpu": forward,
-        "_scaled_dot_product_flash_attention_for_cpu_backward": backward,
+    forward = "_scaled_dot_product_flash_attention_for_cpu"
+    formulas = {
+        forward: of_shapes(flop_counter.sdpa_flop_count, 3),  # of query, key and value
+        f"{forward}_backward": of_shapes(flop_counter.sdpa_backward_flop_count, 4),  # and the gradient
     }
-    found: dict[Any, Callable[..., int]] = {}
-    for name, formula in formulas.items():
-        operation = getattr(torch.ops.aten, name, None)
-        if operation is not None and operation not in flop_counter.flop_registry:
-            found[operation] = formula
-    return found
+    operations = {getattr(torch.ops.aten, name, None): formula for name, formula in formulas.items()}
+    known = {None, *flop_counter.flop_registry}
+    return {operation: formula for operation, formula in operations.items() if operation not in known}

@@ -20,31 +20,17 @@ if TYPE_CHECKING:
     import torch
 
 WHEN = "rounds"
+
+
+def _metric(name: str, unit: str, meaning: str, over_batches: str) -> Metric:
+    return Metric(name, unit, meaning, group=NOISE, over_batches=over_batches)
+
+
 METRICS = (
-    Metric(
-        "gpu_clock_min_mhz",
-        "MHz",
-        "the lowest clock read between samples of the timed rounds",
-        group=NOISE,
-        over_batches="min",
-    ),
-    Metric(
-        "gpu_clock_max_mhz",
-        "MHz",
-        "the highest clock read between samples of the timed rounds",
-        group=NOISE,
-        over_batches="max",
-    ),
-    Metric(
-        "gpu_throttle_reasons",
-        "text",
-        "why the clock was below its maximum",
-        group=NOISE,
-        over_batches="union",
-    ),
+    _metric("gpu_clock_min_mhz", "MHz", "the lowest clock read between samples of the timed rounds", "min"),
+    _metric("gpu_clock_max_mhz", "MHz", "the highest clock read between samples of the timed rounds", "max"),
+    _metric("gpu_throttle_reasons", "text", "why the clock was below its maximum", "union"),
 )
-
-
 EVERY_S = 0.05
 
 

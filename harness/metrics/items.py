@@ -42,14 +42,13 @@ def measure(ended: Ended) -> ByVariant:
 
     program = ended.variants[BASELINE].program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs), "input")]
-    found = items(given, ended.job.case.new_tokens)
-    if found is None:
+    counted = items(given, ended.job.case.new_tokens)
+    if counted is None:
         return {}
+    count, item = counted
     sizes = batches(program)
     share = sum(sizes) / sizes[-1]  # above 1 if a step runs several batches
-    return {
-        WHOLE: {"items_per_step": round(found[0] * share), "item": found[1], "batches_per_step": str(sizes)}
-    }
+    return {WHOLE: {"items_per_step": round(count * share), "item": item, "batches_per_step": str(sizes)}}
 
 
 def items(inputs: Sequence[torch.Tensor], new_tokens: int | None) -> tuple[int, str] | None:

@@ -1,10 +1,9 @@
 """Peak memory that one step allocates (bytes).
 
-On a GPU, the peak of the caching allocator, and the memory of CUDA graphs (``graph_memory``).
-On a CPU, the peak of torch's allocator, from the profiler's list
-of all allocations and releases of the step. So the peak is exact, repeatable, and independent of other
-variants' memory. (Resident memory is not: it hardly ever shrinks.) Memory that libraries allocate without
-torch (oneDNN's scratch space) is not counted.
+On a GPU, the peak of the caching allocator, and the memory of CUDA graphs (``cudagraph_pool_bytes``).
+On a CPU, the peak of torch's allocator, from the profiler's list of all allocations and releases of the step.
+So the peak is exact, repeatable, and independent of other variants' memory. (Resident memory is not: it
+hardly ever shrinks.) Memory that libraries allocate without torch (oneDNN's scratch space) is not counted.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ METRICS = (
         derive=lambda seen: seen.eager_over_candidate("peak_memory_bytes"),
         group=MEMORY,
         columns=(Column("memory", "memory\nratio"),),
-        average=Average(
-            heading="memory ratio",
-            key="memory",
-        ),
+        average=Average(heading="memory ratio", key="memory"),
     ),
 )
 
@@ -69,22 +65,17 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text(errors="replace"))["traceEvents"]
-    memory = sorted((event for event in events if _is_host_memory(event)), key=lambda e: e["ts"])
-    numbers["step_peak_bytes"] = peak_of([event["args"] for event in memory])
+    on_host = [e for e in events if e.get("name") == "[memory]" and e["args"].get("Device Type", 0) == 0]
+    numbers["step_peak_bytes"] = peak_of(e["args"] for e in sorted(on_host, key=lambda e: e["ts"]))
 
 
 def complete(variant: Variant, numbers: dict[str, Scalar]) -> None:
     """Adds parameters, buffers, inputs and CUDA graphs, which exist before the step, to the step's peak."""
-    step_peak, kept = numbers.pop("step_peak_bytes", None), variant.graph_bytes
+    step_peak, graphs = numbers.pop("step_peak_bytes", None), variant.graph_bytes
     persistent = variant.persistent_bytes()
+    known = isinstance(step_peak, int) and graphs is not None
     numbers["persistent_bytes"] = persistent
-    numbers["peak_memory_bytes"] = None
-    if isinstance(step_peak, int) and kept is not None:
-        numbers["peak_memory_bytes"] = persistent + step_peak + kept
-
-
-def _is_host_memory(event: Mapping[str, Any]) -> bool:
-    return event.get("name") == "[memory]" and event["args"].get("Device Type", 0) == 0
+    numbers["peak_memory_bytes"] = persistent + step_peak + graphs if known else None
 
 
 def peak_of(events: Iterable[Mapping[str, Any]]) -> int:

@@ -16,6 +16,7 @@ from harness.declared import CANDIDATE, SIDES, TERA, WORK, Column, Metric, ratio
 from harness.devices import of
 from harness.hardware.peaks import data_sheet_peak
 from harness.metrics import WHOLE, ByVariant, Ended
+from harness.schema import Scalar
 
 if TYPE_CHECKING:
     import torch
@@ -67,15 +68,13 @@ def measure(ended: Ended) -> ByVariant:
     from harness.precision import precision
 
     kind = precision(ended.job.dtype, ended.device.type)
-    numbers: dict[str, float | int | str | bool | None] = {}
+    rate, size = measured(kind, ended.device, ended.synchronize)
+    numbers: dict[str, Scalar] = {MEASURED: rate, "measured_peak_size": size}
     name = of(ended.device).model()
     if name is not None:
-        promised = data_sheet_peak(name)
-        numbers["data_sheet_peak_flop_per_s"] = promised.flop_per_s(unit_of(kind)) if promised else None
-        numbers["data_sheet"] = promised.source if promised else None
-    rate, size = measured(kind, ended.device, ended.synchronize)
-    numbers["measured_peak_flop_per_s"] = rate
-    numbers["measured_peak_size"] = size
+        sheet = data_sheet_peak(name)
+        numbers[PROMISED] = sheet.flop_per_s(unit_of(kind)) if sheet else None
+        numbers["data_sheet"] = sheet.source if sheet else None
     return {WHOLE: numbers}
 
 

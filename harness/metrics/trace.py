@@ -104,8 +104,8 @@ def _time_us(event: Any, device: torch.device) -> float:
     on_device = str(event.device_type).endswith(kernels) and not annotation
     if not on_device:
         return 0.0
-    found = getattr(event, "self_device_time_total", None)
-    return float(event.self_cuda_time_total if found is None else found)  # its name in torch 2.0 to 2.2
+    time_us = getattr(event, "self_device_time_total", None)
+    return float(event.self_cuda_time_total if time_us is None else time_us)  # its name in torch 2.0 to 2.2
 
 
 def changes(baseline: Mapping[str, float], candidate: Mapping[str, float]) -> str | None:

@@ -60,13 +60,13 @@ def traffic_counter() -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
-            made = func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
             given = _storages(tree_flatten((args, kwargs))[0])
-            results = _storages(tree_flatten(made)[0])
+            results = _storages(tree_flatten(result)[0])
             # a view makes no new storage; an in-place operation does not either, but its schema is mutable
             if func._schema.is_mutable or not results.keys() <= given.keys():  # noqa: SLF001 - torch's name
                 self.bytes += sum(given.values()) + sum(results.values())
-            return made
+            return result
 
     return Counter()
 
@@ -75,10 +75,10 @@ def _storages(values: Iterable[Any]) -> dict[int, int]:
     """Address -> bytes of each dense tensor. An expanded or sliced tensor counts only the bytes it reads."""
     import torch
 
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for tensor in values:
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.numel():
             storage = tensor.untyped_storage()
             size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
-            found[storage.data_ptr()] = max(size, found.get(storage.data_ptr(), 0))
-    return found
+            sizes[storage.data_ptr()] = max(size, sizes.get(storage.data_ptr(), 0))
+    return sizes

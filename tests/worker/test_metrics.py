@@ -32,7 +32,7 @@ def block(mib: int) -> torch.Tensor:
 
 
 def test_metrics_are_found_by_file_name() -> None:
-    assert {"graphs", "memory"} <= set(metric_names())
+    assert {"compilation", "memory"} <= set(metric_names())
 
 
 def test_only_those_of_the_occasion_observe() -> None:

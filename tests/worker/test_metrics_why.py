@@ -167,7 +167,7 @@ def test_disturbances_add_up_over_batches(monkeypatch: pytest.MonkeyPatch) -> No
     first = {"involuntary_switches": 1, "rounds_wall_s": 5.0, "stolen_cpu_s": None}
     second = {"involuntary_switches": 3, "rounds_wall_s": 5.5, "stolen_cpu_s": 1.0}
     readings = iter([first, second] * 2)
-    monkeypatch.setattr(disturbance, "read", lambda: next(readings))
+    monkeypatch.setattr(disturbance, "read", lambda _: next(readings))
     numbers: dict[str, Any] = {}
     for _ in range(2):
         with observing("rounds", CPU, None, numbers):
