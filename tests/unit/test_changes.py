@@ -15,7 +15,7 @@ from harness.schema import CompilerOptions, Environment, Extras, Mode, Protocol,
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
-from runner.runs.compare.changes import Change, RunChanges, changes_between
+from runner.runs.compare.changes import Change, Ending, RunChanges, changes_between
 from runner.runs.compare.gates import gates_asked, outcomes
 from runner.runs.compare.load import load, load_records, results_of
 from runner.runs.compare.output.words import head_lines
@@ -182,9 +182,9 @@ def test_endings(tmp_path: Path) -> None:
         for which in (0, 1)
     ]
     found = compared(*runs)
-    assert [c.first.name for c in found.new_failures] == ["lost"]
-    assert [c.first.name for c in found.fixed] == ["fixed"]
-    assert [c.first.name for c in found.other_endings] == ["other", "skipped"]
+    assert [c.first.name for c in found.ended(Ending.NEW_FAILURE)] == ["lost"]
+    assert [c.first.name for c in found.ended(Ending.FIXED)] == ["fixed"]
+    assert [c.first.name for c in found.ended(Ending.OTHER)] == ["other", "skipped"]
     assert found.timed == (), "a speedup of what failed counts for nothing"
     assert found.groups[0].passed_first == 2
     assert found.groups[0].passed_second == 1
@@ -196,7 +196,9 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     whole = write(tmp_path / "a", [make_record(job) for job in jobs])
     torn = write(tmp_path / "b", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
     found = compared(whole, torn)
-    assert [(c.first.name, c.second.status) for c in found.new_failures] == [("two", "no record")]
+    assert [(c.first.name, c.second.status) for c in found.ended(Ending.NEW_FAILURE)] == [
+        ("two", "no record")
+    ]
     assert any("is not finished: 1 results have no record" in note for note in found.second.notes)
     (outcome,) = outcomes(found, gates_asked(["parity"]))
     assert outcome.cases == (
@@ -239,7 +241,7 @@ def test_what_was_never_measured_before_is_not_fixed_now(tmp_path: Path) -> None
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
     torn = write(tmp_path / "a", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
     found = compared(torn, write(tmp_path / "b", [make_record(job) for job in jobs]))
-    assert found.fixed == ()
+    assert found.ended(Ending.FIXED) == ()
     assert [result.name for result in found.only_second] == ["two"]
 
 

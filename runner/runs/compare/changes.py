@@ -6,7 +6,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from statistics import median
 
+from harness.schema import Samples
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import false_discovery, geometric_mean
 from runner.analysis.verdicts.decision import verdict
@@ -26,6 +29,15 @@ from runner.runs.compare.statistics import (
 
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05
+
+
+class Ending(Enum):
+    """How the second run ended, compared with the first. Other: another failure, or newly skipped or run."""
+
+    NEW_FAILURE = "new failure"
+    FIXED = "fixed"
+    OTHER = "other"
+    SAME = "same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,15 @@ class Change:
     compile_factor: float | None = None
     memory_factor: float | None = None  # of the memory ratio: above 1, B needs less memory relative to eager
     shared_rounds: int = 0  # 0: two runs
+
+    @property
+    def ending(self) -> Ending:
+        first, second = self.first, self.second
+        if first.passed and not second.passed and not second.skipped:
+            return Ending.NEW_FAILURE
+        if second.passed and not first.passed and not first.skipped:
+            return Ending.FIXED
+        return Ending.SAME if first.status == second.status else Ending.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,28 +109,15 @@ class RunChanges:
     only_first: tuple[Result, ...]
     only_second: tuple[Result, ...]
 
-    @property
-    def new_failures(self) -> tuple[Change, ...]:
-        return self._ended(lambda a, b: a.passed and not b.passed and not b.skipped)
-
-    @property
-    def fixed(self) -> tuple[Change, ...]:
-        return self._ended(lambda a, b: not a.passed and not a.skipped and b.passed)
-
-    @property
-    def other_endings(self) -> tuple[Change, ...]:
-        """Status changes except new and fixed failures: another failure, or newly skipped or run."""
-        named = {id(change) for change in (*self.new_failures, *self.fixed)}
-        return tuple(
-            change for change in self._ended(lambda a, b: a.status != b.status) if id(change) not in named
-        )
+    def ended(self, how: Ending) -> tuple[Change, ...]:
+        """The changes that ended so, of the controls too, because a control can fail."""
+        return tuple(change for change in (*self.changes, *self.controls) if change.ending is how)
 
     @property
     def breaks(self) -> tuple[Change, ...]:
         """Results whose number of graph breaks changed."""
-        return self._ended(
-            lambda a, b: None not in (a.graph_breaks, b.graph_breaks) and a.graph_breaks != b.graph_breaks
-        )
+        counts = [(c, c.first.graph_breaks, c.second.graph_breaks) for c in (*self.changes, *self.controls)]
+        return tuple(c for c, one, other in counts if None not in (one, other) and one != other)
 
     @property
     def paired(self) -> bool:
@@ -127,11 +135,6 @@ class RunChanges:
 
     def with_verdict(self, wanted: Verdict) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.verdict is wanted)
-
-    def _ended(self, differs: Callable[[Result, Result], bool]) -> tuple[Change, ...]:
-        """The changes for which ``differs`` holds, of the controls too, because a control can fail."""
-        both = (*self.changes, *self.controls)
-        return tuple(change for change in both if differs(change.first, change.second))
 
 
 def changes_between(first: Run, second: Run) -> RunChanges:
@@ -223,14 +226,18 @@ def _change(
         return Change(first=first, second=second)
     shared = shared_rounds(first, second)
     both = first.passed and second.passed
-    compiled = both and alike_caches(pair)
+    if shared:
+        eager, compiled = shared.eager(), shared.compiled()
+    else:
+        eager = _time(first, second, moved, lambda samples: samples.baseline_s)
+        compiled = _time(first, second, moved, lambda samples: samples.candidate_s)
     return Change(
         first=first,
         second=second,
         speedup=shared.change(noise) if shared else _speedup(first.speedup, second.speedup, noise),
-        eager=shared.eager() if shared else _eager(first, second, moved),
-        compiled=shared.compiled() if shared else _compiled(first, second, moved),
-        compile_factor=_compile_factor(pair, None if shared else moved) if compiled else None,
+        eager=eager,
+        compiled=compiled if both else None,
+        compile_factor=_compile_factor(pair, None if shared else moved) if both else None,
         memory_factor=_factor(first.memory_ratio, second.memory_ratio) if both else None,
         shared_rounds=len(shared) if shared else 0,
     )
@@ -245,23 +252,15 @@ def _speedup(
     return difference(first, second, between(alone, noise))
 
 
-def _eager(first: Result, second: Result, moved: Drift | None) -> Estimate | None:
-    """The change of eager's time beyond the drift."""
+def _time(
+    first: Result, second: Result, moved: Drift | None, times: Callable[[Samples], Sequence[float]]
+) -> Estimate | None:
+    """The change of a time beyond the drift."""
     one, other = first.record.samples, second.record.samples
-    if one is None or other is None or not first.eager_s or not second.eager_s or moved is None:
+    if one is None or other is None or first.estimate is None or second.estimate is None or moved is None:
         return None
-    return less_drift(math.log(second.eager_s / first.eager_s), one.baseline_s, other.baseline_s, moved)
-
-
-def _compiled(first: Result, second: Result, moved: Drift | None) -> Estimate | None:
-    one, other = first.record.samples, second.record.samples
-    if one is None or other is None or not first.compiled_s or not second.compiled_s or moved is None:
-        return None
-    if not (first.passed and second.passed):
-        return None
-    return less_drift(
-        math.log(second.compiled_s / first.compiled_s), one.candidate_s, other.candidate_s, moved
-    )
+    before, after = times(one), times(other)
+    return less_drift(math.log(median(after) / median(before)), before, after, moved)
 
 
 def alike_caches(pair: tuple[Result, Result]) -> bool:
@@ -273,7 +272,7 @@ def alike_caches(pair: tuple[Result, Result]) -> bool:
 def _compile_factor(pair: tuple[Result, Result], moved: Drift | None) -> float | None:
     """The change of compile time. On a CPU, where eager shows the machine's speed, beyond its drift."""
     before, after = pair
-    factor = _factor(before.compile_s, after.compile_s)
+    factor = _factor(before.compile_s, after.compile_s) if alike_caches(pair) else None
     if factor is None or moved is None or before.conditions["device"] != "cpu":
         return factor
     return factor / moved.factor

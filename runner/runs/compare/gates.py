@@ -13,7 +13,7 @@ from runner.analysis.estimate import Estimate
 from runner.errors import UsageError, unknown
 from runner.labels import plain
 from runner.plan.settings import value_of
-from runner.runs.compare.changes import Change, RunChanges
+from runner.runs.compare.changes import Change, Ending, RunChanges
 
 WITH_SHARE = ("regression", "time")
 FLAG = "--fail-on"
@@ -131,7 +131,7 @@ def _check_noise(changes: RunChanges, gate: Gate, fails: bool) -> None:
 
 
 def _parity(changes: RunChanges, gate: Gate) -> Outcome:
-    cases = tuple(ending(change) for change in changes.new_failures)
+    cases = tuple(ending(change) for change in changes.ended(Ending.NEW_FAILURE))
     return Outcome(gate=gate, title="results that passed before and fail now", cases=cases)
 
 
@@ -152,7 +152,9 @@ def _counted(changes: RunChanges, gate: Gate) -> Outcome:
 
 
 def _difference(changes: RunChanges, gate: Gate) -> Outcome:
-    ended = (*changes.new_failures, *changes.fixed, *changes.other_endings)
+    ended = [
+        change for how in (Ending.NEW_FAILURE, Ending.FIXED, Ending.OTHER) for change in changes.ended(how)
+    ]
     cases = (
         *map(ending, ended),
         *(broken(change) for change in changes.breaks if change not in ended),

@@ -101,11 +101,7 @@ def _of_environment(flag: str, path: Path) -> Run:
         whole,
         path=path,
         results=tuple(
-            replace(
-                result,
-                conditions=_without_environment(result, ending),
-                shares=(str(Path(folder).resolve()), result.record.job.key),
-            )
+            _alone(result, ending, folder)
             for result in own
             if result.compiler != of_environment(CONTROL, name)
         ),
@@ -114,9 +110,15 @@ def _of_environment(flag: str, path: Path) -> Run:
     )
 
 
-def _without_environment(result: Result, ending: str) -> dict[str, str]:
-    options = " ".join(word for word in result.conditions["options"].split() if not word.startswith("envs_"))
-    return {**result.conditions, "compiler": result.compiler.removesuffix(ending), "options": options}
+def _alone(result: Result, ending: str, folder: str) -> Result:
+    """The result, named as if its environment were the only one."""
+    job = result.record.job
+    named = {
+        **result.conditions,
+        "compiler": result.compiler.removesuffix(ending),
+        "options": " ".join(replace(job, environments=()).option_words),
+    }
+    return replace(result, conditions=named, shares=(str(Path(folder).resolve()), job.key))
 
 
 def _shown(facts: Mapping[str, Scalar]) -> dict[str, str]:

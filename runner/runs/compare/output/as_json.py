@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from harness.codec import to_json
 from runner.analysis.estimate import Estimate
-from runner.runs.compare.changes import Change, GroupChange, RunChanges
+from runner.runs.compare.changes import Change, RunChanges
 from runner.runs.compare.gates import Outcome
 from runner.runs.compare.output.words import WORDS
 from runner.runs.compare.run import Result, Run
 
 SCHEMA_VERSION = 1
+FACTOR = ("factor", "low", "high", "p_value", "low_90", "high_90")
 
 
 def render_json(changes: RunChanges, outcomes: Sequence[Outcome]) -> str:
@@ -24,11 +25,11 @@ def render_json(changes: RunChanges, outcomes: Sequence[Outcome]) -> str:
         "second": _run(changes.second),
         "drift": _plain(changes.drift),
         "process_noise": _plain(changes.noise),
-        "groups": [_group(group) for group in changes.groups],
+        "groups": [_plain(group) for group in changes.groups],
         "changes": [_change(change) for change in changes.changes],
         "controls": [_change(change) for change in changes.controls],
         "not_compared": [
-            {**_result(m.first), "differences": _plain(m.differences)} for m in changes.mismatches
+            {**_result(m.first), "differences": to_json(m.differences)} for m in changes.mismatches
         ],
         "times_not_compared": [
             {"difference": list(difference), "results": count} for difference, count in changes.incomparable
@@ -52,11 +53,12 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def _side(result: Result) -> dict[str, Any]:
+    log = result.speedup
     return {
         "status": result.status,
         "failure": result.failure or None,
         "graph_breaks": result.graph_breaks,
-        "log_speedup": _log(result.speedup),
+        "log_speedup": None if log is None else {"value": log.log, "se": log.error, "df": log.df},
         "eager_s": result.eager_s,
         "compiled_s": result.compiled_s,
         "compilation_latency_s": result.compile_s,
@@ -67,12 +69,12 @@ def _side(result: Result) -> dict[str, Any]:
 def _change(change: Change) -> dict[str, Any]:
     return {
         "name": change.first.name,
-        "conditions": {**change.second.conditions, **change.first.conditions},
+        "conditions": dict(change.first.conditions),
         "verdict": WORDS[change.verdict] if change.verdict else None,
         "q_value": change.q_value,
-        "speedup_factor": _factor(change.speedup),
-        "eager_time_factor": _factor(change.eager),
-        "compiled_time_factor": _factor(change.compiled),
+        "speedup_factor": _plain(change.speedup),
+        "eager_time_factor": _plain(change.eager),
+        "compiled_time_factor": _plain(change.compiled),
         "compiled_time_q": change.compiled_q,
         "compile_factor": change.compile_factor,
         "memory_factor": change.memory_factor,
@@ -82,21 +84,10 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _group(group: GroupChange) -> dict[str, Any]:
-    plain = {field.name: getattr(group, field.name) for field in fields(group)}
-    return {name: _factor(value) if isinstance(value, Estimate) else value for name, value in plain.items()}
-
-
-def _log(estimate: Estimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else {"value": estimate.log, "se": estimate.error, "df": estimate.df}
-
-
-FACTOR = ("factor", "low", "high", "p_value", "low_90", "high_90")
-
-
-def _factor(estimate: Estimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else {name: getattr(estimate, name) for name in FACTOR}
-
-
-def _plain(value: object) -> Any:
-    return to_json(value) if value is not None else None
+def _plain(value: Any) -> Any:
+    """An estimate as its factor with its intervals; the fields of anything else."""
+    if isinstance(value, Estimate):
+        return {name: to_json(getattr(value, name)) for name in FACTOR}
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return to_json(value)

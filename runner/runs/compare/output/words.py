@@ -25,6 +25,7 @@ from runner.runs.compare.changes import (
     COMPILE_FACTOR,
     MEMORY_FACTOR,
     Change,
+    Ending,
     GroupChange,
     RunChanges,
     alike_caches,
@@ -235,9 +236,9 @@ def _note(changes: RunChanges) -> str:
 def _lists(changes: RunChanges) -> Iterator[Shown]:
     """Everything except the times, worst first."""
     beyond = "" if changes.paired else " beyond the drift"
-    yield Shown(title="New failures", cases=tuple(map(ending, changes.new_failures)), bad=True)
-    yield Shown(title="Fixed failures", cases=tuple(map(ending, changes.fixed)))
-    yield Shown(title="Other endings", cases=tuple(map(ending, changes.other_endings)))
+    yield Shown(title="New failures", cases=tuple(map(ending, changes.ended(Ending.NEW_FAILURE))), bad=True)
+    yield Shown(title="Fixed failures", cases=tuple(map(ending, changes.ended(Ending.FIXED))))
+    yield Shown(title="Other endings", cases=tuple(map(ending, changes.ended(Ending.OTHER))))
     yield Shown(title="Other graph breaks", cases=tuple(map(broken, changes.breaks)), bad=True)
     yield Shown(
         title=f"Eager itself changed{beyond} (the compiler may not be the cause)", cases=_eager(changes)
