@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,32 +10,12 @@ from typing import Any
 import pytest
 
 from harness.schema import BASELINE, Job, Record, Status
-from harness.worker.status_page import SIZE, Activity, StatusPage
 from runner.engine import launch, worker_process
 from runner.engine.replies import INVALID, LONGEST_LINE
 from runner.engine.worker_process import CUT, KEPT, LONGEST_LOG, WorkerLost, shorten, was_shortened
 from tests.factories import make_job, make_record
 from tests.unit.test_execute import Script, run
 from tests.unit.test_worker_process import FOR_EVER_S, soon, start
-
-# -- the status page ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "written", [None, b"[" * SIZE, b'["a", "b", 1e999]', b"\xff" * SIZE, b'[[], {}, "x"]', b"3"]
-)
-def test_a_page_that_a_model_wrote_gives_the_state_before(tmp_path: Path, written: bytes | None) -> None:
-    descriptor = os.open(tmp_path / "page", os.O_RDWR | os.O_CREAT)
-    worker, parent = StatusPage(descriptor), StatusPage(descriptor)
-    worker.write(Activity(phase="check", variant="a", rounds=2))
-    assert parent.read() == Activity(phase="check", variant="a", rounds=2)
-    if written is None:
-        os.ftruncate(descriptor, 0)
-    else:
-        os.pwrite(descriptor, written, 0)
-    assert parent.read() == Activity(phase="check", variant="a", rounds=2)
-    os.close(descriptor)
-
 
 # -- the pipe -------------------------------------------------------------------------
 
