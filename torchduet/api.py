@@ -28,6 +28,7 @@ from torchduet.asked import (
     device_name,
     holder,
     new_folder,
+    refuse_given,
     refuse_others,
 )
 from torchduet.caller import left_as_it_was
@@ -90,6 +91,8 @@ def compare(
         raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
     if dropout not in DROPOUT:
         raise unknown("dropout", dropout, "treatment", DROPOUT)
+    if named:
+        refuse_given(inputs=inputs, loss=loss, target=target)
     if mode not in (None, *MODES):
         raise unknown("mode", str(mode), "mode", MODES)
     workload = None if named else _workload(model, inputs, loss, target)

@@ -64,6 +64,13 @@ def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
         raise unknown("compare()", name, "argument", known)
 
 
+def refuse_given(**arguments: Any) -> None:
+    """``UsageError`` for an argument that belongs to a module, beside a model by name."""
+    for name, value in arguments.items():
+        if value is not None and not (isinstance(value, tuple) and not value):
+            raise UsageError(f"{name}: a model by name has its own; return it from the function")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """``names`` in the given order. ``own``: label -> function's source; ``here``: label -> its function."""

@@ -222,6 +222,13 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(given: dict[str, 
         assert str(caught.value).split(": ", 1)[1].startswith(says.split(": ", 1)[1]), caught.value
 
 
+@pytest.mark.parametrize("name", ["inputs", "loss", "target"])
+def test_a_model_by_name_takes_nothing_of_a_module(name: str) -> None:
+    given: dict[str, Any] = {name: torch.sum}
+    with pytest.raises(UsageError, match=f"{name}: a model by name has its own; return it from the function"):
+        compare("package.module:make", **given)
+
+
 def test_weights_that_are_all_frozen_cannot_be_trained() -> None:
     model = torch.nn.Linear(2, 2).requires_grad_(False)
     with pytest.raises(UsageError, match=r"model: nothing requires .* are frozen; .* mode='inference'"):
