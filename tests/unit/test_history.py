@@ -118,6 +118,7 @@ def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
     with (make_run(tmp_path, 2, records()[:1]) / "records.jsonl").open("ab") as file:
         file.write(b'{"schema_version": 2, "job"\n')
     (make_run(tmp_path, 3) / "run.json").write_text("[" * 100_000)
+    make_run(tmp_path, 4, merged_from=[1, {"folder": 2}, {}], tags=[1], command=[{}], created=5)
     for name, file_name, content in (
         ("no plan", "records.jsonl", b"\0\xff{"),
         ("torn plan", "run.json", b'{"jobs": [{"candi'),
@@ -133,10 +134,11 @@ def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
         "run-1": "unfinished: 1 of 2 records",
         "run-2": "damaged: 1 line of records.jsonl cannot be read",
         "run-3": torn,
+        "run-4": "complete",
         "no plan": "damaged: run.json is missing; 1 line of records.jsonl cannot be read",
         **dict.fromkeys(("torn plan", "odd plan", "list"), f"{torn}; records.jsonl is missing"),
     }
-    assert "8 runs, newest first; 6 damaged" in page(tmp_path)
+    assert "9 runs, newest first; 6 damaged" in page(tmp_path)
 
 
 def test_parts_of_a_merged_run_are_not_counted_again(tmp_path: Path) -> None:

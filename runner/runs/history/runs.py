@@ -84,12 +84,12 @@ class Run:
 
 def read_runs(folder: Path) -> list[Run]:
     """The runs of the folder, oldest first, without the parts of merged runs. Raises ``UsageError``."""
-    if not folder.is_dir():
-        there = "is a file" if folder.exists() else "does not exist"
-        raise UsageError(f"--history: {folder} {there}; {WHAT}")
-    if _is_run(folder):
-        raise UsageError(f"--history: {folder} is a run itself; {WHAT}")
     try:
+        if not folder.is_dir():
+            there = "is a file" if folder.exists() else "does not exist"
+            raise UsageError(f"--history: {folder} {there}; {WHAT}")
+        if _is_run(folder):
+            raise UsageError(f"--history: {folder} is a run itself; {WHAT}")
         runs = [_run(path) for path in folder.iterdir() if path.is_dir() and _is_run(path)]
     except OSError as error:
         raise UsageError(f"--history: {folder} cannot be read ({error.strerror})") from None
@@ -123,13 +123,14 @@ def _run(path: Path) -> Run:
     except (OSError, *WRONG) as error:
         wrong.append(_why(error, reason(error)))
     state = "complete" if done >= planned else f"unfinished: {done} of {planned} records"
-    words, origins = about.get("command"), _listed(about.get("merged_from"))
+    words = about.get("command")
+    origins = [one for one in _listed(about.get("merged_from")) if isinstance(one, dict)]
     return Run(
         name=plain(path.name),
         created=_created(about, path),
         command=plain(shlex.join((*program(), *map(str, words)))) if isinstance(words, list) else "",
         tags=tuple(plain(tag) for tag in _listed(about.get("tags")) if isinstance(tag, str)),
-        merged_from=tuple(plain(Path(str(o["folder"])).name) for o in origins if "folder" in o),
+        merged_from=tuple(plain(Path(str(origin.get("folder", ""))).name) for origin in origins),
         numbers=numbers,
         state=plain(f"damaged: {'; '.join(dict.fromkeys(wrong))}" if wrong else state),
         damaged=bool(wrong),
