@@ -126,6 +126,8 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None,
     if found.records:
         _show(summarize(found.records), folder, console, formats, unfinished)
     else:
+        if unfinished:
+            say(console, unfinished)
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT
     if found.damage:
