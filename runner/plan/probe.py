@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from harness.codec import from_json, to_json
-from harness.loading.own_model import is_own_model
+from harness.loading.own_model import is_own_model, module_of
 from harness.schema import Case, Job, Protocol, Setting
 from runner.errors import UsageError
 from runner.labels import plain, reason
@@ -138,7 +138,7 @@ def asking_for(jobs: Iterable[Job], python: str | None = None) -> Ask:
 def file_of(suite: str) -> str | None:
     """The user's file or module that this suite is in; None for a bundled suite."""
     if is_own_model(suite):
-        return suite.rpartition(":")[0]
+        return module_of(suite)
     return suite if suite.endswith(".py") else None
 
 
