@@ -251,6 +251,7 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
         (["--devices=cuda,cuda:0"], "-d/--devices: cuda and cuda:0 are the same device"),
         (["--executor=rya"], "--executor: there is no executor called 'rya'; did you mean ray?"),
         (["--ray-address=auto"], "--ray-address is for --executor=ray"),
+        (["--executor=ray", "--prepare-ahead=2"], "--prepare-ahead works on this machine only"),
     ],
 )
 def test_bad_flags(flags: list[str], sentence: str) -> None:

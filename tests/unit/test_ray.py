@@ -190,7 +190,7 @@ def test_whoever_stops_listening_cancels_all_tasks(monkeypatch: pytest.MonkeyPat
 
 def test_jobs_that_share_a_node_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def script(order: dict[str, Any]) -> list[object]:
-        return [{**one, "cpus": 1.0} for one in answers(order)]  # type: ignore[dict-item]
+        return [{**one, "cpus": 1.0} for one in answers(order)]
 
     _, events = run(monkeypatch, tmp_path, script, JOBS[:1])
     (first, *_) = (one for one in events if isinstance(one, Record))

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 
 from harness.hardware.cpus import usable_cpus
@@ -30,7 +30,7 @@ from runner.engine.executors import (
 from runner.engine.executors.ahead import jobs_ahead
 from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
-from runner.engine.executors.time_budget import TimeBudget, share_of
+from runner.engine.executors.time_budget import TimeBudget
 from runner.engine.host_process import HostPool, forking_works
 from runner.engine.job_run import Reproduce
 from runner.engine.launch import measure_job
@@ -232,7 +232,7 @@ class LocalExecutor:
 
         def measure(one: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
             log = cases.open_case(one.job)
-            with share_of(budget, gate) as share:
+            with nullcontext() if budget is None else budget.job(gate) as share:
                 yield from measure_job(
                     one.job,
                     one.candidates,

@@ -22,11 +22,16 @@ Allowance = Callable[[float], float]
 """``allowance(timed)``: total seconds for the job's rounds, of which ``timed`` seconds have passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _EndedJob:
-    overhead_s: float  # everything but its timed rounds and waiting for other jobs
-    timed_s: float
-    used_up: bool
+@dataclass(slots=True)
+class _Job:
+    began: float
+    timed_s: float = 0.0
+    allowed_s: float = 0.0
+    overhead_s: float = 0.0  # everything but its timed rounds and waiting for other jobs
+
+    @property
+    def used_up(self) -> bool:
+        return self.timed_s >= USED_UP * self.allowed_s
 
 
 class TimeBudget:
@@ -49,7 +54,7 @@ class TimeBudget:
         self._left = jobs
         self._side_by_side = max(1, side_by_side)
         self._ahead = ahead
-        self._ended: list[_EndedJob] = []
+        self._ended: list[_Job] = []
         self._lock = threading.Lock()
 
     def exhausted(self) -> bool:
@@ -58,51 +63,32 @@ class TimeBudget:
     @contextmanager
     def job(self, gate: Gate) -> Iterator[Allowance]:
         """One job's share. The job runs until the context ends. ``gate`` knows how long it has waited."""
-        share = _Share(began=self._clock())
+        job = _Job(began=self._clock())
+
+        def spent() -> None:
+            job.overhead_s = self._clock() - job.began - job.timed_s - gate.waited_s
 
         def allowance(timed_s: float) -> float:
             with self._lock:
-                share.timed_s = timed_s
-                overhead_s = self._clock() - share.began - timed_s - gate.waited_s
-                share.allowed_s = self._share(timed_s, overhead_s)
-                return share.allowed_s
+                job.timed_s = timed_s
+                spent()
+                job.allowed_s = self._share(job)
+                return job.allowed_s
 
         try:
             yield allowance
         finally:
             with self._lock:
                 self._left -= 1
-                self._ended.append(
-                    _EndedJob(
-                        overhead_s=self._clock() - share.began - share.timed_s - gate.waited_s,
-                        timed_s=share.timed_s,
-                        used_up=share.timed_s >= USED_UP * share.allowed_s,
-                    )
-                )
+                spent()
+                self._ended.append(job)
 
-    def _share(self, timed_s: float, overhead_s: float) -> float:
+    def _share(self, job: _Job) -> float:
         """Total seconds for the rounds of the current job, after reserving what the other jobs need."""
         others = max(0.0, (self._left - 1) / self._side_by_side)
-        decided = [job.timed_s for job in self._ended if not job.used_up]
-        overheads = [overhead_s, *(job.overhead_s for job in self._ended)]
+        decided = [ended.timed_s for ended in self._ended if not ended.used_up]
+        overheads = [job.overhead_s, *(ended.overhead_s for ended in self._ended)]
         reserved = others * (fmean(overheads) / self._ahead + (fmean(decided) if decided else 0.0))
-        spare = self._end - self._clock() + timed_s - reserved
-        opens = (PRIOR_OPEN + sum(job.used_up for job in self._ended)) / (1 + len(self._ended))
+        spare = self._end - self._clock() + job.timed_s - reserved
+        opens = (PRIOR_OPEN + sum(ended.used_up for ended in self._ended)) / (1 + len(self._ended))
         return max(0.0, spare / (1 + others * opens))
-
-
-@dataclass(slots=True)
-class _Share:
-    began: float
-    timed_s: float = 0.0
-    allowed_s: float = 0.0
-
-
-@contextmanager
-def share_of(budget: TimeBudget | None, gate: Gate) -> Iterator[Allowance | None]:
-    """One job's share of the budget; None without a budget."""
-    if budget is None:
-        yield None
-    else:
-        with budget.job(gate) as allowance:
-            yield allowance
