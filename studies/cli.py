@@ -13,16 +13,20 @@ from runner.cli.main import guarded
 from runner.cli.parser import add_flag
 from runner.errors import UsageError
 from runner.plan.settings import read, rows
-from studies.compile_modes.options import CompileModesOptions
+from studies import compile_modes
 from studies.implementations.options import ImplementationsOptions
 from studies.journal import package_of
 from studies.options import StudyOptions
 from studies.training_time.options import TrainingTimeOptions
 
+COMPILE_MODES = "compile-modes"
 STUDIES: dict[str, tuple[StudyOptions, str]] = {
     "training-time": (TrainingTimeOptions(), "A: a small GPT, by precision and compiler"),
     "implementations": (ImplementationsOptions(), "B: four small language models, two tasks"),
-    "compile-modes": (CompileModesOptions(), "C: torch.compile's modes, compile time and run time"),
+    COMPILE_MODES: (
+        compile_modes.CompileModesOptions(),
+        "C: torch.compile's modes, compile time and run time",
+    ),
 }
 
 
@@ -59,17 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns the exit code. For bad input: a message on stderr and code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return guarded(
-        lambda: _perform(build_parser().parse_args(arguments), arguments),
+        lambda: _perform(arguments),
         stopped="stopped: the records are kept; see python -m studies report --help",
         place="the study's folder",
     )
 
 
-def _perform(given: argparse.Namespace, arguments: Sequence[str]) -> int:
+def _perform(arguments: Sequence[str]) -> int:
+    parser = build_parser()
+    given, more = parser.parse_known_args(arguments)
+    if more and given.study != COMPILE_MODES:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
     if given.study == "report":
         from studies.report import join, report
 
         return report(given.folders[0]) if len(given.folders) == 1 else join(given.folders)
     options = options_of(given)
+    if given.study == COMPILE_MODES:
+        return compile_modes.run(options, more)
     code: int = importlib.import_module(f"{package_of(given.study)}.run").run(options, arguments)
     return code

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from studies.options import StudyOptions
 
-STUDIES = ("training-time", "implementations", "compile-modes")
+STUDIES = ("training-time", "implementations")
 RECORDS = "records.jsonl"
 Line = Mapping[str, Any]
 
@@ -95,6 +95,12 @@ def read_lines(folder: Path) -> list[Line]:
     if not found or found[0].get("kind") != "study":
         raise UsageError(f"report: {path} is not the record of a study")
     return found
+
+
+def is_journal(folder: Path) -> bool:
+    """Whether a study wrote the records itself. Those of study C are the program's own."""
+    with (folder / RECORDS).open(encoding="utf-8", errors="replace") as file:
+        return '"kind": "study"' in file.readline()
 
 
 def of_kind(lines: Sequence[Line], kind: str) -> list[Line]:
