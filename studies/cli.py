@@ -15,7 +15,7 @@ from runner.errors import UsageError
 from runner.plan.settings import read, rows
 from studies import compile_modes
 from studies.implementations.options import ImplementationsOptions
-from studies.journal import package_of
+from studies.journal import is_journal, package_of, runs_below
 from studies.options import StudyOptions
 from studies.training_time.options import TrainingTimeOptions
 
@@ -77,7 +77,13 @@ def _perform(arguments: Sequence[str]) -> int:
     if given.study == "report":
         from studies.report import join, report
 
-        return report(given.folders[0]) if len(given.folders) == 1 else join(given.folders)
+        if len(given.folders) > 1:
+            return join(given.folders)
+        (folder,) = given.folders
+        runs = runs_below(folder)
+        if runs and not any(is_journal(run) for run in runs):
+            return compile_modes.report(folder, runs)
+        return report(folder)
     options = options_of(given)
     if given.study == COMPILE_MODES:
         return compile_modes.run(options, more)

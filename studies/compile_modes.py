@@ -14,7 +14,6 @@ from harness.schema import Record
 from harness.settings import choice
 from harness.timing.first_calls import FIRST_CALLS
 from runner.analysis.comparison import Comparison
-from runner.analysis.derive import compare
 from runner.analysis.digits import seconds_text, significant, speedup_text
 from runner.analysis.estimate import Estimate
 from runner.cli.actions import chosen
@@ -22,8 +21,6 @@ from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
-from runner.runs.compare.statistics import between as between_processes
-from runner.runs.compare.statistics import difference
 from runner.store.record_file import read_records
 from runner.store.run_folder import new_folder
 from studies.expectations import FAILS, HOLDS, OPEN, Expectation, expectation_table
@@ -140,6 +137,8 @@ def report(folder: Path, runs: Sequence[Path]) -> int:
 
 
 def _report(records: Sequence[Record], reports: Sequence[Path]) -> Iterator[str]:
+    from runner.analysis.derive import compare
+
     comparisons = compare(records)
     trial = any(record.job.case.scale == "tiny" for record in records)
     passed = sum(record.status.passed for record in records)
@@ -240,6 +239,9 @@ def between(former: Comparison, latter: Comparison) -> Estimate | None:
 
     The interval includes an assumed difference between processes: one process of each cannot show it.
     """
+    from runner.runs.compare.statistics import between as between_processes
+    from runner.runs.compare.statistics import difference
+
     first, second = (c.estimate if c.record.status.passed else None for c in (former, latter))
     if first is None or second is None:
         return None

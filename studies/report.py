@@ -9,8 +9,7 @@ from pathlib import Path
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.labels import plain
-from studies import compile_modes
-from studies.journal import RECORDS, STUDIES, is_journal, package_of, read_lines, write_files
+from studies.journal import RECORDS, STUDIES, package_of, read_lines, runs_below, write_files
 
 JOINED = "studies.training_time.groups"
 
@@ -40,9 +39,7 @@ def join(folders: Sequence[Path], into: Path | None = None) -> int:
 
 def report(folder: Path) -> int:
     """Writes and prints the report of the study in ``folder``. Returns 1 if a check failed."""
-    runs = [path.parent for path in [*folder.glob(RECORDS)] or sorted(folder.glob(f"*/{RECORDS}"))]
-    if runs and not any(is_journal(run) for run in runs):
-        return compile_modes.report(folder, runs)
+    runs = runs_below(folder)
     if runs not in ([], [folder]):  # a folder for each environment
         codes = [report(run) for run in runs]
         return max(*codes, join(runs, into=folder), OK)

@@ -164,7 +164,10 @@ def test_on_a_cpu_reduce_overhead_says_how_noisy_the_machine_is(
 
 
 def test_what_failed_is_not_compared() -> None:
-    failed = {"max_autotune": {"status": Status.CRASH}, "reduce_overhead": {"status": Status.FAIL_ACCURACY}}
+    failed: dict[str, Any] = {
+        "max_autotune": {"status": Status.CRASH},
+        "reduce_overhead": {"status": Status.FAIL_ACCURACY},
+    }
     found = held(records(**failed))
     assert found.pop(FIRST) == HOLDS
     assert set(found.values()) == {OPEN}
