@@ -9,7 +9,7 @@ from pathlib import Path
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.labels import plain
-from studies.journal import RECORDS, STUDIES, package_of, read_lines, runs_below, write_files
+from studies.journal import STUDIES, package_of, read_lines, runs_below, write_files
 
 JOINED = "studies.training_time.groups"
 
