@@ -178,26 +178,17 @@ def verdict(
         return None
     if too_few_processes:
         return Verdict.INCONCLUSIVE
-    limit, segments = limits.log, estimate.segments
-    open_ = Verdict.UNSTEADY if estimate.unsteady else Verdict.INCONCLUSIVE
-    found = relation(estimate, limits)
-    if found in (Verdict.FASTER, Verdict.SLOWER):
-        sign = 1 if found is Verdict.FASTER else -1
-        agree = q_value is not None and q_value < limits.alpha and all(sign * one > limit for one in segments)
-    else:
-        agree = not estimate.unsteady or all(abs(one) <= limit for one in segments)
-    return found if agree and found is not Verdict.INCONCLUSIVE else open_
-
-
-def relation(estimate: Estimate, limits: Limits) -> Verdict:
-    """Where a factor's intervals lie, whatever its significance; without intervals, inconclusive."""
-    limit, everything = limits.log, (-math.inf, math.inf)
+    limit, segments, everything = limits.log, estimate.segments, (-math.inf, math.inf)
     (low, high), (low_90, high_90) = estimate.interval or everything, estimate.interval_90 or everything
-    if low > limit:
+    significant = q_value is not None and q_value < limits.alpha
+    if low > limit and significant and all(one > limit for one in segments):
         return Verdict.FASTER
-    if high < -limit:
+    if high < -limit and significant and all(one < -limit for one in segments):
         return Verdict.SLOWER
-    return Verdict.SAME if -limit <= low_90 and high_90 <= limit else Verdict.INCONCLUSIVE
+    inside = -limit <= low_90 and high_90 <= limit
+    if inside and (not estimate.unsteady or all(abs(one) <= limit for one in segments)):
+        return Verdict.SAME
+    return Verdict.UNSTEADY if estimate.unsteady else Verdict.INCONCLUSIVE
 
 
 def stands(estimate: PairedEstimate, limits: Limits, *, stretch: float = 1.0) -> bool:
