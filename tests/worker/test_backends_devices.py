@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -183,12 +182,9 @@ def test_a_compiler_says_which_devices_it_has(
     assert why_unavailable(name, kind) == expected
 
 
-def test_the_probe_is_asked_for_a_kind_of_device(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_probe_is_asked_for_a_kind_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inductor, "why_no_inductor", lambda kind: f"nothing for {kind}")
-    probe.main(["cuda", "inductor", "eager"])
-    found = json.loads(capsys.readouterr().out)
+    found = probe.probed(["cuda", "inductor", "eager"])
     assert {name: one["why"] for name, one in found.items()} == {
         "inductor": "nothing for cuda",
         "eager": None,
