@@ -18,7 +18,7 @@ from harness.schema import Status
 from runner.analysis.derive import summarize
 from runner.analysis.digits import speedup_text
 from runner.errors import UsageError
-from runner.labels import counted, plain, reason
+from runner.labels import counted, plain, reason, suite_labels
 from runner.reports import summary_json
 from runner.reports.parts.sections import compiler_name
 from runner.store.invocation import program
@@ -158,24 +158,32 @@ def _derived(path: Path, wrong: list[str]) -> Numbers:
 
 def _numbers(summary: Mapping[str, Any]) -> Numbers:
     facts = summary["environment"]
+    suites = suite_labels(row["suite"] for row in (*summary["comparisons"], *summary["groups"]))
     statuses = {}
     for row in summary["comparisons"]:
         status = Status(row["status"])
         if status.counted:
-            words = (row["suite"], row["model"], row["mode"], row["dtype"], row["device"], row["scale"])
+            words = (
+                suites[row["suite"]],
+                row["model"],
+                row["mode"],
+                row["dtype"],
+                row["device"],
+                row["scale"],
+            )
             statuses[plain(" ".join((*words, *row["changes"], row["candidate"])))] = status
     return Numbers(
-        groups=tuple(_group(row) for row in summary["groups"]),
+        groups=tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
         statuses=statuses,
         torch=plain(str(facts.get("torch") or "")),
         machine=plain(str(facts.get("device_name") or facts.get("cpu") or "")),
     )
 
 
-def _group(row: Mapping[str, Any]) -> Group:
+def _group(row: Mapping[str, Any], suite: str) -> Group:
     return Group(
-        what=plain(", ".join((row["suite"], row["mode"], row["dtype"], row["device"]))),
-        suite=plain(row["suite"]),
+        what=plain(", ".join((suite, row["mode"], row["dtype"], row["device"]))),
+        suite=suite,
         compiler=plain(row["compiler"]),
         passed=int(row["passed"]),
         total=int(row["total"]),
