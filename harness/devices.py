@@ -9,6 +9,8 @@ environment of their records says so. A method returns None if its kind of devic
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,11 @@ class Device:
         """A guess without torch, for the default of a command line."""
         return False
 
+    def _module(self) -> Any:
+        import torch
+
+        return getattr(torch, self.type, None)
+
     def torch_device(self) -> torch.device:
         import torch
 
@@ -81,10 +88,10 @@ class Device:
         """The reason why torch cannot use this device; None if it can."""
         import torch
 
-        there = self.count()
-        if not there:
+        count = self.count()
+        if not count:
             return f"torch {torch.__version__} finds no {self.label} device"
-        return f"torch finds {there} {self.label} devices" if (self.index or 0) >= there else None
+        return f"torch finds {count} {self.label} devices" if (self.index or 0) >= count else None
 
     def model(self) -> str | None:
         """The vendor's name of the device; None for a CPU, whose name comes from the operating system."""
@@ -137,20 +144,16 @@ class Device:
         """Bytes in private memory pools. CUDA graphs keep their intermediate results there."""
         return None
 
-    def allocation_retries(self) -> int | None:
-        """How often the allocator has had to free cached memory to satisfy an allocation."""
-        return None
-
-    def device_allocations(self) -> int | None:
-        """How often the allocator has asked the driver for memory, which stops the device's work."""
-        return None
+    def allocator_counts(self) -> dict[str, int]:
+        """How often the allocator has freed its cache to find memory, and has asked the driver for memory."""
+        return {}
 
     def empty_cache(self) -> None:
         """Frees memory that the allocator caches."""
 
     def cache_bytes(self) -> int | None:
         """The size of the last cache before the memory: of a CPU's highest level, of a GPU's L2."""
-        sizes = [one.read_text().strip() for one in CPU_CACHES.glob("index*/size")]
+        sizes = [file.read_text().strip() for file in CPU_CACHES.glob("index*/size")]
         return max((int(text[:-1]) << UNITS[text[-1]] for text in sizes if text[-1:] in UNITS), default=None)
 
     def profiler_activity(self) -> str | None:
@@ -179,11 +182,6 @@ class _Streams(Device):
     __slots__ = ()
     numbered = accelerated = True
 
-    def _module(self) -> Any:
-        import torch
-
-        return getattr(torch, self.type, None)
-
     def count(self) -> int:
         module = self._module()
         return int(module.device_count()) if module is not None and module.is_available() else 0
@@ -207,22 +205,17 @@ class _Streams(Device):
         self.synchronize()
         return int(self._module().max_memory_allocated(self.torch_device()))
 
-    def allocation_retries(self) -> int | None:
-        return self._memory_count("num_alloc_retries")
-
-    def device_allocations(self) -> int | None:
-        return self._memory_count("num_device_alloc")
-
-    def _memory_count(self, name: str) -> int | None:
-        found = self._module().memory_stats(self.torch_device()).get(name)
-        return None if found is None else int(found)
+    def allocator_counts(self) -> dict[str, int]:
+        names = {"allocator_retries": "num_alloc_retries", "device_allocations": "num_device_alloc"}
+        stats = self._module().memory_stats(self.torch_device())
+        return {name: int(stats[key]) for name, key in names.items() if key in stats}
 
     def empty_cache(self) -> None:
         self._module().empty_cache()
 
     def cache_bytes(self) -> int | None:
-        found = getattr(self._module().get_device_properties(self.torch_device()), "L2_cache_size", None)
-        return int(found) if found else None
+        properties = self._module().get_device_properties(self.torch_device())
+        return int(getattr(properties, "L2_cache_size", 0)) or None
 
     def profiler_activity(self) -> str | None:
         return self.type.upper()
@@ -236,9 +229,11 @@ class _Streams(Device):
         return state
 
     def remember(self) -> Callable[[], None]:
-        module = self._module()
+        import torch
+
+        module, seed = self._module(), torch.initial_seed()
         if not self.in_use():
-            return self._forget_seed()
+            return lambda: module and module.manual_seed_all(seed)  # the seed that it will start with
         current, states = module.current_device(), module.get_rng_state_all()
 
         def restore() -> None:
@@ -246,10 +241,6 @@ class _Streams(Device):
             module.set_device(current)
 
         return restore
-
-    def _forget_seed(self) -> Callable[[], None]:
-        """For a device that is not in use: a function that restores the seed it will start with."""
-        return lambda: None
 
 
 class Cuda(_Streams):
@@ -267,10 +258,8 @@ class Cuda(_Streams):
         A container may have the file of GPU 3 alone. WSL2 has no file for each device, Jetson has others,
         and AMD's driver has one for all devices.
         """
-        import os
-
-        hidden = [os.environ.get(name) for name in HIDING if name in os.environ]
-        if any(value is not None and value.strip() in ("", "-1") for value in hidden):
+        hidden = [os.environ[name] for name in HIDING if name in os.environ]
+        if any(value.strip() in ("", "-1") for value in hidden):
             return False
         return any(next(root.glob(pattern), None) is not None for pattern in DRIVER_FILES)
 
@@ -280,20 +269,13 @@ class Cuda(_Streams):
         version: Callable[[], int | None] = torch.backends.cudnn.version
         return {**Device.facts(self), "cudnn": version(), "driver": nvidia_driver()}
 
-    def _forget_seed(self) -> Callable[[], None]:
-        import torch
-
-        seed = torch.initial_seed()
-        return lambda: self._module().manual_seed_all(seed)
-
     def pool_bytes(self) -> int | None:
         device = self.torch_device()
         number = self._module().current_device() if device.index is None else device.index
-        segments = [one for one in self._module().memory_snapshot() if one["device"] == number]
-        if any("segment_pool_id" not in one for one in segments):
+        segments = [part for part in self._module().memory_snapshot() if part["device"] == number]
+        if any("segment_pool_id" not in part for part in segments):
             return None  # torch before 2.1 does not name the pools
-        pools = [one for one in segments if tuple(one["segment_pool_id"]) != (0, 0)]
-        return sum(int(one["total_size"]) for one in pools)
+        return sum(int(p["total_size"]) for p in segments if tuple(p["segment_pool_id"]) != (0, 0))
 
 
 class Xpu(_Streams):
@@ -305,7 +287,7 @@ class Xpu(_Streams):
 
 
 class Mps(Device):
-    """Apple's devices: one per machine, without peak memory or a profile of kernels. Untried."""
+    """Apple's device, without peak memory or a profile of kernels. Untried."""
 
     __slots__ = ()
     type, label = "mps", "MPS"
@@ -317,26 +299,11 @@ class Mps(Device):
 
         return int(torch.backends.mps.is_available())
 
-    def model(self) -> str | None:
-        return "Apple GPU"
-
     def synchronize(self) -> None:
-        import torch
-
-        torch.mps.synchronize()
+        self._module().synchronize()
 
     def empty_cache(self) -> None:
-        import torch
-
-        torch.mps.empty_cache()
-
-    def remember(self) -> Callable[[], None]:
-        import torch
-
-        if not self.count():
-            return lambda: None
-        state = torch.mps.get_rng_state()
-        return lambda: torch.mps.set_rng_state(state)
+        self._module().empty_cache()
 
 
 KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)
@@ -347,19 +314,19 @@ CPU = Device()
 
 def named(text: str) -> Device:
     """The device called ``cuda`` or ``cuda:1``. ``ValueError`` for any other text."""
-    kind, colon, number = text.partition(":")
-    for one in KINDS:
-        plain = not colon or (one.numbered and number.isascii() and number.isdecimal())
-        if one.type == kind and plain:
-            return one(int(number) if colon else None)
+    name, colon, number = text.partition(":")
+    for kind in KINDS:
+        plain = not colon or (kind.numbered and number.isascii() and number.isdecimal())
+        if kind.type == name and plain:
+            return kind(int(number) if colon else None)
     raise ValueError(f"there is no device called {text!r}; devices are {', '.join((*TRIED, *UNTRIED))}")
 
 
 def of(device: torch.device | str) -> Device:
     """The device with this name in torch. An unknown kind, such as ``meta``, is treated as a CPU."""
-    kind, _, number = str(device).partition(":")
-    found = next((one for one in KINDS if one.type == kind), Device)
-    return found(int(number)) if number and found.numbered else found()
+    name, _, number = str(device).partition(":")
+    kind = next((kind for kind in KINDS if kind.type == name), Device)
+    return kind(int(number)) if number and kind.numbered else kind()
 
 
 def type_of(text: str) -> str:
@@ -385,8 +352,8 @@ def likely() -> str:
 
 def best() -> str:
     """The first tried accelerator that torch can use here; the CPU if there is none."""
-    found = (one.type for one in KINDS if one.tried and one.accelerated and one().count())
-    return next(found, CPU.type)
+    usable = (kind.type for kind in KINDS if kind.tried and kind.accelerated and kind().count())
+    return next(usable, CPU.type)
 
 
 def counts() -> dict[str, int]:
@@ -435,10 +402,7 @@ def remember() -> Callable[[], None]:
 
 def nvidia_driver(version: Path = Path("/proc/driver/nvidia/version")) -> str | None:
     """The version of NVIDIA's kernel driver; None if there is none or its file has no version."""
-    import re
-
-    try:
-        found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", version.read_text(errors="replace"))
-    except OSError:
+    if not version.exists():
         return None
-    return found[0] if found else None
+    match = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", version.read_text(errors="replace"))
+    return match[0] if match else None

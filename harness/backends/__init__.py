@@ -11,17 +11,20 @@ and, if the compiler does not work on every device and in every mode,
 
 ``program.options`` are the user's options. A module patches configuration in a context and never assigns
 it. ``--list-compilers`` shows the first line of the module's docstring. Modules are imported only in a
-worker's interpreter. Shared code is in ``shared``; inductor's modes are rows of ``shared/presets.py``.
+worker's interpreter. Shared code is in ``shared``; compilers that differ by arguments are rows of
+``shared/presets.py``.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from harness.backends.shared.presets import PRESETS
+from harness.backends.shared.presets import PRESETS, Preset
 
 if TYPE_CHECKING:
     from harness.program import Compiled, Program
@@ -57,9 +60,8 @@ def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
     """Why inductor rejects one of these settings ("key=value"); None if it accepts all."""
     if not inductor_config:
         return None
-    options = importlib.import_module(f"{__name__}.shared.options")
     try:
-        options.inductor_settings(inductor_config)
+        _shared("options").inductor_settings(inductor_config)
     except ValueError as error:
         return str(error)
     return None
@@ -75,24 +77,38 @@ def own_backend(name: str, function: str | Callable[..., Any]) -> Callable[[Prog
 
     Raises ``LookupError`` with a sentence if the function is not a compiler.
     """
-    own = importlib.import_module(f"{__name__}.shared.own").Own
-    made = own.found(name, function) if isinstance(function, str) else own.of(name, function)
-    return cast("Callable[[Program], Compiled]", made.compile)
+    own = _shared("own").Own
+    compiler = own.found(name, function) if isinstance(function, str) else own.of(name, function)
+    return cast("Callable[[Program], Compiled]", compiler.compile)
 
 
 def registered() -> tuple[str, ...]:
     """Names that are registered with ``torch.compile`` in this process. Imports torch."""
-    names: tuple[str, ...] = importlib.import_module(f"{__name__}.shared.registered").registered_names()
+    names: tuple[str, ...] = _shared("registered").registered_names()
     return names
 
 
 def _module(name: str, source: str) -> Any:
     if source:
-        return importlib.import_module(f"{__name__}.shared.own").Own.found(name, source)
+        return _shared("own").Own.found(name, source)
     if name in PRESETS:
-        return PRESETS[name]
+        return _of_preset(PRESETS[name])
     if name in backend_names():
         return importlib.import_module(f"{__name__}.{name}")
-    # by name: the runner imports this module, and must not reach torch through it
-    registered = importlib.import_module(f"{__name__}.shared.registered")
-    return registered.Registered.called(name)
+    return _shared("registered").Registered.called(name, backend_names())
+
+
+def _of_preset(preset: Preset) -> SimpleNamespace:
+    """Replaces the module of a compiler."""
+    shared = _shared(preset.made_by)
+    return SimpleNamespace(
+        __doc__=preset.about,
+        MODES=getattr(shared, "MODES", ()),
+        compile=partial(shared.compile_as, name=preset.name, **preset.arguments),
+        why_unavailable=getattr(shared, "why_unavailable", None),
+    )
+
+
+def _shared(file: str) -> Any:
+    """Imported by name: the runner imports this module, and must not reach torch through it."""
+    return importlib.import_module(f"{__name__}.shared.{file}")

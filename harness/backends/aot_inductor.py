@@ -9,34 +9,26 @@ from typing import Any
 
 import torch
 
-from harness.backends.shared.captured import (
-    INFERENCE,
-    TAKES,
-    Call,
-    compile_at_first_call,
-    exported,
-    operations_of,
-)
-from harness.backends.shared.inductor import all_settings, why_no_inductor
+from harness.backends.shared import captured, inductor
 from harness.program import Compiled, Program
 
-MODES = INFERENCE
-why_unavailable = why_no_inductor
+MODES = captured.INFERENCE
+why_unavailable = inductor.why_unavailable
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    settings = all_settings(program)
+    settings = inductor.all_settings(program)
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
-        captured = exported(program, program.module, args, kwargs)
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
+        graph = captured.exported(program, program.module, args, kwargs)
         with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
             package = str(Path(folder) / "model.pt2")
             path = torch._inductor.aoti_compile_and_package(
-                captured, package_path=package, inductor_configs=settings
+                graph, package_path=package, inductor_configs=settings
             )
             # loading unpacks the file, so it is not needed later
             loaded = torch._inductor.aoti_load_package(path)
-        return loaded, operations_of(captured)
+        return loaded, captured.operations_of(graph)
 
-    takes = (*TAKES, "inductor_config", "freezing")
-    return compile_at_first_call(program, "aot_inductor", build, takes)
+    takes = (*captured.TAKES, "inductor_config", "freezing")
+    return captured.compile_at_first_call(program, "aot_inductor", build, takes)

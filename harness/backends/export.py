@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.backends.shared.captured import INFERENCE, Call, compile_at_first_call, exported, operations_of
+from harness.backends.shared import captured
 from harness.program import Compiled, Program
 
-MODES = INFERENCE
+MODES = captured.INFERENCE
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
-        captured = exported(program, program.module, args, kwargs)
-        return captured.module(), operations_of(captured)
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
+        graph = captured.exported(program, program.module, args, kwargs)
+        return graph.module(), captured.operations_of(graph)
 
-    return compile_at_first_call(program, "export", build)
+    return captured.compile_at_first_call(program, "export", build)

@@ -7,31 +7,32 @@ from typing import Any
 
 import torch
 
+from harness.backends.shared import inductor
 from harness.backends.shared.around import around
-from harness.backends.shared.inductor import all_settings, compile_with_inductor, why_no_inductor
 from harness.program import Compiled, Program
 
 MODES = ("training",)
-why_unavailable = why_no_inductor
+why_unavailable = inductor.why_unavailable
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     if not program.training:
         raise ValueError("inductor_compiled_autograd compiles the backward; inference has none")
     backwards = 0
-    settings = all_settings(program)
-    options: dict[str, Any] = {"options": settings} if settings else {}
+    options = inductor.all_settings(program) or None
     dynamic = program.options.dynamic_shapes
 
     def compile_backward(graph: Any) -> Any:
         nonlocal backwards
         backwards += 1
-        return torch.compile(graph, backend="inductor", dynamic=dynamic or None, fullgraph=True, **options)
+        return torch.compile(
+            graph, backend="inductor", dynamic=dynamic or None, fullgraph=True, options=options
+        )
 
     def context() -> Any:
         return torch._dynamo.compiled_autograd._enable(compile_backward, dynamic=dynamic)
 
-    compiled = compile_with_inductor(program, "inductor_compiled_autograd")
+    compiled = inductor.compile_with_inductor(program, "inductor_compiled_autograd")
     return replace(
         compiled,
         forward=around(compiled.forward, context),

@@ -9,21 +9,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared import inductor
 from harness.backends.shared.dynamo import dynamo_options
-from harness.backends.shared.inductor import TAKES, all_settings, packs_weights, why_no_inductor
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program
 
-why_unavailable = why_no_inductor
+why_unavailable = inductor.why_unavailable
 NAME = "inductor_regional"
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    takes = [o for o in TAKES if o != "dynamic_batch" and (o != "freezing" or not program.training)]
+    takes = [o for o in inductor.TAKES if o != "dynamic_batch" and (o != "freezing" or not program.training)]
     given, notes = dynamo_options(program, NAME, takes)
-    settings = all_settings(program)
-    options: dict[str, Any] = {"options": settings} if settings else {}
+    settings = inductor.all_settings(program)
     calls = counting_graphs()
     regions = list(regions_of(program.module))
     if not regions:
@@ -31,19 +29,17 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     codes: dict[str, types.CodeType] = {}
     for region in regions:
         function = _own_forward(region, codes)
-        region.forward = torch.compile(function, backend="inductor", **given, **options)
-    forward = program.forward()
-    if settings.get("freezing"):
-        forward = around(forward, lambda: torch._inductor.config.patch(freezing=True), calls=SETTLING_CALLS)
+        region.forward = torch.compile(function, backend="inductor", options=settings or None, **given)
     kinds = sorted({type(region).__name__ for region in regions})
     note = f"{NAME}: {len(regions)} submodules compiled ({', '.join(kinds)})"
-    return Compiled(
-        forward=forward,
+    compiled = Compiled(
+        forward=program.forward(),
         region="submodules",
         compiler_calls=calls,
-        constant_weights=bool(settings.get("freezing")) or packs_weights(program),
+        constant_weights=inductor.packs_weights(program),
         notes=(*notes, note),
     )
+    return inductor.with_freezing(compiled, settings)
 
 
 def regions_of(module: nn.Module) -> list[nn.Module]:
@@ -51,8 +47,8 @@ def regions_of(module: nn.Module) -> list[nn.Module]:
 
     A block is a module with submodules. Repeated single layers, such as stacked convolutions, are no regions.
     """
-    found = list(dict.fromkeys(_repeated(module)))
-    return found or [child for child in module.children() if not isinstance(child, nn.Identity)]
+    blocks = list(dict.fromkeys(_repeated(module)))
+    return blocks or [child for child in module.children() if not isinstance(child, nn.Identity)]
 
 
 def _repeated(module: nn.Module) -> Iterator[nn.Module]:

@@ -10,31 +10,24 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from harness.backends.shared.captured import (
-    INFERENCE,
-    Call,
-    compile_at_first_call,
-    device_of,
-    flat_export,
-    operations_of,
-)
+from harness.backends.shared import captured
 from harness.backends.shared.installed import why_missing
 from harness.devices import Device, of
 from harness.program import Compiled, Program
 
-MODES = INFERENCE
+MODES = captured.INFERENCE
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     import onnxruntime
 
-    device = of(device_of(program))
+    device = of(captured.device_of(program))
     provider = PROVIDERS[device.type]
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
-        flat, captured = flat_export(program, args, kwargs)
-        model = torch.onnx.export(captured, dynamo=True, verbose=False)
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
+        flat, graph = captured.flat_export(program, args, kwargs)
+        model = torch.onnx.export(graph, dynamo=True, verbose=False)
         assert model is not None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()  # as many as eager has
@@ -63,9 +56,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             session.run_with_iobinding(binding)
             return [from_dlpack(made) for made in binding.get_outputs()]
 
-        return flat.around(run), operations_of(captured)
+        return flat.around(run), captured.operations_of(graph)
 
-    return compile_at_first_call(program, "onnxrt", build)
+    return captured.compile_at_first_call(program, "onnxrt", build)
 
 
 def _session(path: str, options: Any, provider: str, device: Device) -> Any:

@@ -11,17 +11,11 @@ from typing import Any
 
 import torch
 
-from harness.backends.shared.captured import (
-    INFERENCE,
-    Call,
-    compile_at_first_call,
-    flat_export,
-    operations_of,
-)
+from harness.backends.shared import captured
 from harness.backends.shared.installed import why_missing
 from harness.program import Compiled, Program
 
-MODES = INFERENCE
+MODES = captured.INFERENCE
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
@@ -29,10 +23,10 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
     late: list[str] = []
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
-        flat, captured = flat_export(program, args, kwargs)
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
+        flat, graph = captured.flat_export(program, args, kwargs)
         settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(torch.get_num_threads())}
-        model = openvino.convert_model(captured)
+        model = openvino.convert_model(graph)
         compiled, note = _compiled(openvino, model, settings, _precision(program))
         late.extend(note)
         request = compiled.create_infer_request()
@@ -46,9 +40,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             request.infer(given, share_inputs=True)
             return [_taken(openvino, request.get_output_tensor(i)) for i in range(len(compiled.outputs))]
 
-        return flat.around(run), operations_of(captured)
+        return flat.around(run), captured.operations_of(graph)
 
-    return compile_at_first_call(program, "openvino", build, late=late)
+    return captured.compile_at_first_call(program, "openvino", build, late=late)
 
 
 def _compiled(

@@ -9,18 +9,11 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from harness.backends.shared.captured import (
-    INFERENCE,
-    Call,
-    compile_at_first_call,
-    device_of,
-    flat_export,
-    operations_of,
-)
+from harness.backends.shared import captured
 from harness.backends.shared.installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
-MODES = INFERENCE
+MODES = captured.INFERENCE
 
 
 SPINS = "TVM_THREAD_POOL_SPIN_COUNT"
@@ -33,13 +26,13 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
 
-    on_cuda = device_of(program).type == "cuda"
+    on_cuda = captured.device_of(program).type == "cuda"
     device: Any = tvm.cuda(torch.cuda.current_device()) if on_cuda else tvm.cpu(0)
     target: Any = tvm.target.Target.from_device(device)  # this exact CPU, not its family
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
-        flat, captured = flat_export(program, args, kwargs)
-        model = from_exported_program(captured)
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
+        flat, graph = captured.flat_export(program, args, kwargs)
+        model = from_exported_program(graph)
         with target:
             machine = relax.VirtualMachine(tvm.compile(model, target=target), device)
         main = machine["main"]
@@ -48,9 +41,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             made = main(*[tvm.runtime.from_dlpack(tensor.detach().contiguous()) for tensor in tensors])
             return [from_dlpack(one) for one in made]
 
-        return flat.around(run), operations_of(captured)
+        return flat.around(run), captured.operations_of(graph)
 
-    return compile_at_first_call(program, "tvm", build)
+    return captured.compile_at_first_call(program, "tvm", build)
 
 
 def why_unavailable(device_type: str) -> str | None:

@@ -102,17 +102,13 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
 def read(device: torch.device) -> dict[str, float | int | None]:
     """Totals so far; None for a counter that this system does not have."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    allocator = {
-        "allocator_retries": of(device).allocation_retries(),
-        "device_allocations": of(device).device_allocations(),
-    }
     return {
         "stolen_cpu_s": stolen_s(_text("/proc/stat")),
         "involuntary_switches": usage.ru_nivcsw,
         "voluntary_switches": usage.ru_nvcsw,
         "throttled_s": throttled_s(),
         "rounds_wall_s": time.monotonic(),
-        **{name: count for name, count in allocator.items() if count is not None},
+        **of(device).allocator_counts(),
     }
 
 

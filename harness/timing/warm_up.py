@@ -35,11 +35,11 @@ def warm_up(
     rounds: Iterator[Round],
     recompilations: Recompilations,
     clock: Callable[[], float] = time.perf_counter,
-    allocations: Callable[[], int | None] = lambda: None,
+    allocations: Callable[[], object] = lambda: None,
 ) -> WarmUp:
     """Runs rounds until times and page faults have settled, at most ``MOST_ROUNDS`` or ``MOST_S`` seconds.
 
-    A round in which ``allocations()`` grew has not settled: the device's allocator still asks the driver.
+    A round in which ``allocations()`` changed has not settled: the device's allocator still asks the driver.
     """
     history, start = list[Round](), clock()
     settled = False

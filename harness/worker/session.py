@@ -395,7 +395,7 @@ class Session:
         self._untidy = True
         self._tidy()
         with closing(self._rounds.endless(self._variants, 1, "warm up")) as rounds:
-            allocations = of(self._device).device_allocations
+            allocations = of(self._device).allocator_counts
             done = warm_up(rounds, self.recompilations, allocations=allocations)
         if self._bench.baseline_precision == self._bench.precision:
             self._baseline_step_s = done.fastest_s(BASELINE)

@@ -15,8 +15,7 @@ from torch import nn
 
 from harness import devices
 from harness.backends import cudagraphs, load_backend, onnxrt, tvm, why_unavailable
-from harness.backends.shared import inductor, torchscript
-from harness.backends.shared.presets import PRESETS
+from harness.backends.shared import captured, inductor, torchscript
 from harness.probes import compilers as probe
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
@@ -95,7 +94,7 @@ def test_onnx_runtime_leaves_its_results_on_the_device(
     )
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
     monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: SimpleNamespace(save=lambda *_, **__: None))
-    monkeypatch.setattr(onnxrt, "device_of", lambda _: name)
+    monkeypatch.setattr(captured, "device_of", lambda _: name)
     kind = type(devices.named(name))
     monkeypatch.setattr(kind, "synchronize", lambda _: calls.append("wait"))
     compiled = onnxrt.compile(made)
@@ -139,7 +138,7 @@ def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "tvm.relax", relax)
     monkeypatch.setitem(sys.modules, "tvm.relax.frontend", SimpleNamespace(torch=frontend))
     monkeypatch.setitem(sys.modules, "tvm.relax.frontend.torch", frontend)
-    monkeypatch.setattr(tvm, "device_of", lambda _: SimpleNamespace(type=kind))
+    monkeypatch.setattr(captured, "device_of", lambda _: SimpleNamespace(type=kind))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     monkeypatch.setenv(tvm.SPINS, "1")
     _, output = tvm.compile(made).forward((GIVEN,), {}, None)
@@ -183,12 +182,10 @@ def test_a_compiler_says_which_devices_it_has(
 
 
 def test_the_probe_is_asked_for_a_kind_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inductor, "why_no_inductor", lambda kind: f"nothing for {kind}")
-    found = probe.probed(["cuda", "inductor", "eager"])
-    assert {name: one["why"] for name, one in found.items()} == {
-        "inductor": "nothing for cuda",
-        "eager": None,
-    }
+    monkeypatch.setattr(inductor, "why_unavailable", lambda kind: f"nothing for {kind}")
+    answers = probe.probed(["cuda", "inductor", "eager"])
+    reasons = {name: answer["why"] for name, answer in answers.items()}
+    assert reasons == {"inductor": "nothing for cuda", "eager": None}
 
 
 def compiled(_: Program, *names: object, **__: object) -> Compiled:
@@ -197,13 +194,11 @@ def compiled(_: Program, *names: object, **__: object) -> Compiled:
 
 def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inductor, "compile_with_dynamo", compiled)
-    row = PRESETS["inductor_reduce_overhead"]
-    assert row.compile(program()).notes == (
-        "inductor_reduce_overhead: CUDA graphs need CUDA; ran without them",
-    )
+    name = "inductor_reduce_overhead"
+    assert load_backend(name)(program()).notes == (f"{name}: CUDA graphs need CUDA; ran without them",)
     monkeypatch.setattr(inductor, "device_of", lambda _: torch.device("cuda"))
     monkeypatch.setattr(inductor, "with_cuda_graphs", lambda program, name, compile_it: compile_it())
-    assert row.compile(program()).notes == ()
+    assert load_backend(name)(program()).notes == ()
 
 
 def test_cudagraphs_proves_its_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -372,12 +372,6 @@ def test_the_probe_knows_registered_names_and_never_raises() -> None:
     assert why.startswith("there is no compiler called 'nonsense'")
 
 
-def test_the_old_place_of_the_options_still_serves_compilers_that_people_have_written() -> None:
-    from harness.backends import _options
-
-    assert _options.notes_on is notes_on
-
-
 def test_weights_that_torch_2_0_packs_without_being_asked_are_constants() -> None:
     """Found by parity on other weights: inductor of torch 2.0 goes on with the first weights."""
     of_2_0 = SimpleNamespace(cpp=SimpleNamespace(weight_prepack=True))

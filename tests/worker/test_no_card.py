@@ -67,7 +67,7 @@ def test_inductor_says_what_is_missing(
     )
     monkeypatch.setitem(sys.modules, "torch.utils._triton", None)
     monkeypatch.setitem(sys.modules, place, SimpleNamespace(has_triton=lambda: works))
-    assert inductor.why_no_inductor("cuda") == expected
+    assert inductor.why_unavailable("cuda") == expected
 
 
 # -- make gpu-smoke ---------------------------------------------------------------------------

@@ -38,13 +38,18 @@ def compile_with_dynamo(
     )
 
 
+def compile_as(program: Program, name: str, *, backend: str) -> Compiled:
+    """A backend that torch has, called ``name`` here."""
+    return compile_with_dynamo(program, backend, name=name)
+
+
 def dynamo_options(
     program: Program, name: str, takes: Iterable[str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The user's ``dynamic`` and ``fullgraph``, and notes on the options that are not used."""
-    asked = program.options
-    notes = notes_on(name, asked, takes)
-    if asked.dynamic_batch and "dynamic_batch" in takes:
+    options = program.options
+    notes = notes_on(name, options, takes)
+    if options.dynamic_batch and "dynamic_batch" in takes:
         why_not = mark_dynamic_batch(program)
         notes += (f"{name}: {why_not}",) if why_not else ()
-    return {"dynamic": True if asked.dynamic_shapes else None, "fullgraph": asked.nopython}, notes
+    return {"dynamic": True if options.dynamic_shapes else None, "fullgraph": options.nopython}, notes

@@ -15,38 +15,38 @@ from harness.backends.shared.around import SETTLING_CALLS, around
 from harness.backends.shared.captured import device_of
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import DYNAMO, inductor_settings
-from harness.backends.shared.presets import Preset
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
 from harness.program import Compiled, Program
 from harness.tensors import named_tensors
 
 TAKES = (*DYNAMO, "inductor_config", "freezing")
+WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes
 
 
 def compile_with_inductor(
     program: Program, name: str, *, mode: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> Compiled:
     """inductor in one of its modes, with these settings; the user's settings override them."""
-    asked = all_settings(program, mode, settings)
+    chosen = all_settings(program, mode, settings)
     takes = TAKES if not program.training else (*DYNAMO, "inductor_config")
-    options: dict[str, Any] = {"options": asked} if asked else {}
 
-    def compiled() -> Compiled:
-        return compile_with_dynamo(program, "inductor", name=name, takes=takes, **options)
+    def compile_it() -> Compiled:
+        return compile_with_dynamo(program, "inductor", name=name, takes=takes, options=chosen or None)
 
-    replays = asked.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
-    found = with_freezing(with_cuda_graphs(program, name, compiled) if replays else compiled(), asked)
-    return replace(found, constant_weights=True) if packs_weights(program) else found
+    replays = chosen.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
+    compiled = with_freezing(with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen)
+    return replace(compiled, constant_weights=True) if packs_weights(program) else compiled
 
 
-def compile_preset(program: Program, preset: Preset) -> Compiled:
-    """inductor with the settings of a preset."""
-    compiled = compile_with_inductor(program, preset.name, mode=preset.mode, settings=preset.settings)
-    if not preset.with_cudagraphs or why_no_cudagraphs(device_of(program).type) is None:
+def compile_as(
+    program: Program, name: str, *, mode: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Compiled:
+    """As above, with a note if the mode's CUDA graphs are impossible here."""
+    compiled = compile_with_inductor(program, name, mode=mode, settings=settings)
+    if mode not in WITH_CUDA_GRAPHS or why_no_cudagraphs(device_of(program).type) is None:
         return compiled
-    note = f"{preset.name}: CUDA graphs need CUDA; ran without them"
-    return replace(compiled, notes=(*compiled.notes, note))
+    return replace(compiled, notes=(*compiled.notes, f"{name}: CUDA graphs need CUDA; ran without them"))
 
 
 def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compiled]) -> Compiled:
@@ -71,22 +71,22 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
     def why() -> str:
         return "; ".join(part for part in ("every CUDA graph was skipped", latest_cudagraph_skip()) if part)
 
-    def notes() -> tuple[str, ...]:
-        found = list(compiled.late_notes())
+    def late_notes() -> tuple[str, ...]:
+        notes = list(compiled.late_notes())
         if skips():
             reason = latest_cudagraph_skip()
             because = f" (the latest: {reason})" if reason else ""
-            found.append(f"{name}: {skips()} graphs did not become CUDA graphs{because}")
+            notes.append(f"{name}: {skips()} graphs did not become CUDA graphs{because}")
         count, given = cudagraph_copied_inputs() - copied, _inputs_of(program)
         if count > 2 * given:  # forward and backward
-            found.append(f"{name}: every replay copies {count} tensors, the weights among them")
-        return tuple(found)
+            notes.append(f"{name}: every replay copies {count} tensors, the weights among them")
+        return tuple(notes)
 
     return replace(
         compiled,
         replays=True,
         compiler_calls=calls,
-        late_notes=notes,
+        late_notes=late_notes,
         why_nothing=lambda: why() if skips() and not recorded() else compiled.why_nothing(),
     )
 
@@ -124,19 +124,17 @@ def all_settings(
     program: Program, mode: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """inductor's settings for this candidate. Raises ``ValueError`` for an unknown setting."""
-    found: dict[str, Any] = {}
+    of_mode: Mapping[str, Any] = {}
     if mode:
         from torch._inductor import list_mode_options  # torch 2.0 has none, and no other modes
 
-        found.update(list_mode_options(mode))
-    found.update(settings or {})
-    if program.options.freezing and not program.training:
-        found["freezing"] = True
-    found.update(inductor_settings(program.options.inductor_config))
-    return found
+        of_mode = list_mode_options(mode)
+    freezing = {"freezing": True} if program.options.freezing and not program.training else {}
+    users = inductor_settings(program.options.inductor_config)
+    return {**of_mode, **(settings or {}), **freezing, **users}
 
 
-def why_no_inductor(device_type: str) -> str | None:
+def why_unavailable(device_type: str) -> str | None:
     """Why inductor cannot compile: it needs a C++ compiler for a CPU, and Triton for CUDA."""
     if device_type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]

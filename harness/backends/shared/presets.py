@@ -1,68 +1,103 @@
-"""inductor's modes: each row is a compiler, like a file of ``harness/backends``. Imports no torch."""
+"""Compilers that differ by arguments alone. Each row is one, like a file of ``harness/backends``."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from harness.program import Compiled, Program
+from typing import Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """Replaces the module of a compiler. ``mode`` is the argument of ``torch.compile``."""
+    """``made_by`` is a file of ``shared``: its ``compile_as(program, name, **arguments)`` compiles.
+
+    The file may also have ``why_unavailable`` and ``MODES``, as a compiler's file.
+    """
 
     name: str
+    made_by: str
     about: str
-    mode: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    with_cudagraphs: bool = False
-
-    @property
-    def __doc__(self) -> str:  # type: ignore[override]
-        return self.about
-
-    def compile(self, program: Program) -> Compiled:
-        compiled: Compiled = _inductor().compile_preset(program, self)
-        return compiled
-
-    def why_unavailable(self, device_type: str) -> str | None:
-        why: str | None = _inductor().why_no_inductor(device_type)
-        return why
+    arguments: Mapping[str, Any]
 
 
-def _inductor() -> Any:
-    # imported by name, because the runner reads the presets and must not import torch
-    return importlib.import_module("harness.backends.shared.inductor")
+def _row(name: str, made_by: str, about: str, **arguments: Any) -> Preset:
+    return Preset(name, made_by, about, arguments)
 
 
 ROWS = (
-    Preset(name="inductor", about="torch.compile's default backend in its default mode."),
-    Preset(
-        name="inductor_reduce_overhead",
-        about='inductor with CUDA graphs (mode "reduce-overhead").',
+    _row("inductor", "inductor", "torch.compile's default backend in its default mode."),
+    _row(
+        "inductor_reduce_overhead",
+        "inductor",
+        'inductor with CUDA graphs (mode "reduce-overhead").',
         mode="reduce-overhead",
-        with_cudagraphs=True,
     ),
-    Preset(
-        name="inductor_max_autotune",
-        about='inductor, its kernels chosen by measurement, with CUDA graphs (mode "max-autotune").',
+    _row(
+        "inductor_max_autotune",
+        "inductor",
+        'inductor, its kernels chosen by measurement, with CUDA graphs (mode "max-autotune").',
         mode="max-autotune",
-        with_cudagraphs=True,
     ),
-    Preset(
-        name="inductor_max_autotune_no_cudagraphs",
-        about="inductor, its kernels chosen by measurement, without CUDA graphs.",
+    _row(
+        "inductor_max_autotune_no_cudagraphs",
+        "inductor",
+        "inductor, its kernels chosen by measurement, without CUDA graphs.",
         mode="max-autotune-no-cudagraphs",
     ),
-    Preset(
-        name="inductor_no_cudagraphs",
-        about="inductor with CUDA graphs switched off, whatever the configuration's default is.",
+    _row(
+        "inductor_no_cudagraphs",
+        "inductor",
+        "inductor with CUDA graphs switched off, whatever the configuration's default is.",
         settings=MappingProxyType({"triton.cudagraphs": False}),
+    ),
+    _row(
+        "dynamo_eager",
+        "dynamo",
+        "Dynamo's capture alone: its graphs run by eager kernels, without AOTAutograd.",
+        backend="eager",
+    ),
+    _row(
+        "aot_eager",
+        "dynamo",
+        "Graphs of Dynamo and AOTAutograd, run by eager kernels: the cost and parity of capture alone.",
+        backend="aot_eager",
+    ),
+    _row(
+        "aot_eager_decomp_partition",
+        "dynamo",
+        "As aot_eager, with inductor's decompositions and min-cut partitioner: inductor without its kernels.",
+        backend="aot_eager_decomp_partition",
+    ),
+    _row(
+        "dynamo_ts",
+        "graph_ts",
+        "TorchScript on the graphs that Dynamo captured, with TorchScript's own autodiff.",
+        partitioner="none",
+    ),
+    _row(
+        "aot_ts",
+        "graph_ts",
+        "TorchScript on AOTAutograd's forward and backward graphs, split by its default partitioner.",
+        partitioner="default",
+    ),
+    _row(
+        "aot_ts_mincut",
+        "graph_ts",
+        "TorchScript on AOTAutograd's graphs, split by the min-cut partitioner: saves less, recomputes more.",
+        partitioner="min_cut",
+    ),
+    _row(
+        "torchao_int8_dynamic",
+        "torchao",
+        "torchao: weights and activations as int8, then inductor. Approximate; inference only.",
+        config="Int8DynamicActivationInt8WeightConfig",
+    ),
+    _row(
+        "torchao_int8_weight_only",
+        "torchao",
+        "torchao: weights as int8, then inductor. Approximate; inference only.",
+        config="Int8WeightOnlyConfig",
     ),
 )
 PRESETS: Mapping[str, Preset] = MappingProxyType({row.name: row for row in ROWS})

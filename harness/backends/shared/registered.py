@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.metadata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -25,13 +26,11 @@ class Registered:
         return f"The backend {self.name!r} that is registered with torch.compile."
 
     @staticmethod
-    def called(name: str) -> Registered:
-        """``LookupError``, with the names that are closest, if there is none."""
-        from harness.backends import backend_names
-
+    def called(name: str, files: Iterable[str]) -> Registered:
+        """``LookupError``, with the closest names, also of compilers with a file here, if there is none."""
         known = registered_names()
         if name not in known:
-            close = difflib.get_close_matches(name, sorted({*known, *backend_names()}), n=3, cutoff=0.6)
+            close = difflib.get_close_matches(name, sorted({*known, *files}), n=3, cutoff=0.6)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise LookupError(
                 f"there is no compiler called {name!r}, here or registered with torch.compile{hint}"

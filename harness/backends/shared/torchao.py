@@ -7,12 +7,14 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from harness.backends.shared.inductor import compile_with_inductor, why_no_inductor
+from harness.backends.shared import inductor
 from harness.backends.shared.installed import why_missing
 from harness.program import Compiled, Program
 
+MODES = ("inference",)
 
-def compile_quantized(program: Program, name: str, config_name: str) -> Compiled:
+
+def compile_as(program: Program, name: str, *, config: str) -> Compiled:
     """``torchao.quantization.quantize_`` with this configuration, then ``torch.compile``.
 
     Raises ``ValueError`` for training, and for a model without linear layers.
@@ -23,12 +25,12 @@ def compile_quantized(program: Program, name: str, config_name: str) -> Compiled
     with _quietly():
         from torchao import quantization
 
-        config: Any = getattr(quantization, config_name)
-        quantization.quantize_(program.module, config())
+        make_config: Any = getattr(quantization, config)
+        quantization.quantize_(program.module, make_config())
     changed = sum(id(p) not in before for p in program.module.parameters())
     if not changed:
         raise ValueError(f"{name} cannot quantize this model: it has no linear layer")
-    compiled = compile_with_inductor(program, name)
+    compiled = inductor.compile_with_inductor(program, name)
     note = f"{name}: {changed} weights quantized; the differences from eager are recorded and not judged"
     return replace(compiled, approximate=True, constant_weights=True, notes=(*compiled.notes, note))
 
@@ -45,5 +47,5 @@ def _quietly() -> Any:
         logger.setLevel(level)
 
 
-def why_no_torchao(device_type: str) -> str | None:
-    return why_missing("torchao", "torchao") or why_no_inductor(device_type)
+def why_unavailable(device_type: str) -> str | None:
+    return why_missing("torchao", "torchao") or inductor.why_unavailable(device_type)

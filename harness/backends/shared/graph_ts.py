@@ -1,4 +1,4 @@
-"""TorchScript on the forward and backward graphs of AOTAutograd, with either of its partitioners."""
+"""TorchScript on captured graphs: Dynamo's, or AOTAutograd's, with either of its partitioners."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from harness.backends.shared.torchscript import GraphScripter, settled, with_fus
 from harness.program import Compiled, Program
 
 
-def compile_aot_ts(program: Program, name: str, partition: Callable[..., Any] | None = None) -> Compiled:
-    """``partition`` splits the joint graph; None for AOTAutograd's default partitioner."""
-    from torch._dynamo.backends.common import aot_autograd
-
+def compile_as(program: Program, name: str, *, partitioner: str) -> Compiled:
+    """``partitioner``: of AOTAutograd's joint graph, "default" or "min_cut"; "none": without AOTAutograd."""
     scripter = GraphScripter(name)
+    backend = scripter.script if partitioner == "none" else _with_autograd(scripter, partitioner)
+    takes = (*DYNAMO, "fuser")
+    compiled = compile_with_dynamo(program, backend, name=name, takes=takes, calls=scripter.calls)
+    return replace(compiled, forward=with_fuser(compiled.forward, program), late_notes=scripter.notes)
+
+
+def _with_autograd(scripter: GraphScripter, partitioner: str) -> Callable[..., Any]:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     def compile_graph(graph: torch.fx.GraphModule, example: Sequence[Any]) -> Callable[..., Any]:
         run = scripter.script(scriptable(graph), example)
@@ -31,11 +38,8 @@ def compile_aot_ts(program: Program, name: str, partition: Callable[..., Any] | 
         boxed._boxed_call = True  # type: ignore[attr-defined]
         return boxed
 
-    chosen = {"partition_fn": partition} if partition is not None else {}
-    backend = aot_autograd(fw_compiler=compile_graph, **chosen)
-    takes = (*DYNAMO, "fuser")
-    compiled = compile_with_dynamo(program, backend, name=name, takes=takes, calls=scripter.calls)
-    return replace(compiled, forward=with_fuser(compiled.forward, program), late_notes=scripter.notes)
+    min_cut = {"partition_fn": min_cut_rematerialization_partition} if partitioner == "min_cut" else {}
+    return aot_autograd(fw_compiler=compile_graph, **min_cut)
 
 
 def scriptable(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
