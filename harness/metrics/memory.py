@@ -73,9 +73,10 @@ def complete(variant: Variant, numbers: dict[str, Scalar]) -> None:
     """Adds parameters, buffers, inputs and CUDA graphs, which exist before the step, to the step's peak."""
     step_peak, graphs = numbers.pop("step_peak_bytes", None), variant.graph_bytes
     persistent = variant.persistent_bytes()
-    known = isinstance(step_peak, int) and graphs is not None
     numbers["persistent_bytes"] = persistent
-    numbers["peak_memory_bytes"] = persistent + step_peak + graphs if known else None
+    numbers["peak_memory_bytes"] = None
+    if isinstance(step_peak, int) and graphs is not None:
+        numbers["peak_memory_bytes"] = persistent + step_peak + graphs
 
 
 def peak_of(events: Iterable[Mapping[str, Any]]) -> int:
