@@ -46,9 +46,10 @@ def show_history(request: HistoryRequest, console: Console) -> None:
         say(console, "\nChanged in the newest run:", "bold")
         for sentence in changes[:SHOWN_CHANGES]:
             say(console, f"    {sentence}")
-    if len(shown) > 1:
-        older, newer = (request.folder / run.name for run in shown[-2:])
-        say(console, f"\nChanges of speed: {' '.join(program())} --compare {older} {newer}")
+    *earlier, newest = shown
+    if (older := next((run for run in reversed(earlier) if _alike(run, newest)), None)) is not None:
+        both = f"{request.folder / older.name} {request.folder / newest.name}"
+        say(console, f"\nChanges of speed: {' '.join(program())} --compare {both}")
     say(console, str(write_page(request.folder, runs)))
 
 
@@ -65,6 +66,11 @@ def matching(runs: Sequence[Run], request: HistoryRequest) -> list[Run]:
         return tagged
     numbers = [replace(run.numbers, groups=tuple(filter(fits, run.numbers.groups))) for run in tagged]
     return [replace(run, numbers=n) for run, n in zip(tagged, numbers, strict=True) if n.groups]
+
+
+def _alike(run: Run, other: Run) -> bool:
+    one, another = ({group.what for group in each.numbers.groups} for each in (run, other))
+    return bool(one & another)
 
 
 def _print_run(run: Run, console: Console) -> None:
