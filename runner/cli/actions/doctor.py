@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 30
 MOST_S = 8.0
-DIFFERENCE = 0.02
+DIFFERENCE = Protocol().noise_threshold
 SPECIMEN = "harness.probes.toy:make"
 TIMEOUT_S = 180.0
 CALLED_BY = (
