@@ -86,20 +86,19 @@ def machine_differences(first: Result, second: Result) -> tuple[Difference, ...]
 
 def _mismatches(left: Iterable[Result], rest: Sequence[Result]) -> list[Mismatch]:
     """For each unmatched result: the nearest result of the same model and compiler, each used once."""
-    found: list[Mismatch] = []
-    used: set[int] = set()
+    by_name: dict[str, list[Result]] = {}
+    for other in rest:
+        by_name.setdefault(other.name, []).append(other)
+    mismatches: list[Mismatch] = []
     for result in left:
-        near = [
-            Mismatch(first=result, second=other, differences=differences(result, other))
-            for other in rest
-            if other.name == result.name and id(other) not in used
-        ]
+        others = by_name.get(result.name, [])
+        near = [Mismatch(first=result, second=o, differences=differences(result, o)) for o in others]
         near = [m for m in near if not {name for name, _, _ in m.differences} & set(SAME_SUBJECT)]
         if near:
             best = min(near, key=lambda mismatch: len(mismatch.differences))
-            used.add(id(best.second))
-            found.append(best)
-    return found
+            others.remove(best.second)
+            mismatches.append(best)
+    return mismatches
 
 
 def _check_common(first: Run, second: Run, pairs: Sequence[object], mismatches: Sequence[Mismatch]) -> None:
