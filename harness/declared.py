@@ -96,7 +96,6 @@ class Metric:
     meaning: str
     _: KW_ONLY
     digits: int = 3  # significant digits, for units that do not fix the format
-    label: str = ""  # in report.html's panel; "": the words of the name
     group: str = OTHER
     sides: tuple[str, ...] = ()
     derive: Callable[[Seen], Scalar] | None = None

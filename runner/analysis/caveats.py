@@ -59,8 +59,8 @@ def _assumed(comparisons: Iterable[Comparison]) -> str:
     """``training: aot_eager 0.4 %, inductor 0.6 %``"""
     modes: dict[str, dict[str, None]] = {}
     for c in comparisons:
-        if c.assumed_sd is not None:
-            text = f"{c.compiler} {share_text(c.assumed_sd)}"
+        if c.estimate is not None and c.estimate.assumed_sd is not None:
+            text = f"{c.compiler} {share_text(c.estimate.assumed_sd)}"
             modes.setdefault(c.record.job.case.mode.value, {})[text] = None
     return "; ".join(f"{mode}: {', '.join(texts)}" for mode, texts in modes.items())
 
@@ -98,8 +98,9 @@ def _without_fp64(comparison: Comparison) -> bool:
 
 
 def _few_processes(comparison: Comparison) -> bool:
-    several = bool(comparison.record.job.environments) and comparison.estimate is not None
-    return several and (comparison.processes or 1) < LEAST_ACROSS
+    estimate = comparison.estimate
+    several = bool(comparison.record.job.environments) and estimate is not None
+    return several and estimate.processes < LEAST_ACROSS
 
 
 COUNTED: tuple[tuple[Holds, str], ...] = (

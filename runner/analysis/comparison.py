@@ -103,43 +103,6 @@ class Comparison(Estimated):
     def compile_s(self) -> float | None:
         return self.compilation_latency_s
 
-    @property
-    def speedup_of_medians(self) -> float | None:
-        return self.estimate.speedup_of_medians if self.estimate else None
-
-    @property
-    def processes(self) -> int | None:
-        """The number of processes that gave the samples."""
-        return self.estimate.processes if self.estimate else None
-
-    @property
-    def between_sd(self) -> float | None:
-        """Standard deviation of the log speedup between processes."""
-        return self.estimate.between_sd if self.estimate else None
-
-    @property
-    def between_df(self) -> float | None:
-        """Degrees of freedom of the interval over processes; None below 2 processes."""
-        return self.estimate.between_df if self.estimate else None
-
-    @property
-    def assumed_sd(self) -> float | None:
-        """The same, assumed, in the interval of one process; None where it is measured."""
-        return self.estimate.assumed_sd if self.estimate else None
-
-    @property
-    def low_90(self) -> float | None:
-        return self.estimate.low_90 if self.estimate else None
-
-    @property
-    def high_90(self) -> float | None:
-        return self.estimate.high_90 if self.estimate else None
-
-    @property
-    def unsteady(self) -> str | None:
-        """Why the rounds have no common speedup; None if nothing speaks against it."""
-        return (self.estimate.unsteady or None) if self.estimate else None
-
     def value(self, name: str) -> Scalar:
         """The metric of this name, derived or measured; None if it is missing."""
         return self.derived[name] if name in self.derived else self.record.metrics.get(name)

@@ -6,14 +6,17 @@ The functions take numbers; the caller shows ``MISSING`` for a missing number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-
-from harness.declared import Metric
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 MISSING = "-"
 MAX_DECIMALS = 4
 SMALLEST_P = 0.001
 TWO_DIGITS = 10.0
+UNNAMED = ("", "text", "ratio", "share", "bytes", "GB", "p", "df", "correlation", "error")
+"""Units without a name in a text, or whose text has it."""
+PREFIXED: Mapping[str, str] = MappingProxyType({"FLOP": "FLOP", "FLOP/s": "FLOP/s", "bytes/s": "B/s"})
+PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6))
 
 
 def significant(value: float, digits: int) -> str:
@@ -101,21 +104,24 @@ def number_text(value: float | str, unit: str, digits: int = 3) -> str:
         "share": share_text,
         "p": p_text,
         "steps": steps_text,
+        "GB": memory_text,
+        "error": "{:.3g}".format,
     }
     if unit == "bytes":
         return memory_text(value / 1e9)
     return units[unit](value) if unit in units else significant(value, digits)
 
 
-def metric_text(value: float | str, metric: Metric) -> str:
-    """A number in the metric's unit and digits. The unit's name is omitted, because a header has it."""
-    return number_text(value, metric.unit, metric.digits)
-
-
-def with_unit(value: float | str, metric: Metric) -> str:
-    """``metric_text`` with the name of the unit."""
-    unit = "" if metric.unit in ("text", "ratio", "share", "bytes") else f" {metric.unit}"
-    return f"{metric_text(value, metric)}{unit}".rstrip()
+def with_unit(value: float | str, unit: str, digits: int = 3) -> str:
+    """``number_text`` with the name of the unit: ``12.3 ms``, ``53.1 GFLOP/s``, ``210/s``"""
+    if unit in UNNAMED or isinstance(value, str):
+        return number_text(value, unit, digits)
+    if unit == "1/s":
+        return f"{significant(value, digits)}/s"
+    prefix, size = "", 1.0
+    if unit in PREFIXED:
+        prefix, size = next(((p, size) for p, size in PREFIXES if abs(value) >= size), ("", 1.0))
+    return f"{number_text(value / size, unit, digits)} {prefix}{PREFIXED.get(unit, unit)}"
 
 
 def rounds_text(low: int, high: int) -> str:

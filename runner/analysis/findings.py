@@ -237,6 +237,13 @@ def _memory(comparison: Comparison) -> str:
     return text
 
 
+def _unsteady(comparison: Comparison) -> str:
+    estimate = comparison.estimate
+    if estimate is None or comparison.verdict is not Verdict.UNSTEADY:
+        return ""
+    return f"{_speedup(comparison)}, but {estimate.unsteady}"
+
+
 def _open(comparison: Comparison) -> str:
     """An open verdict, and what would probably close it."""
     estimate, record = comparison.estimate, comparison.record
@@ -405,7 +412,7 @@ RULES = (
     ),
     Rule(
         "Unsteady rounds",
-        lambda c: f"{_speedup(c)}, but {c.unsteady}" if c.verdict is Verdict.UNSTEADY else "",
+        _unsteady,
         "The verdict is withheld. The panel in report.html shows the rounds. Measure again later.",
     ),
     Rule(

@@ -195,9 +195,7 @@ def _passed(group: GroupSummary) -> str:
 
 def _mean(group: GroupSummary, metric: Metric) -> str:
     value = group.means[metric.name].value
-    if value is None:
-        return MISSING
-    return with_unit(value, metric)
+    return MISSING if value is None else with_unit(value, metric.unit, metric.digits)
 
 
 def _table(table: Table) -> dict[str, Any]:

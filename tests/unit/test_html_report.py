@@ -393,7 +393,7 @@ def test_rates_have_their_unit_and_are_no_seconds() -> None:
     groups = dict(page([make_record(make_job(), metrics=metrics)]).panels["panels"][0]["groups"])
     facts = dict(groups["Other metrics"])
     assert facts["measured peak"] == "53.1 GFLOP/s"
-    assert facts["switches"] == "12.3 switches/s"
+    assert facts["switches"] == "12.34/s"
 
 
 def test_the_roofline_needs_all_its_numbers() -> None:

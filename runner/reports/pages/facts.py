@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Any
 
-from harness.declared import finite
 from harness.metrics import declared
 from harness.schema import Scalar
-from runner.analysis.digits import MISSING, seconds_text, significant, with_unit
+from runner.analysis.columns import Column, columns
+from runner.analysis.comparison import Comparison
+from runner.analysis.digits import significant, with_unit
 from runner.labels import plain
 
-RATES = {"flop": "FLOP/s", "bytes": "B/s"}
+OF_SPEEDUP = ("speedup", "ci_low", "ci_high")
+UNITS = MappingProxyType(
+    {
+        "_tflop_per_s": "TFLOP/s",
+        "_flop_per_s": "FLOP/s",
+        "_bytes_per_s": "bytes/s",
+        "_gb_per_s": "GB/s",
+        "_tokens_per_s": "tokens/s",
+        "_per_s": "1/s",
+        "_bytes": "bytes",
+        "_gb": "GB",
+        "_mhz": "MHz",
+        "_ms": "ms",
+        "_s": "s",
+    }
+)
+"""The unit of a number by the end of its name; longer ends come first."""
 
 Facts = list[tuple[str, str]]
 
 
-def settings(asked: Any, *, all_of_them: bool) -> Facts:
+def of_group(comparison: Comparison, *groups: str) -> Facts:
+    """The columns of these groups that have a value."""
+    facts: Facts = []
+    for column, digits in _columns(groups):
+        if (value := column.value(comparison)) is not None:
+            facts.append(_named(column.name, value, column.unit, digits))
+    return facts
+
+
+@cache
+def _columns(groups: tuple[str, ...]) -> tuple[tuple[Column, int], ...]:
+    """The columns with their significant digits. The speedup with its interval is a fact of its own."""
+    metrics = declared().by_name
+    chosen = (c for c in columns().values() if c.group in groups and c.name not in OF_SPEEDUP)
+    return tuple((c, metrics[c.name].digits if c.name in metrics else 3) for c in chosen)
+
+
+def mapping(values: Mapping[str, Any]) -> Facts:
+    """Numbers and texts that no column declares."""
+    return [_named(name, value) for name, value in values.items() if value not in (None, "")]
+
+
+@lru_cache(maxsize=4096, typed=True)  # many values repeat; typed, because 1, 1.0 and True differ
+def _named(name: str, value: Scalar, unit: str = "", digits: int = 4) -> tuple[str, str]:
+    """The name as words, and the value with its unit, which the name may have in its end."""
+    end = "" if isinstance(value, str) else next((end for end in UNITS if name.endswith(end)), "")
+    unit = unit or UNITS.get(end, "")
+    if isinstance(value, (str, bool)) or not unit:
+        return words(name), scalar(value)
+    return words(name.removesuffix(end)), with_unit(value or 0.0, unit, digits)
+
+
+def settings(holder: Any, *, all_of_them: bool) -> Facts:
     """The fields of a dataclass that have a value: all, or only those that differ from the default."""
     facts: Facts = []
-    for field in fields(asked):
-        value = getattr(asked, field.name)
+    for field in fields(holder):
+        value = getattr(holder, field.name)
         if value in (None, "", (), {}) or (value == field.default and not all_of_them):
             continue
         seconds = isinstance(value, (int, float)) and field.name.endswith("_s")
@@ -40,37 +89,8 @@ def _setting(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, dict):
-        return plain(", ".join(f"{name}={found}" for name, found in value.items()))
+        return plain(", ".join(f"{name}={part}" for name, part in value.items()))
     return scalar(value)
-
-
-def mapping(values: Mapping[str, Any]) -> Facts:
-    return [_named(name, value) for name, value in values.items() if value not in (None, "")]
-
-
-@lru_cache(maxsize=4096, typed=True)  # many values repeat; typed, because 1, 1.0 and True differ
-def _named(name: str, value: Scalar) -> tuple[str, str]:
-    """A metric's label, or its name as words, and its value with the unit."""
-    metric = declared().by_name.get(name)
-    if metric is not None and metric.label and not isinstance(value, bool):
-        number = value if isinstance(value, str) else finite(value)
-        return plain(metric.label), scalar(value) if number is None else with_unit(number, metric)
-    if name.endswith("_per_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
-        before, _, unit = name.removesuffix("_per_s").rpartition("_")
-        return words(before or unit), _rate(value, plain(unit))
-    if isinstance(value, float) and math.isfinite(value) and name.endswith("_s"):
-        return words(name.removesuffix("_s")), f"{seconds_text(value)} s"
-    return words(name), scalar(value)
-
-
-def _rate(value: float, unit: str) -> str:
-    """``53.1 GFLOP/s``, ``210 switches/s``"""
-    if unit not in RATES or not math.isfinite(value):
-        return f"{significant(value, 3)} {unit}/s"
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if value >= size:
-            return f"{significant(value / size, 3)} {prefix}{RATES[unit]}"
-    return f"{significant(value, 3)} {RATES[unit]}"
 
 
 def scalar(value: object) -> str:
@@ -98,12 +118,3 @@ def lines(text: str) -> str:
 def words(name: str) -> str:
     """``compile_cache_hits`` as words; names of environment variables stay unchanged."""
     return plain(name) if name.startswith("env.") else plain(name.replace("_", " "))
-
-
-def text_of(value: float | None, text: Any) -> str:
-    return MISSING if value is None else text(value)
-
-
-def present(*facts: tuple[str, str, object]) -> Facts:
-    """The facts that have a value."""
-    return [(name, text) for name, text, value in facts if value is not None]

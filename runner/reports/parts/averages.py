@@ -92,4 +92,8 @@ def _mean(metric: Metric, group: GroupSummary) -> str:
     """A metric's mean over the models, with the number of models."""
     mean = group.means[metric.name]
     several = mean.value is not None and mean.n > 1
-    return f"{with_unit(mean.value or 0.0, metric)}, {mean.n}/{group.total}" if several else ""
+    return (
+        f"{with_unit(mean.value or 0.0, metric.unit, metric.digits)}, {mean.n}/{group.total}"
+        if several
+        else ""
+    )

@@ -17,7 +17,6 @@ from runner.analysis.columns import columns as declarations
 from runner.analysis.comparison import OPERATION, Comparison, Part
 from runner.analysis.digits import (
     MISSING,
-    metric_text,
     number_text,
     share_text,
     significant,
@@ -84,10 +83,12 @@ def _part_cell(part: Part | None) -> str:
 
 def processes_cell(comparison: Comparison) -> str:
     """Standard deviation of the speedup between processes, and the number of processes."""
-    if comparison.between_sd is None:
-        assumed = comparison.assumed_sd
-        return MISSING if assumed is None else f"{share_text(assumed)} assumed"
-    return f"{comparison.between_sd:.1%} ({comparison.processes})"
+    estimate = comparison.estimate
+    if estimate is None or (estimate.between_sd is None and estimate.assumed_sd is None):
+        return MISSING
+    if estimate.between_sd is None:
+        return f"{share_text(estimate.assumed_sd or 0.0)} assumed"
+    return f"{estimate.between_sd:.1%} ({estimate.processes})"
 
 
 def parity_word(record: Record) -> str:
@@ -220,7 +221,7 @@ def _declared(column: declared_column.Column, metric: Metric) -> Column:
         found = value(comparison)
         text = found if isinstance(found, str) else finite(found)
         star = "*" if column.starred_by and comparison.value(column.starred_by) else ""
-        return MISSING if text is None else metric_text(text, metric) + star
+        return MISSING if text is None else number_text(text, metric.unit, metric.digits) + star
 
     is_text = metric.unit == "text"
     return Column(
