@@ -20,7 +20,7 @@ install: $(STAMP)
 # Installs again only when what is to be installed has changed.
 $(STAMP): pyproject.toml constraints.txt
 	python=$$(.ci/python $(PYTHON)) && echo "installing with $$python: $$($$python --version)" && $$python -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,nvidia,benchmarks,browser,docs,dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[huggingface,timm,nvidia,browser,docs,dev]'
 	touch $(STAMP)
 
 bench: $(STAMP)

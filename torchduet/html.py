@@ -28,7 +28,7 @@ def _lines(result: Result) -> Iterator[str]:
     summary = result.summary
     yield f"<p><b>{_text(title(result.records[0].job))}</b></p>"
     for section in sections(summary):
-        yield from _table(section)
+        yield _table(section)
     for comparison in summary.comparisons:
         for what, lines in comparison.explanations():
             yield _list(f"{compiler_name(comparison.compiler)}: {what}", lines)
@@ -40,18 +40,17 @@ def _lines(result: Result) -> Iterator[str]:
         yield _picture(result)
 
 
-def _table(section: Section) -> Iterator[str]:
+def _table(section: Section) -> str:
+    from tabulate import tabulate
+
     fitted = fit(section, WIDTH)
-    styles = [f"text-align: {'right' if column.number else 'left'}" for column in fitted.columns]
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        styled = zip(cells, styles, strict=True)
-        return "".join(f"<{tag} style='{style}'>{_text(cell)}</{tag}>" for cell, style in styled)
-
-    yield "<table>"
-    yield f"<tr>{row([column.header for column in fitted.columns], 'th')}</tr>"
-    yield from (f"<tr>{row(cells, 'td')}</tr>" for cells in fitted.rows)
-    yield "</table>"
+    return tabulate(
+        [[_line(text) for text in row] for row in fitted.rows],
+        [_line(column.header) for column in fitted.columns],
+        tablefmt="html",  # it escapes the texts
+        disable_numparse=True,
+        colalign=["right" if column.number else "left" for column in fitted.columns],
+    )
 
 
 def _list(title: str, lines: Sequence[str]) -> str:
@@ -68,4 +67,8 @@ def _picture(result: Result) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(plain(" ".join(text.split("\n"))))
+    return escape(_line(text))
+
+
+def _line(text: str) -> str:
+    return plain(" ".join(text.split("\n")))

@@ -160,8 +160,6 @@ def _caption(part: Section, fitted: Fitted, elsewhere: str) -> Iterator[str]:
         apart = any(column.key == "parity" for column in fitted.columns)
         how = "its verdict is in brackets" if apart else "its status replaces the verdict"
         yield f"If parity failed, the speedup does not count: {how}."
-    if fitted.of_every_name:
-        yield f"Omitted from every model's name for width: {fitted.of_every_name}."
     if fitted.dropped:
         names = ", ".join(column.header.replace("\n", " ") for column in fitted.dropped)
         yield f"Columns omitted for width: {names}; all columns are in {elsewhere}."

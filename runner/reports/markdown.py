@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from runner.analysis.comparison import Summary
 from runner.labels import plain
@@ -63,8 +64,8 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 def escape(text: str) -> str:
     """``text`` as one line that Markdown and HTML show unchanged."""
 
-    def harmless(found: re.Match[str]) -> str:
-        return _ENTITIES[found[0]] if found["entity"] else f"\\{found[0]}"
+    def harmless(match: re.Match[str]) -> str:
+        return _ENTITIES[match[0]] if match["entity"] else f"\\{match[0]}"
 
     return _SPECIAL.sub(harmless, plain(text))
 
@@ -78,7 +79,7 @@ def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
     yield list_block(closing_lines(summary))
     for table in averages_tables(summary):
         yield text(f"**{escape(table.title)}**")
-        yield table_block([name.replace("\n", " ") for name in table.header], table.rows, len(table.rows))
+        yield _rows(table)
         yield text(averages_note(summary))
 
 
@@ -125,7 +126,7 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     columns = filled_columns(part)
     count = len(part.comparisons)
     table = table_block(
-        [column.header.replace("\n", " ") for column in columns],
+        [column.header for column in columns],
         lines(part, columns),
         count,
         [column.number for column in columns],
@@ -162,20 +163,19 @@ def table_block(
     header: Sequence[str], rows: Iterable[Sequence[str]], count: int, numbers: Sequence[bool] = ()
 ) -> MarkdownBlock:
     """``count``: the number of rows. Rows beyond the report's limit are not rendered."""
-    marks = ["--:" if number else "---" for number in numbers] or ["---"] * len(header)
-    made, size = list[str](), 0
-    for row in rows:
-        made.append(_row(row))
-        size += len(made[-1])
-        if size > LIMIT:
-            break
-    return MarkdownBlock(
-        head=(_row(header), "| " + " | ".join(marks) + " |"), rows=made, more=count - len(made)
-    )
+    from tabulate import tabulate
 
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(escape(cell) for cell in cells) + " |"
+    most = LIMIT // len("| - " * len(header))
+    cells = [[escape(cell) for cell in row] for row in islice(rows, most)]
+    head, line, *texts = tabulate(
+        cells,
+        [escape(name.replace("\n", " ")) for name in header],
+        tablefmt="pipe",
+        disable_numparse=True,
+        stralign=None,  # without padding, which would exceed the limit sooner
+        colalign=["right" if number else None for number in numbers] or None,
+    ).splitlines()
+    return MarkdownBlock(head=(head, line), rows=texts, more=count - len(texts))
 
 
 def _fenced(commands: Sequence[str]) -> MarkdownBlock:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
 from runner.labels import case_name
-from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note
-from runner.reports.parts.fit import shortened
+from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note, shortened
 from runner.reports.parts.pictures import ABOVE, by_name, plain_style
 from runner.reports.parts.sections import (
     Section,

@@ -18,8 +18,17 @@ from runner.analysis.comparison import Comparison, GroupSummary, Summary
 from runner.analysis.digits import MISSING, share_text, speedup_text
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name
-from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note, ratio_ticks
-from runner.reports.parts.fit import shorten, shortened
+from runner.reports.parts.axes import (
+    COLORS,
+    GREY,
+    SHAPES,
+    light_grid,
+    new_figure,
+    note,
+    ratio_ticks,
+    shorten,
+    shortened,
+)
 from runner.reports.parts.pictures import ABOVE, by_name, plain_style
 from runner.reports.parts.sections import (
     Section,

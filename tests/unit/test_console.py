@@ -23,7 +23,7 @@ from runner.analysis.digits import (
     steps_text,
 )
 from runner.reports.console import print_report
-from runner.reports.parts.fit import fit, shorten, shortened
+from runner.reports.parts.fit import fit
 from runner.reports.parts.sections import sections
 from runner.reports.parts.table import droppable, filled_columns
 from tests.factories import control, make_job, make_record, printed, synthetic_run
@@ -117,19 +117,7 @@ def test_denominators_and_conditions_are_in_the_caption() -> None:
     assert "torch 0.0.0+synthetic, Python 3.0.0, cpu: Synthetic CPU, 4 threads, 8 CPUs" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "room", "short"),
-    [
-        ("short", 10, "short"),
-        ("BlenderbotSmallForConditionalGeneration", 20, "Blenderbo..eneration"),
-        ("BlenderbotSmallForConditionalGeneration", 39, "BlenderbotSmallForConditionalGeneration"),
-    ],
-)
-def test_long_names_lose_their_middle(name: str, room: int, short: str) -> None:
-    assert shorten(name, room) == short
-
-
-def test_models_that_would_look_the_same_keep_their_names() -> None:
+def test_long_names_are_whole_and_wrap() -> None:
     names = [f"a_very_long_common_beginning_{i}_and_a_very_long_common_end" for i in range(2)]
     text = printed([make_record(make_job(name)) for name in names], 80)
     unfolded = "".join(line.split(" ")[0] for line in text.splitlines())
@@ -222,36 +210,6 @@ def test_significant_digits_round_and_never_add(value: float, digits: int) -> No
 def test_rounds() -> None:
     assert rounds_text(30, 30) == "n = 30"
     assert rounds_text(10, 100) == "n = 10 to 100"
-
-
-def test_a_bracket_does_not_eat_the_end_of_a_name() -> None:
-    for room in (18, 20, 24, 28):
-        short = shorten("HuggingFaceGPT_shakespeare_64 (small)", room)
-        assert len(short) <= room
-        assert short.startswith("Hugg")
-        assert short.endswith("_64 (small)")
-    many = "HuggingFaceGPT_shakespeare_64 (small, p1000, n2000, n_layer=2, n_head=2)"
-    short = shorten(many, 28)
-    assert len(short) <= 28
-    assert "_64 (smal" in short
-
-
-def test_what_every_model_has_in_brackets_is_said_once_where_there_is_no_room() -> None:
-    jobs = [make_job(f"HuggingFaceGPT_shakespeare_{width}", scale="small") for width in (64, 96)]
-    text = printed([make_record(job, speedup=1.5) for job in jobs], 80)
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("HuggingFac.")] == [
-        "HuggingFac..espeare_64",
-        "HuggingFac..espeare_96",
-    ]
-    assert "Omitted from every model's name for width: (small)." in text
-
-
-def test_names_that_would_look_the_same_stay_whole_and_the_others_are_shortened() -> None:
-    alike = [f"a_very_long_common_beginning_{i}_and_a_very_long_common_end" for i in range(2)]
-    other = "another_very_long_beginning_and_another_very_long_ending"
-    short = shortened([*alike, other], 20)
-    assert [short[name] for name in alike] == alike
-    assert short[other] == "another_v..ng_ending"
 
 
 def test_the_reasons_of_graph_breaks_have_their_lines_of_code() -> None:

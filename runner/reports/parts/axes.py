@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,3 +78,15 @@ def note(
         parse_math=False,
         **style,
     )
+
+
+def shortened(names: Iterable[str], room: int) -> dict[str, str]:
+    """Each name in ``room`` characters, without its middle. Names that would become equal stay whole."""
+    short = {name: shorten(name, room) for name in names}
+    count = Counter(short.values())
+    return {name: text if count[text] == 1 else name for name, text in short.items()}
+
+
+def shorten(name: str, room: int) -> str:
+    tail = (room - 2) // 2
+    return name if len(name) <= room else f"{name[: room - 2 - tail]}..{name[len(name) - tail :]}"

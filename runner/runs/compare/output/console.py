@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner.analysis.estimate import Verdict
-from runner.reports.parts.fit import shorten
 from runner.reports.parts.grid import Table, grid_for, say, text_for
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Outcome
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SHOWN_CASES = 20  # of one list; the Markdown has more
-LONGEST_NAME = 40
 LEAST_COLUMNS = 4  # from the left, however narrow the console is
 STYLES = {WORDS[Verdict.SLOWER]: "bold red", WORDS[Verdict.FASTER]: "green"}
 NOTE = "dim"
@@ -60,10 +58,8 @@ def _cases(console: Console, title: str, cases: Sequence[str], *, bad: bool) -> 
 
 
 def _table(console: Console, table: Table) -> None:
-    rows = tuple((shorten(row[0], LONGEST_NAME), *row[1:]) for row in table.rows)
     columns = range(len(table.header))
-    table = replace(table, rows=rows, droppable=tuple(columns[: LEAST_COLUMNS - 1 : -1]))
-    shown = table.within(console.width)
+    shown = replace(table, droppable=tuple(columns[: LEAST_COLUMNS - 1 : -1])).within(console.width)
     grid = grid_for(console, shown.header)
     for row in shown.rows:
         grid.add_row(*(text_for(console, cell, STYLES.get(cell, "")) for cell in row))
