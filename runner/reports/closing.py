@@ -16,7 +16,6 @@ from runner.reports.parts.table import NOT_CHECKED, parity_word
 
 MOST_LINES = 12  # results with a line of their own
 LONGEST_REASON = 130
-OPEN = {Verdict.INCONCLUSIVE.value: "open"}
 
 
 def closing_lines(summary: Summary) -> tuple[str, ...]:
@@ -64,7 +63,7 @@ def _facts(comparison: Comparison) -> Iterator[str]:
             yield f"so {speedup} does not count"
         return
     if comparison.verdict is not None:
-        yield OPEN.get(comparison.verdict.value, comparison.verdict.value)
+        yield comparison.verdict.value
         yield speedup
     yield from beside_the_speedup(comparison)
 
@@ -98,7 +97,7 @@ def because(record: Record) -> str:
 
 
 def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]) -> str:
-    """``training float32, inductor: 18 models: 12 faster, 1 slower, 5 open; 17/18 pass, 1 crash``"""
+    """``training float32, inductor: 18 models: 12 faster, 1 slower, 5 inconclusive; 17/18 pass, 1 crash``"""
     first = members[0]
     if len(members) == 1:
         return _of_result(parts, part, first)
@@ -109,7 +108,7 @@ def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]
 
 def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Iterator[str]:
     verdicts = group.verdicts if group else {}
-    counts = [f"{count} {OPEN.get(word, word)}" for word, count in verdicts.items() if count]
+    counts = [f"{count} {word}" for word, count in verdicts.items() if count]
     if counts:
         yield ", ".join(counts)
     if group and group.averaged > 1:

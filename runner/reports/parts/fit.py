@@ -16,7 +16,7 @@ from runner.reports.parts.table import (
 )
 
 WIDE_GAP, NARROW_GAP = 2, 1
-SHORTEST_NAME = 20  # a column is omitted if model names would get less room
+SHORTEST_NAME = 30  # a column is omitted rather than that a shorter name wraps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
