@@ -138,6 +138,12 @@ class Case:
     folder: str = ""  # as in the ``Setting``
 
     @property
+    def batch(self) -> int:
+        """``batch_size`` of a case that has one, as the cases of most suites have."""
+        assert self.batch_size is not None
+        return self.batch_size
+
+    @property
     def changes(self) -> tuple[str, ...]:
         """The differences from the suite's own case, as words: () for the plain case."""
         words = [f"{self.loss}_loss"] if self.loss != "own" else []

@@ -11,12 +11,20 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])
+
+from harness.loading.toml_file import read_toml
+from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
+
 if TYPE_CHECKING:
-    from harness.schema import Case, Setting
     from harness.workload import Workload
 
 LARGE = 3_000_000_000
@@ -78,9 +86,6 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``huggingface.toml`` says, by case name, in its order."""
-    # not above: as a script, this file cannot see harness/ at first
-    from harness.loading.toml_file import read_toml
-
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: _entry(name, table) for name, table in tables.items()}
 
@@ -98,8 +103,6 @@ def _entry(name: str, table: Mapping[str, Any]) -> Entry:
 
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every case in ``setting``; for generation, those that can."""
-    from harness.schema import Mode  # not above: as a script, this file cannot see harness/ at first
-
     return tuple(
         _case(name, entry, setting)
         for name, entry in entries().items()
@@ -108,8 +111,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
 
 def _case(name: str, entry: Entry, setting: Setting) -> Case:
-    from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode
-
     mode = setting.mode.value
     generates = setting.mode is Mode.GENERATE
     large = setting.scale == "full" and (entry.parameters or 0) > LARGE
@@ -141,26 +142,14 @@ def find(pattern: str) -> tuple[str, ...]:
 
 def case_for(name: str, setting: Setting) -> Case:
     """The case of a model class that ``find`` gave: its own defaults, one sample."""
-    from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode
-
-    if name in entries():
-        return _case(name, entries()[name], setting)
-    generates = setting.mode is Mode.GENERATE
-    return Case(
-        suite="huggingface",
-        name=name,
-        mode=setting.mode,
-        batch_size=1,
-        published_batch_size=None,
-        scale=setting.scale,
-        prompt_tokens=PROMPT_TOKENS[setting.scale] if generates else None,
-        new_tokens=NEW_TOKENS[setting.scale] if generates else None,
-    )
+    entry = entries().get(name)
+    if entry is not None:
+        return _case(name, entry, setting)
+    return replace(_case(name, _unnamed(name), setting), published_batch_size=None)
 
 
 def build(case: Case) -> Workload:
     """The model of ``case``, and random inputs with the labels that its own loss needs."""
-    from harness.schema import Mode
     from harness.workload import Workload
     from suites.models.huggingface_config import make_config
     from suites.models.huggingface_inputs import Amounts, inputs_for, own_loss
@@ -183,22 +172,21 @@ def build(case: Case) -> Workload:
     model = _load(cls, config, entry, case) if case.pretrained else cls(config)
     if generates:
         return _generation(model, case)
-    amounts = Amounts(batch=case.batch_size or 1, sequence=entry.length(scale) or UNNAMED_SEQUENCE)
+    amounts = Amounts(batch=case.batch, sequence=entry.length(scale) or UNNAMED_SEQUENCE)
     return Workload(module=model, kwargs=inputs_for(model, amounts), loss=own_loss)
 
 
 def _generation(model: Any, case: Case) -> Workload:
     """The workload of text generation, or of speech transcription."""
-    from harness.schema import NEW_TOKENS, PROMPT_TOKENS
     from suites.models.generation import causal_workload
     from suites.models.generation_whisper import whisper_workload
     from suites.models.huggingface_inputs import text_config
 
-    prompt, new = case.prompt_tokens or PROMPT_TOKENS[case.scale], case.new_tokens or NEW_TOKENS[case.scale]
-    batch = case.batch_size or 1
+    prompt, new = case.prompt_tokens, case.new_tokens
+    assert prompt is not None and new is not None  # noqa: PT018 - cases of generation have both
     if model.config.model_type == "whisper":
-        return whisper_workload(model, new, batch)
-    return causal_workload(model, prompt, new, batch, text_config(model.config).vocab_size)
+        return whisper_workload(model, new, case.batch)
+    return causal_workload(model, prompt, new, case.batch, text_config(model.config).vocab_size)
 
 
 def _unnamed(name: str) -> Entry:
@@ -231,10 +219,3 @@ def warm() -> None:
     """Imports what every ``build`` imports, for a host that forks workers."""
     import transformers.modeling_utils
     import transformers.models.auto.modeling_auto  # noqa: F401
-
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
-    from suites._direct import run
-
-    run(__file__, sys.argv[1:])

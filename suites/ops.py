@@ -17,10 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])
+
+from harness.loading.toml_file import read_toml
+from harness.schema import Case, Mode, Setting
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.schema import Case, Setting
     from harness.workload import Workload
 
 OPERATION = "operation"
@@ -47,17 +55,12 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``ops.toml`` says, by case name, in its order."""
-    # not above: as a script, this file cannot see harness/ at first
-    from harness.loading.toml_file import read_toml
-
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every operation, in inference; the batch size is the first of its sizes."""
-    from harness.schema import Case, Mode  # not above: as a script, this file cannot see harness/ at first
-
     if setting.mode is not Mode.INFERENCE:
         return ()  # an operation has no loss, and its backward consists of other operations
     return tuple(
@@ -82,14 +85,6 @@ def build(case: Case) -> Workload:
     if case.config or case.pretrained:
         raise LookupError("--model-config and --pretrained: the operations of ops have sizes, and no weights")
     entry = entries()[case.name]
-    first, *rest = entry.sizes(case.scale)
-    sizes = (case.batch_size or first, *rest)
+    sizes = (case.batch, *entry.sizes(case.scale)[1:])
     module, inputs = make_operation(entry.operation, sizes, shares=entry.shares)
     return Workload(module=module, args=inputs)
-
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
-    from suites._direct import run
-
-    run(__file__, sys.argv[1:])

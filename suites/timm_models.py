@@ -13,12 +13,20 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])
+
+from harness.loading.toml_file import read_toml
+from harness.schema import Case, Setting
+
 if TYPE_CHECKING:
-    from harness.schema import Case, Setting
     from harness.workload import Workload
 
 SMALL_BATCH = 2
@@ -74,9 +82,6 @@ class Plan:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``timm_models.toml`` says, by case name, in its order."""
-    # not above: as a script, this file cannot see harness/ at first
-    from harness.loading.toml_file import read_toml
-
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
 
@@ -89,8 +94,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
 
 def _curated(name: str, entry: Entry, setting: Setting) -> Case:
-    from harness.schema import Case  # not above: as a script, this file cannot see harness/ at first
-
     mode = setting.mode.value
     return Case(
         suite="timm_models",
@@ -114,18 +117,11 @@ def find(pattern: str) -> tuple[str, ...]:
 
 def case_for(name: str, setting: Setting) -> Case:
     """The case of a name that ``find`` gave: nothing is published for it, and only the batch is cut."""
-    from harness.schema import Case
-
-    if name in entries():
-        return _curated(name, entries()[name], setting)
-    return Case(
-        suite="timm_models",
-        name=name,
-        mode=setting.mode,
-        batch_size=REQUESTED_BATCH if setting.scale == "full" else SMALL_BATCH,
-        published_batch_size=None,
-        scale=setting.scale,
-    )
+    entry = entries().get(name)
+    if entry is not None:
+        return _curated(name, entry, setting)
+    unnamed = Entry(published_batch=REQUESTED_BATCH, parameters=0, resolution=0, source="")
+    return replace(_curated(name, unnamed, setting), published_batch_size=None)
 
 
 def build(case: Case) -> Workload:
@@ -135,16 +131,14 @@ def build(case: Case) -> Workload:
     from harness.workload import Workload
     from suites.models.timm_build import class_count, class_loss, make_model, own_input_size
 
-    made = plan(case)
-    module = make_model(
-        made.architecture, made.keywords, resolution=made.resolution, pretrained=case.pretrained
-    )
+    planned = plan(case)
+    side = planned.resolution
+    module = make_model(planned.architecture, planned.keywords, resolution=side, pretrained=case.pretrained)
     channels, height, width = own_input_size(module)
-    if made.resolution is not None:
-        height = width = made.resolution
-    batch_size = case.batch_size or SMALL_BATCH
-    images = torch.randn(batch_size, made.keywords.get("in_chans", channels), height, width)
-    target = torch.randint(class_count(module), (batch_size,))
+    if side is not None:
+        height = width = side
+    images = torch.randn(case.batch, planned.keywords.get("in_chans", channels), height, width)
+    target = torch.randint(class_count(module), (case.batch,))
     return Workload(module=module, args=(images,), target=target, loss=class_loss)
 
 
@@ -175,10 +169,3 @@ def plan(case: Case) -> Plan:
 def warm() -> None:
     """Imports what every ``build`` imports, for a host that forks workers."""
     import timm  # noqa: F401
-
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
-    from suites._direct import run
-
-    run(__file__, sys.argv[1:])

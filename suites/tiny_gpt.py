@@ -15,12 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])
+
+from harness.loading.dropout import KEPT_DROPOUT
+from harness.loading.toml_file import read_toml
+from harness.schema import PUBLISHED_MODEL, Case, Mode, Setting
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import nn
 
-    from harness.schema import Case, Setting
     from harness.workload import Workload
 
 
@@ -43,9 +52,6 @@ class Entry:
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``tiny_gpt.toml`` says, by case name, in its order."""
-    # not above: as a script, this file cannot see harness/ at first
-    from harness.loading.toml_file import read_toml
-
     tables = read_toml(Path(__file__).with_suffix(".toml"))
     return {name: Entry(**table) for name, table in tables.items()}
 
@@ -58,9 +64,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
     "small" reduces batches so that two cores need well under a second for a step; "tiny" takes two sequences.
     """
-    # not above: as a script, this file cannot see harness/ at first
-    from harness.schema import PUBLISHED_MODEL, Case, Mode
-
     if setting.mode is Mode.GENERATE:
         return ()  # these read a window of fixed length and keep no cache
     full = setting.scale == "full"
@@ -89,7 +92,6 @@ def build(case: Case) -> Workload:
     """The model of ``case`` with random weights, random symbols to read, and those to predict."""
     import torch
 
-    from harness.loading.dropout import KEPT_DROPOUT
     from harness.workload import Workload
     from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
@@ -103,7 +105,7 @@ def build(case: Case) -> Workload:
         config["dropout"] = KEPT_DROPOUT
     module = make_model(entry.implementation, config)
     length = config["input_len"] if "input_len" in config else config["block_size"]
-    text = torch.randint(config["vocab_size"], (case.batch_size or entry.published_batch, length + 1))
+    text = torch.randint(config["vocab_size"], (case.batch, length + 1))
     tokens = text[:, :-1].contiguous()  # (batch, length)
     if entry.loss == "every_symbol":
         target = text[:, 1:].contiguous()  # (batch, length): at each position, the symbol after it
@@ -131,10 +133,3 @@ def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:
 
         return MLP(MLPConfig(**config))
     raise LookupError(f"there is no implementation called {implementation!r}")
-
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
-    from suites._direct import run
-
-    run(__file__, sys.argv[1:])

@@ -19,8 +19,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from suites._direct import run
+
+    run(__file__, sys.argv[1:])
+
+from harness.loading.toml_file import read_toml
+from harness.schema import PUBLISHED_MODEL, Case, Setting
+
 if TYPE_CHECKING:
-    from harness.schema import Case, Setting
     from harness.workload import Workload
 
 MODELS = Path("torchbenchmark", "models")
@@ -31,10 +39,6 @@ NO_CHECKOUT = "needs a checkout of github.com/pytorch/benchmark; give --torchben
 @functools.cache
 def facts() -> Mapping[str, Mapping[str, Any]]:
     """What ``torchbench.toml`` says."""
-    from harness.loading.toml_file import (
-        read_toml,  # not above: as a script, this file cannot see harness/ at first
-    )
-
     return read_toml(Path(__file__).with_suffix(".toml"))
 
 
@@ -42,37 +46,35 @@ def checkout(folder: str) -> Path:
     """The root of the checkout. ``LookupError`` if there is none."""
     if folder:
         return Path(folder)
-    found = importlib.util.find_spec("torchbenchmark")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("torchbenchmark")
+    if package is None or not package.submodule_search_locations:
         raise LookupError(f"torchbench {NO_CHECKOUT}")
-    return Path(next(iter(found.submodule_search_locations))).parent
+    return Path(next(iter(package.submodule_search_locations))).parent
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every model of the checkout, sorted; none in generation."""
-    from harness.schema import PUBLISHED_MODEL, Case
-
     mode = setting.mode.value
     if mode == "generate":
         return ()
-    found = []
-    for path in sorted((checkout(setting.folder) / MODELS).glob("*/__init__.py")):
-        name, source = path.parent.name, path.read_text(encoding="utf-8", errors="replace")
-        published = published_batch(name, mode, source)
-        found.append(
-            Case(
-                suite="torchbench",
-                name=name,
-                mode=setting.mode,
-                batch_size=_batch(name, mode, published, setting.scale, source),
-                published_batch_size=published,
-                scale=setting.scale,
-                tags=(PUBLISHED_MODEL,),
-                skip=_skip(name, mode, setting.device_type),
-                folder=setting.folder,
-            )
-        )
-    return tuple(found)
+    files = sorted((checkout(setting.folder) / MODELS).glob("*/__init__.py"))
+    return tuple(_case(file, mode, setting) for file in files)
+
+
+def _case(file: Path, mode: str, setting: Setting) -> Case:
+    name, source = file.parent.name, file.read_text(encoding="utf-8", errors="replace")
+    published = published_batch(name, mode, source)
+    return Case(
+        suite="torchbench",
+        name=name,
+        mode=setting.mode,
+        batch_size=_batch(name, mode, published, setting.scale, source),
+        published_batch_size=published,
+        scale=setting.scale,
+        tags=(PUBLISHED_MODEL,),
+        skip=_skip(name, mode, setting.device_type),
+        folder=setting.folder,
+    )
 
 
 def published_batch(name: str, mode: str, source: str) -> int | None:
@@ -91,11 +93,8 @@ def _batch(name: str, mode: str, published: int | None, scale: str, source: str)
     if name in facts()["own_batch"] or re.search(r"ALLOW_CUSTOMIZE_BSIZE\s*=\s*False", source):
         stated: int | None = facts()[f"batch_{mode}"].get(name)  # PyTorch's harness has one for demucs
         return stated
-    if published is None:
-        return None
-    return {"full": published, "small": min(published, SMALL_BATCH), "tiny": min(published, TINY_BATCH)}[
-        scale
-    ]
+    most = {"small": SMALL_BATCH, "tiny": TINY_BATCH}.get(scale)
+    return min(published, most) if published and most else published
 
 
 def _skip(name: str, mode: str, device_type: str) -> str:
@@ -128,10 +127,3 @@ def build(case: Case) -> Workload:
         return Workload(module=module, kwargs=dict(inputs), loss=mean_of_output)
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     return Workload(module=module, args=args, loss=mean_of_output)
-
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the repository instead of suites/
-    from suites._direct import run
-
-    run(__file__, sys.argv[1:])
