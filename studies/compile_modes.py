@@ -23,9 +23,8 @@ from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from runner.store.run_folder import new_folder
-from studies.expectations import FAILS, HOLDS, OPEN, Expectation, expectation_table
+from studies.expectations import FAILS, HOLDS, OPEN, Expectation, environment_text, expectation_table
 from studies.journal import RECORDS, write_files
-from studies.markdown import environment_text
 from studies.options import StudyOptions, row, usable_device
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
+from runner.labels import plain
 from runner.store.run_folder import new_folder, write_whole
 
 if TYPE_CHECKING:
@@ -28,8 +29,13 @@ Line = Mapping[str, Any]
 
 def package_of(study: str) -> str:
     """The package of a study. Its module ``run`` has ``run(options, command) -> exit code``, its module
-    ``report`` has ``render(lines) -> {file name: bytes}``, with ``report.md``, and ``failures(lines)``."""
+    ``report`` has ``render(lines) -> ({file name: bytes}, [failures])``, with ``report.md``."""
     return f"studies.{study.replace('-', '_')}"
+
+
+def say(line: str) -> None:
+    """Prints a line at once, without control characters."""
+    print(plain(line), flush=True)
 
 
 class Journal:

@@ -122,6 +122,3 @@ class TorchLearner:
     def _batch(self, starts: Tensor) -> tuple[Tensor, Tensor]:
         inputs, targets = windows(self._lesson.tokens, starts, self._lesson.block)
         return inputs.to(self._device), targets.to(self._device)
-
-    def close(self) -> None:
-        """Nothing to do: the memory is freed with the object."""

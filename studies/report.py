@@ -11,7 +11,8 @@ from runner.errors import UsageError
 from runner.labels import plain
 from studies.journal import STUDIES, package_of, read_lines, runs_below, write_files
 
-JOINED = "studies.training_time.groups"
+JOINED = "training-time"
+DAMAGE = (KeyError, TypeError, ValueError)
 
 
 def join(folders: Sequence[Path], into: Path | None = None) -> int:
@@ -19,16 +20,16 @@ def join(folders: Sequence[Path], into: Path | None = None) -> int:
 
     ``into``: the table is also written to ``report.md`` in this folder.
     """
-    joint_table = importlib.import_module(JOINED).joint_table
     runs = [read_lines(folder) for folder in folders]
     for folder, lines in zip(folders, runs, strict=True):
-        if lines[0].get("study") != "training-time":
+        if lines[0].get("study") != JOINED:
             raise UsageError(
-                f"report: {folder} is not a run of training-time; only this study accepts several folders"
+                f"report: {folder} is not a run of {JOINED}; only this study accepts several folders"
             )
+    study = importlib.import_module(f"{package_of(JOINED)}.report")
     try:
-        text = "\n".join(joint_table(runs, [plain(folder.name) for folder in folders]))
-    except (KeyError, TypeError, ValueError) as error:
+        text = "\n".join(study.joint_table(runs, [plain(folder.name) for folder in folders]))
+    except DAMAGE as error:
         raise UsageError(f"report: the records in one of the folders are damaged ({error!r})") from None
     print(text)
     if into is not None:
@@ -48,9 +49,8 @@ def report(folder: Path) -> int:
     if name not in STUDIES:
         raise UsageError(f"report: {folder} has the records of an unknown study")
     try:
-        study = importlib.import_module(f"{package_of(name)}.report")
-        files, failures = study.render(lines), study.failures(lines)
-    except (KeyError, TypeError, ValueError) as error:
+        files, failures = importlib.import_module(f"{package_of(name)}.report").render(lines)
+    except DAMAGE as error:
         raise UsageError(f"report: the records in {folder} are damaged ({error!r})") from None
     write_files(folder, files)
     print(files["report.md"].decode())

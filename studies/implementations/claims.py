@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from runner.analysis.digits import significant
 from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation
-from studies.implementations.published import ADDITION
+from studies.implementations.published import addition
 from studies.implementations.results import LEVELS, SOLVED, Fitted
 
 BEHIND = 0.9
@@ -16,82 +16,43 @@ MUCH_FASTER = 5.0
 ABOUT_EQUAL = 0.2
 """Nats. The published losses of TLTransformer and NanoGPT differ by as much at equal width."""
 TAUGHT = "TLTransformer"
-NOTHING = "nothing to compare"
+
+Judged = tuple[str, str]
+"""What the run shows, and whether the claim holds."""
+NOTHING: Judged = ("nothing to compare", OPEN)
 
 
 def claims(found: Sequence[Fitted]) -> list[Expectation]:
     """The claims on addition, then those on text, for the tasks that the run has."""
-    on_addition, on_text = (
-        [f for f in found if f.task == task and f.status == "PASS" and f.last]
-        for task in ("addition", "shakespeare")
-    )
-    mlps = [f for f in found if (f.task, f.model) == ("addition", "MLP")]
-    made: list[Expectation] = []
-    if any(f.task == "addition" for f in found):
-        made += [
-            _mlp_solves(mlps),
-            _mlp_infers(on_addition),
-            _transformers_behind(on_addition),
-            _taught_is_best(on_addition),
-            _taught_is_cheap(on_addition),
-            _taught_is_sooner(on_addition),
-        ]
-    if any(f.task == "shakespeare" for f in found):
-        made += [_mlp_fails(on_text), _taught_and_nano_equal(on_text)]
+    made = []
+    for task, expected, judge in CLAIMS:
+        members = [f for f in found if f.task == task]
+        if members:
+            text, holds = judge(members)
+            made.append(Expectation(expected=expected, found=text, holds=holds))
     return made
-
-
-def _made(expected: str, found: str, holds: str) -> Expectation:
-    return Expectation(expected=expected, found=found, holds=holds)
 
 
 def _verdict(holds: bool) -> str:
     return HOLDS if holds else FAILS
 
 
-def _mlp_solves(mlps: Sequence[Fitted]) -> Expectation:
-    solved = [(f, point) for f in mlps if (point := f.reached(SOLVED))]
-    named = ", ".join(f"{f.learning_rate:g} after {point.seconds:.1f} s" for f, point in solved)
-    return _made(
-        "the MLP solves addition almost at once: 99.5 % at two of three learning rates or more",
-        f"at {len(solved)} of {len(mlps)}{f': {named}' if named else ''}",
-        _verdict(len(solved) >= 2) if len(mlps) >= 3 else OPEN,
-    )
+def _trained(members: Sequence[Fitted], *models: str) -> list[Fitted]:
+    return [f for f in members if f.status == "PASS" and f.last and (not models or f.model in models)]
 
 
-def _mlp_infers(trained: Sequence[Fitted]) -> Expectation:
-    expected = f"the MLP infers much faster than the transformers: {MUCH_FASTER:g} times or more"
-    mlps = [f.inference_micros for f in trained if f.model == "MLP" and f.inference_micros]
-    others = [f.inference_micros for f in trained if f.model != "MLP" and f.inference_micros]
-    if not mlps or not others:
-        return _made(expected, "inference was not timed in this run", OPEN)
-    factor = min(others) / max(mlps)
-    return _made(
-        expected,
-        f"µs per example: MLP {_span(mlps)}, transformers {_span(others)}: {significant(factor, 2)} times "
-        "or more",
-        _verdict(factor >= MUCH_FASTER),
-    )
+def _transformers(members: Sequence[Fitted]) -> list[Fitted]:
+    return [f for f in _trained(members) if f.model != "MLP"]
+
+
+def _taught_and_others(members: Sequence[Fitted]) -> tuple[list[Fitted], list[Fitted]]:
+    """TLTransformer, and the other transformers."""
+    both = _transformers(members)
+    return [f for f in both if f.model == TAUGHT], [f for f in both if f.model != TAUGHT]
 
 
 def _span(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(significant(value, 3) for value in (min(values), max(values))))
-
-
-def _transformers_behind(trained: Sequence[Fitted]) -> Expectation:
-    expected = "in that time the transformers are well behind: below 90 %, and none solves it in its budget"
-    times = [p.seconds for f in trained if f.model == "MLP" and (p := f.reached(SOLVED))]
-    others = [f for f in trained if f.model != "MLP"]
-    if not times or not others:
-        return _made(expected, NOTHING, OPEN)
-    then = max(f.accuracy_at(max(times)) for f in others)
-    best = max(others, key=lambda f: f.best_accuracy)
-    return _made(
-        expected,
-        f"when the last MLP had solved it ({max(times):.1f} s), no transformer was above {then:.1%}; their "
-        f"best evaluation of all is {best.best_accuracy:.1%} ({_named(best)})",
-        _verdict(then < BEHIND and best.best_accuracy < SOLVED),
-    )
 
 
 def _named(f: Fitted) -> str:
@@ -102,90 +63,147 @@ def _last_accuracy(f: Fitted) -> float:
     return f.last.test_accuracy if f.last else 0.0
 
 
-def _taught_is_best(trained: Sequence[Fitted]) -> Expectation:
-    """That the source trained longer is no excuse once a run has taken as many steps."""
-    expected = (
-        f"{TAUGHT} is the best transformer on addition, and near perfect: {NEAR_PERFECT:.0%} at the end"
+# -- addition ---------------------------------------------------------------------------
+
+
+def _mlp_solves(members: Sequence[Fitted]) -> Judged:
+    mlps = [f for f in members if f.model == "MLP"]
+    solved = [(f, point) for f in mlps if (point := f.reached(SOLVED))]
+    named = ", ".join(f"{f.learning_rate:g} after {point.seconds:.1f} s" for f, point in solved)
+    text = f"at {len(solved)} of {len(mlps)}{f': {named}' if named else ''}"
+    return text, _verdict(len(solved) >= 2) if len(mlps) >= 3 else OPEN
+
+
+def _mlp_infers(members: Sequence[Fitted]) -> Judged:
+    mlps, others = (
+        [f.inference_micros for f in group if f.inference_micros]
+        for group in (_trained(members, "MLP"), _transformers(members))
     )
-    ours, others = _taught_and_others(trained)
+    if not mlps or not others:
+        return "inference was not timed in this run", OPEN
+    factor = min(others) / max(mlps)
+    text = f"µs per example: MLP {_span(mlps)}, transformers {_span(others)}: "
+    return f"{text}{significant(factor, 2)} times or more", _verdict(factor >= MUCH_FASTER)
+
+
+def _transformers_behind(members: Sequence[Fitted]) -> Judged:
+    times = [point.seconds for f in _trained(members, "MLP") if (point := f.reached(SOLVED))]
+    others = _transformers(members)
+    if not times or not others:
+        return NOTHING
+    then = max(f.accuracy_at(max(times)) for f in others)
+    best = max(others, key=lambda f: f.best_accuracy)
+    text = (
+        f"when the last MLP had solved it ({max(times):.1f} s), no transformer was above {then:.1%}; their "
+        f"best evaluation of all is {best.best_accuracy:.1%} ({_named(best)})"
+    )
+    return text, _verdict(then < BEHIND and best.best_accuracy < SOLVED)
+
+
+def _taught_is_best(members: Sequence[Fitted]) -> Judged:
+    """That the source trained longer is no excuse once a run has taken as many steps."""
+    ours, others = _taught_and_others(members)
     if not ours or not others:
-        return _made(expected, NOTHING, OPEN)
+        return NOTHING
     best, other = (max(group, key=_last_accuracy) for group in (ours, others))
     text = ", ".join(f"{_named(f)} ends at {_last_accuracy(f):.1%}" for f in (best, other))
     if _last_accuracy(best) >= NEAR_PERFECT:
-        return _made(expected, text, _verdict(_last_accuracy(best) >= _last_accuracy(other)))
-    theirs = ADDITION[TAUGHT, 1e-3].examples
+        return text, _verdict(_last_accuracy(best) >= _last_accuracy(other))
+    theirs = float(addition()["examples"][TAUGHT, 1e-3])
     seen = min(f.batch * f.last.step for f in ours if f.last)
     if seen >= theirs:
-        return _made(expected, text, FAILS)
+        return text, FAILS
     most = max(f.micros or 0.0 for f in ours)
-    return _made(
-        expected,
-        f"{text}, after {seen / 1e6:.1f} million examples or more; the published budget held "
-        f"{theirs / 1e6:.1f} million, which take {significant(theirs * most / 1e6, 2)} s here",
-        NOT_SHOWN,
-    )
+    text += f", after {seen / 1e6:.1f} million examples or more; the published budget held "
+    text += f"{theirs / 1e6:.1f} million, which take {significant(theirs * most / 1e6, 2)} s here"
+    return text, NOT_SHOWN
 
 
-def _taught_is_cheap(trained: Sequence[Fitted]) -> Expectation:
-    expected = f"{TAUGHT} trains faster than the other transformers: less time for an example"
-    ours, others = _taught_and_others(trained)
-    first, second = ([f.micros for f in group if f.micros] for group in (ours, others))
+def _taught_is_cheap(members: Sequence[Fitted]) -> Judged:
+    first, second = ([f.micros for f in group if f.micros] for group in _taught_and_others(members))
     if not first or not second:
-        return _made(expected, NOTHING, OPEN)
+        return NOTHING
     text = f"µs per example: {_span(first)}, the others {_span(second)}"
-    return _made(expected, text, _verdict(max(first) < min(second)))
+    return text, _verdict(max(first) < min(second))
 
 
-def _taught_is_sooner(trained: Sequence[Fitted]) -> Expectation:
-    expected = f"{TAUGHT} trains faster than the other transformers: sooner at an accuracy"
-    groups = _taught_and_others(trained)
+def _taught_is_sooner(members: Sequence[Fitted]) -> Judged:
+    groups = _taught_and_others(members)
     if not all(groups):
-        return _made(expected, NOTHING, OPEN)
+        return NOTHING
     for level in reversed(LEVELS):
-        first, second = (_seconds_to(level, group) for group in groups)
+        first, second = (
+            min((point.seconds for f in group if (point := f.reached(level))), default=None)
+            for group in groups
+        )
         if first is None and second is None:
             continue
         times = ["never" if t is None else f"after {t:.1f} s" for t in (first, second)]
         sooner = first is not None and (second is None or first < second)
-        return _made(expected, f"{level:.1%} {times[0]}, the others {times[1]}", _verdict(sooner))
-    return _made(expected, f"no transformer reached {LEVELS[0]:.0%}", NOT_SHOWN)
+        return f"{level:.1%} {times[0]}, the others {times[1]}", _verdict(sooner)
+    return f"no transformer reached {LEVELS[0]:.0%}", NOT_SHOWN
 
 
-def _taught_and_others(trained: Sequence[Fitted]) -> tuple[list[Fitted], list[Fitted]]:
-    """TLTransformer, and the other transformers."""
-    return (
-        [f for f in trained if f.model == TAUGHT],
-        [f for f in trained if f.model not in (TAUGHT, "MLP")],
-    )
+# -- Shakespeare ------------------------------------------------------------------------
 
 
-def _seconds_to(level: float, trained: Sequence[Fitted]) -> float | None:
-    return min((point.seconds for f in trained if (point := f.reached(level))), default=None)
-
-
-def _losses(trained: Sequence[Fitted], model: str) -> dict[str, float]:
+def _losses(trained: Sequence[Fitted]) -> dict[str, float]:
     """The last held-out loss by the size in the name of the case."""
-    return {f.case.rpartition("_")[2]: f.last.test_loss for f in trained if f.model == model and f.last}
+    return {f.case.rpartition("_")[2]: f.last.test_loss for f in trained if f.last}
 
 
-def _mlp_fails(trained: Sequence[Fitted]) -> Expectation:
-    expected = "the MLP fails on Shakespeare: every transformer's loss is lower than any MLP's"
-    mlps = [f.last.test_loss for f in trained if f.model == "MLP" and f.last]
-    others = [f.last.test_loss for f in trained if f.model != "MLP" and f.last]
-    if not mlps or not others:
-        return _made(expected, NOTHING, OPEN)
-    text = f"MLPs {min(mlps):.2f} to {max(mlps):.2f}, transformers {min(others):.2f} to {max(others):.2f}"
-    return _made(expected, text, _verdict(max(others) < min(mlps)))
-
-
-def _taught_and_nano_equal(trained: Sequence[Fitted]) -> Expectation:
-    expected = (
-        f"{TAUGHT} and NanoGPT are about equal on Shakespeare: at equal width, losses within {ABOUT_EQUAL:g}"
+def _mlp_fails(members: Sequence[Fitted]) -> Judged:
+    mlps, others = (
+        [f.last.test_loss for f in group if f.last]
+        for group in (_trained(members, "MLP"), _transformers(members))
     )
-    ours, nano = (_losses(trained, model) for model in (TAUGHT, "NanoGPT"))
+    if not mlps or not others:
+        return NOTHING
+    text = f"MLPs {min(mlps):.2f} to {max(mlps):.2f}, transformers {min(others):.2f} to {max(others):.2f}"
+    return text, _verdict(max(others) < min(mlps))
+
+
+def _taught_and_nano_equal(members: Sequence[Fitted]) -> Judged:
+    ours, nano = (_losses(_trained(members, model)) for model in (TAUGHT, "NanoGPT"))
     both = [size for size in ours if size in nano]
     if not both:
-        return _made(expected, NOTHING, OPEN)
+        return NOTHING
     text = "; ".join(f"{size} wide: {ours[size]:.2f} and {nano[size]:.2f}" for size in both)
-    return _made(expected, text, _verdict(all(abs(ours[s] - nano[s]) <= ABOUT_EQUAL for s in both)))
+    return text, _verdict(all(abs(ours[size] - nano[size]) <= ABOUT_EQUAL for size in both))
+
+
+SOONER = f"{TAUGHT} trains faster than the other transformers"
+CLAIMS: tuple[tuple[str, str, Callable[[Sequence[Fitted]], Judged]], ...] = (
+    (
+        "addition",
+        "the MLP solves addition almost at once: 99.5 % at two of three learning rates or more",
+        _mlp_solves,
+    ),
+    (
+        "addition",
+        f"the MLP infers much faster than the transformers: {MUCH_FASTER:g} times or more",
+        _mlp_infers,
+    ),
+    (
+        "addition",
+        "in that time the transformers are well behind: below 90 %, and none solves it in its budget",
+        _transformers_behind,
+    ),
+    (
+        "addition",
+        f"{TAUGHT} is the best transformer on addition, and near perfect: {NEAR_PERFECT:.0%} at the end",
+        _taught_is_best,
+    ),
+    ("addition", f"{SOONER}: less time for an example", _taught_is_cheap),
+    ("addition", f"{SOONER}: sooner at an accuracy", _taught_is_sooner),
+    (
+        "shakespeare",
+        "the MLP fails on Shakespeare: every transformer's loss is lower than any MLP's",
+        _mlp_fails,
+    ),
+    (
+        "shakespeare",
+        f"{TAUGHT} and NanoGPT are about equal on Shakespeare: at equal width, losses within {ABOUT_EQUAL:g}",
+        _taught_and_nano_equal,
+    ),
+)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
+from typing import Any
 
 from studies.journal import Line, of_kind
 
@@ -68,7 +70,7 @@ class Fitted:
     @property
     def best_accuracy(self) -> float:
         """The best of all evaluations, which is not always the last."""
-        return self.accuracy_at(float("inf"))
+        return self.accuracy_at(math.inf)
 
     def reached(self, accuracy: float) -> Point | None:
         """The first evaluation that reached this accuracy on held-out examples."""
@@ -85,40 +87,29 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
     """The trainings with an outcome, in the order of the published tables. A killed training has none."""
     points: dict[str, list[Point]] = {}
     for line in of_kind(lines, "point"):
-        points.setdefault(line["variant"], []).append(
-            Point(
-                step=line["step"],
-                seconds=line["seconds"],
-                train_loss=_number(line["train_loss"]),
-                test_loss=_number(line["test_loss"]),
-                test_accuracy=line["test_accuracy"],
-                train_accuracy=line.get("train_accuracy"),
-                inference_micros=line.get("inference_micros"),
-            )
-        )
+        losses = {
+            name: math.nan if line[name] is None else line[name] for name in ("train_loss", "test_loss")
+        }
+        points.setdefault(line["variant"], []).append(Point(**_facts(Point, {**line, **losses})))
     found = [
         Fitted(
-            name=line["variant"],
-            task=line["task"],
-            case=line["case"],
-            model=line["model"],
-            learning_rate=line["learning_rate"],
-            batch=line["batch"],
-            num_parameters=line.get("num_parameters"),
-            status=line["status"],
-            message=line["message"],
-            points=tuple(points.get(line["variant"], ())),
+            **_facts(
+                Fitted,
+                {**line, "name": line["variant"], "points": tuple(points.get(line["variant"], ()))},
+            )
         )
         for line in of_kind(lines, "outcome")
     ]
     return sorted(found, key=lambda f: place(f.task, f.model))
 
 
+def _facts(kind: type[Point | Fitted], line: Line) -> dict[str, Any]:
+    """The fields of the class; older records lack those that may be None. ``KeyError`` for another one."""
+    missing = dict.fromkeys(("train_accuracy", "inference_micros", "num_parameters"))
+    return {field.name: {**missing, **line}[field.name] for field in fields(kind)}
+
+
 def place(task: str, model: str) -> tuple[int, int]:
     """The place of a task and a model in the published tables. Others are last."""
     models = TASKS.get(task, ())
     return list(TASKS).index(task), models.index(model) if model in models else len(models)
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -13,8 +13,7 @@ from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations.addition import input_length
 from studies.implementations.options import ImplementationsOptions
 from studies.implementations.results import place
-from studies.journal import Journal, begin
-from studies.shown import Lines, progress
+from studies.journal import Journal, begin, say
 from suites.tiny_gpt import Entry, entries
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def run(options: ImplementationsOptions, command: Sequence[str]) -> int:
     if not todo:
         raise UsageError(f"--tasks, --models: there is nothing to train{f'; {refused}' if refused else ''}")
     if refused:
-        print(f"task shakespeare is left out: {refused}", flush=True)
+        say(f"task shakespeare is left out: {refused}")
     journal = Journal(options.output_dir, "implementations")
     with closing(journal):
         _train(options, todo, corpus, journal, command, refused)
@@ -155,19 +154,13 @@ def _train(
             **sizes,
         )
 
-    with progress(sum(plan.budget_s for plan in todo)) as shown:
-        for plan in todo:
-            shown.say(f"{plan.name}: {plan.budget_s:g} s at most, {plan.batch} examples in a step")
-            _one(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal, shown)
+    for plan in todo:
+        say(f"{plan.name}: {plan.budget_s:g} s at most, {plan.batch} examples in a step")
+        _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
 
 
-def _one(
-    plan: Plan,
-    options: ImplementationsOptions,
-    task: Task,
-    device: torch.device,
-    journal: Journal,
-    shown: Lines,
+def _fit(
+    plan: Plan, options: ImplementationsOptions, task: Task, device: torch.device, journal: Journal
 ) -> None:
     from harness.timing.step import seed_everything
     from studies.implementations.fitting import fit
@@ -182,7 +175,7 @@ def _one(
         "batch": plan.batch,
         "budget_s": plan.budget_s,
     }
-    status, message, done = "PASS", None, 0.0
+    status, message = "PASS", None
     try:
         seed_everything(options.seed)
         model = make_model(plan.entry.implementation, config_of(plan, options.digits))
@@ -197,15 +190,13 @@ def _one(
             device=device,
         ):
             journal.write("point", variant=plan.name, **asdict(point))
-            text = f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f}"
-            text += f" test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}"
-            shown.advance(f"{plan.name}  {text}", point.seconds - done)
-            done = point.seconds
-            shown.say(f"{text}  {plan.name}")
+            say(
+                f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f} "
+                f"test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}  {plan.name}"
+            )
     except Exception as error:  # a model library may raise anything; the others still train
         status, message = "FAIL", words_of(error)
-        shown.say(f"{plan.name}: failed: {message}")
-    shown.advance(plan.name, max(0.0, plan.budget_s - done))
+        say(f"{plan.name}: failed: {message}")
     journal.write("outcome", status=status, message=message, **facts)
 
 

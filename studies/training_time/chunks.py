@@ -42,8 +42,6 @@ class Learner(Protocol):
     def evaluate(self) -> tuple[float, float]:
         """The mean loss on fixed windows of the training text and of the held-out text, in nats."""
 
-    def close(self) -> None: ...
-
 
 def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:
     """Chunks of at most ``size`` steps. Steps 0, ``every``, 2 ``every``, ... and the last are evaluated."""
@@ -60,86 +58,60 @@ def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:
     return chunks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A chunk that one variant finished. ``seconds`` is the time of the steps, without the evaluation."""
-
-    name: str
-    chunk: Chunk
-    seconds: float
-    losses: tuple[float, ...]
-    evaluation: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """A variant failed; the others continue. ``phase``: "prepare" or "run"."""
-
-    name: str
-    phase: str
-    message: str
-
-
-Happened = Prepared | Done | Failed
+Event = tuple[str, dict[str, Any]]
+"""The kind and the fields of a line in the journal: "prepared", "chunk" or "outcome"."""
+Clock = Callable[[], float]
 
 
 def alternate(
     learners: Sequence[Learner],
     chunks: Sequence[Chunk],
     order: random.Random,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Happened]:
-    """Trains all variants, chunk by chunk, each chunk in a new random order. Yields the events."""
+    clock: Clock = time.perf_counter,
+) -> Iterator[Event]:
+    """Trains all variants, chunk by chunk, each chunk in a new random order. Every variant has an outcome.
+
+    A variant that fails costs only itself.
+    """
     alive: list[Learner] = []
     for learner in learners:
-        began = clock()
-        try:
-            learner.prepare()
-        except Exception as error:  # a compiler may raise anything; the others continue
-            yield Failed(name=learner.name, phase="prepare", message=words_of(error))
-            continue
-        alive.append(learner)
-        yield Prepared(name=learner.name, seconds=clock() - began)
+        kind, facts = _prepared(learner, clock)
+        if kind == "prepared":
+            alive.append(learner)
+        yield kind, facts
     for chunk in chunks:
         for learner in order.sample(alive, len(alive)):
-            event = _one(learner, chunk, clock)
-            if isinstance(event, Failed):
+            kind, facts = _trained(learner, chunk, clock)
+            if kind == "outcome":
                 alive.remove(learner)
-            yield event
+            yield kind, facts
+    for learner in alive:
+        yield "outcome", {"variant": learner.name, "status": "PASS", "message": None}
 
 
-def _one(learner: Learner, chunk: Chunk, clock: Callable[[], float]) -> Done | Failed:
+def _failed(learner: Learner, status: str, message: str) -> Event:
+    return "outcome", {"variant": learner.name, "status": status, "message": message}
+
+
+def _prepared(learner: Learner, clock: Clock) -> Event:
+    began = clock()
+    try:
+        learner.prepare()
+    except Exception as error:  # a compiler may raise anything; the others continue
+        return _failed(learner, "FAIL_PREPARE", words_of(error))
+    return "prepared", {"variant": learner.name, "prepare_s": clock() - began}
+
+
+def _trained(learner: Learner, chunk: Chunk, clock: Clock) -> Event:
+    """``seconds`` is the time of the steps, without the evaluation."""
     try:
         began = clock()
         losses = learner.run(chunk.first, chunk.steps)
         seconds = clock() - began
-        evaluation = learner.evaluate() if chunk.evaluate else None
+        train, valid = learner.evaluate() if chunk.evaluate else (None, None)
     except Exception as error:  # compiled code may fail at any step; the others continue
-        return Failed(name=learner.name, phase="run", message=words_of(error))
+        return _failed(learner, "FAIL_RUN", words_of(error))
     if not all(loss - loss == 0 for loss in losses):
-        return Failed(name=learner.name, phase="run", message="the loss is not finite")
-    return Done(name=learner.name, chunk=chunk, seconds=seconds, losses=tuple(losses), evaluation=evaluation)
-
-
-def facts_of(event: Happened) -> dict[str, Any]:
-    """The fields of the event's line in the journal."""
-    if isinstance(event, Prepared):
-        return {"variant": event.name, "prepare_s": event.seconds}
-    if isinstance(event, Failed):
-        return {"variant": event.name, "status": f"FAIL_{event.phase.upper()}", "message": event.message}
-    train, valid = event.evaluation or (None, None)
-    return {
-        "variant": event.name,
-        "first": event.chunk.first,
-        "steps": event.chunk.steps,
-        "seconds": event.seconds,
-        "losses": list(event.losses),
-        "train": train,
-        "valid": valid,
-    }
+        return _failed(learner, "FAIL_RUN", "the loss is not finite")
+    facts = {"first": chunk.first, "steps": chunk.steps, "seconds": seconds, "losses": list(losses)}
+    return "chunk", {"variant": learner.name, **facts, "train": train, "valid": valid}

@@ -31,15 +31,6 @@ class TrainingTimeOptions(StudyOptions):
         kind=choice("mode", MODES),
         help=f"comma-separated, of {', '.join(MODES)} (default: all)",
     )
-    native: bool | None = setting(
-        None,
-        one_flag(
-            "--native",
-            help="also the same training loop in C++ on torch's libtorch, built with the system's compiler "
-            "(default: yes, but not with --quick)",
-        ),
-        one_flag("--no-native", means=False, help="without the loop in C++"),
-    )
     steps: int | None = row(
         None, "--steps=N", kind=COUNT, help="training steps (default: 300 on a CPU, 5000 on a GPU)"
     )
@@ -96,5 +87,4 @@ class TrainingTimeOptions(StudyOptions):
             device=device,
             precisions=tuple(name for name in PRECISIONS if name in precisions),
             modes=tuple(name for name in MODES if name in self.modes),
-            native=not self.quick if self.native is None else self.native,
         )

@@ -2,68 +2,70 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import median
 
+import pandas as pd
+
+from runner.analysis.estimate import PairedEstimate
+from runner.analysis.statistics import paired_speedup
 from studies.journal import Line, of_kind
 from studies.training_time.chunks import FIRST_STEPS
 
 EAGER = "eager"
-REFERENCE = ("float32", EAGER)
-CUT_SHORT = "CUT_SHORT"
-JUDGED = ("PASS", CUT_SHORT)
-"""Trainings whose evaluations are compared. A killed training is compared up to its last evaluation."""
+REFERENCE = f"float32 {EAGER}"
+PASS, CUT_SHORT = "PASS", "CUT_SHORT"  # a killed training is compared up to its last evaluation
 ASTRAY = "DOES NOT FOLLOW"
+TRAINING = ["variant", "seed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """The training of one variant with one seed: chunks, losses and evaluations in the order of the steps."""
+def chunks_of(lines: Sequence[Line]) -> pd.DataFrame:
+    """All chunks in their order: what the records have of each, with the time of a step.
 
-    precision: str
-    mode: str
-    seed: int
-    status: str  # "PASS", a failure, or "CUT_SHORT" if the run was killed
-    message: str | None
-    prepare_s: float
-    chunks: tuple[tuple[int, int, float], ...]  # first step, steps, seconds
-    losses: tuple[float, ...]  # of each step's batch
-    evaluations: tuple[tuple[int, float, float], ...]  # step, training text, held-out text
+    ``steady``: after the first steps, which include compilation. ``valid``: the loss on held-out text after
+    the step ``last``, missing without an evaluation.
+    """
+    columns = [*TRAINING, "first", "steps", "seconds", "valid"]
+    chunks = pd.DataFrame(of_kind(lines, "chunk"), columns=columns).astype({"valid": "float64"})
+    names = chunks["variant"].astype("string").str.partition(" ")
+    return chunks.assign(
+        precision=names[0] if len(chunks) else "",
+        mode=names[2] if len(chunks) else "",
+        last=chunks["first"] + chunks["steps"] - 1,
+        step_s=chunks["seconds"] / chunks["steps"],
+        steady=chunks["first"] >= FIRST_STEPS,
+    )
 
-    @property
-    def steady_step_s(self) -> float | None:
-        """The median time of a step after the first steps. None without a later chunk."""
-        later = [seconds / steps for first, steps, seconds in self.chunks if first >= FIRST_STEPS]
-        return median(later) if later else None
 
-    @property
-    def wall_s(self) -> float:
-        return self.prepare_s + sum(seconds for _, _, seconds in self.chunks)
+def trainings(lines: Sequence[Line], chunks: pd.DataFrame) -> pd.DataFrame:
+    """A row for each variant and seed: status, message, compile_s and run_s.
 
-    @property
-    def compile_s(self) -> float:
-        """Time of the preparation, and the time of the first steps beyond that of as many later steps."""
-        step = self.steady_step_s
-        if step is None:
-            return self.prepare_s
-        early = [(steps, seconds) for first, steps, seconds in self.chunks if first < FIRST_STEPS]
-        return self.prepare_s + max(0.0, sum(seconds - steps * step for steps, seconds in early))
-
-    @property
-    def run_s(self) -> float:
-        return self.wall_s - self.compile_s
+    ``compile_s``: time of the preparation, and of the first steps beyond that of as many later steps.
+    """
+    variants = [str(name) for name in lines[0]["variants"]]
+    index = pd.MultiIndex.from_product(
+        [variants, sorted({int(x["seed"]) for x in lines[1:]})], names=TRAINING
+    )
+    outcomes = pd.DataFrame(of_kind(lines, "outcome"), columns=[*TRAINING, "status", "message"])
+    prepared = pd.DataFrame(of_kind(lines, "prepared"), columns=[*TRAINING, "prepare_s"])
+    prepare_s = prepared.groupby(TRAINING)["prepare_s"].sum().reindex(index, fill_value=0.0)
+    total_s = chunks.groupby(TRAINING)["seconds"].sum().reindex(index, fill_value=0.0)
+    step_s = chunks[chunks["steady"]].groupby(TRAINING)["step_s"].median()
+    early = chunks[~chunks["steady"]].groupby(TRAINING)[["seconds", "steps"]].sum()
+    extra_s = (early["seconds"] - early["steps"] * step_s).clip(lower=0).reindex(index).fillna(0.0)
+    found = outcomes.drop_duplicates(TRAINING).set_index(TRAINING).reindex(index)
+    return found.assign(
+        status=found["status"].fillna(CUT_SHORT), compile_s=prepare_s + extra_s, run_s=total_s - extra_s
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A variant over all seeds. Times in seconds; None if no training finished.
 
-    ``compile_s``: of the first seed, whose caches were empty. ``run_s``: median of all seeds. ``wall_s``: the
-    sum of both. ``step_ratio``: speedup over float32 eager, from pairs of steady chunks of the same seed and
-    steps, with an interval if there are enough pairs.
+    ``compile_s``: of the first seed, whose caches were empty. ``run_s``: median of all seeds. ``steps``:
+    speedup over float32 eager, from pairs of steady chunks.
     """
 
     precision: str
@@ -72,10 +74,7 @@ class Row:
     message: str | None
     compile_s: float | None
     run_s: float | None
-    valid: float | None  # loss on held-out text at the end, the mean of the seeds
-    step_ratio: float | None
-    ci: tuple[float, float] | None
-    pairs: int
+    steps: PairedEstimate | None
 
     @property
     def wall_s(self) -> float | None:
@@ -83,155 +82,79 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
-    """Whether a compiled training follows eager of the same precision.
+class Results:
+    """What the records of a run show. ``following``: of each variant beside eager, the distance from eager
+    and the spread of eager, as root mean square differences of held-out losses, in nats."""
 
-    Root mean square differences of held-out losses, in nats. ``distance``: between compiled and eager with
-    the same seed. ``spread``: between eager with two seeds.
-    """
+    chunks: pd.DataFrame
+    rows: dict[str, Row]
+    following: dict[str, tuple[float | None, float | None]]
 
-    precision: str
-    mode: str
-    distance: float | None
-    spread: float | None
+    def paired(self, slow: str, fast: str) -> PairedEstimate | None:
+        """The speedup of the steps of ``fast`` over those of ``slow``: same seed, same steps."""
+        return _paired(self.chunks, slow, fast)
 
-    @property
-    def verdict(self) -> str:
-        if self.distance is None:
+    def verdict(self, variant: str) -> str:
+        distance, spread = self.following[variant]
+        if distance is None:
             return "did not train"
-        if self.spread is None:
+        if spread is None:
             return "unknown: takes two seeds or more"
-        return "follows" if self.distance <= self.spread else ASTRAY
+        return "follows" if distance <= spread else ASTRAY
+
+    def failures(self) -> list[str]:
+        """A sentence for each failed variant, and for each variant that does not follow eager."""
+        broken = [f"{name}: {row.status}" for name, row in self.rows.items() if row.status != PASS]
+        return [*broken, *(f"{name}: {ASTRAY}" for name in self.following if self.verdict(name) == ASTRAY)]
 
 
-def trainings(lines: Sequence[Line]) -> list[Training]:
-    """All trainings, in the order of the variants, then of the seeds."""
-    names = [str(name) for name in lines[0]["variants"]]
-    seeds = sorted({int(line["seed"]) for line in lines[1:]})
-    return [
-        _training(
-            name, seed, [line for line in lines[1:] if line["variant"] == name and line["seed"] == seed]
-        )
-        for name in names
-        for seed in seeds
-    ]
-
-
-def _training(name: str, seed: int, lines: Sequence[Line]) -> Training:
-    precision, _, mode = name.partition(" ")
-    chunks, outcomes = of_kind(lines, "chunk"), of_kind(lines, "outcome")
-    evaluated = [line for line in chunks if line["valid"] is not None]
-    return Training(
-        precision=precision,
-        mode=mode,
-        seed=seed,
-        status=outcomes[0]["status"] if outcomes else CUT_SHORT,
-        message=outcomes[0]["message"] if outcomes else None,
-        prepare_s=sum(line["prepare_s"] for line in of_kind(lines, "prepared")),
-        chunks=tuple((line["first"], line["steps"], line["seconds"]) for line in chunks),
-        losses=tuple(loss for line in chunks for loss in line["losses"]),
-        evaluations=tuple(
-            (line["first"] + line["steps"] - 1, line["train"], line["valid"]) for line in evaluated
-        ),
+def results(lines: Sequence[Line]) -> Results:
+    chunks = chunks_of(lines)
+    found = trainings(lines, chunks)
+    statuses = found["status"]
+    chunks = chunks.join(statuses, on=TRAINING)
+    variants = list(dict.fromkeys(found.index.get_level_values("variant")))
+    return Results(
+        chunks=chunks,
+        rows={name: _row(name, found.loc[name], chunks) for name in variants},
+        following={name: _following(name, chunks) for name in variants if not name.endswith(f" {EAGER}")},
     )
 
 
-Groups = Mapping[tuple[str, str], list[Training]]
-
-
-def grouped(found: Sequence[Training]) -> Groups:
-    groups: dict[tuple[str, str], list[Training]] = {}
-    for training in found:
-        groups.setdefault((training.precision, training.mode), []).append(training)
-    return groups
-
-
-def rows(groups: Groups) -> list[Row]:
-    reference = groups.get(REFERENCE, [])
-    return [_row(precision, mode, members, reference) for (precision, mode), members in groups.items()]
-
-
-def _row(precision: str, mode: str, members: Sequence[Training], reference: Sequence[Training]) -> Row:
-    good = [member for member in members if member.status == "PASS"]
-    bad = [member for member in members if member.status != "PASS"]
-    steps = paired_steps(reference, good)
+def _row(variant: str, seeds: pd.DataFrame, chunks: pd.DataFrame) -> Row:
+    precision, _, mode = variant.partition(" ")
+    good, bad = seeds[seeds["status"] == PASS], seeds[seeds["status"] != PASS]
     return Row(
         precision=precision,
         mode=mode,
-        status=bad[0].status if bad else "PASS",
-        message=bad[0].message if bad else None,
-        compile_s=good[0].compile_s if good else None,
-        run_s=median(member.run_s for member in good) if good else None,
-        valid=_mean([member.evaluations[-1][2] for member in good]),
-        step_ratio=steps.ratio,
-        ci=steps.ci,
-        pairs=steps.pairs,
+        status=bad["status"].iloc[0] if len(bad) else PASS,
+        message=bad["message"].iloc[0] if len(bad) else None,
+        compile_s=float(good["compile_s"].iloc[0]) if len(good) else None,
+        run_s=float(good["run_s"].median()) if len(good) else None,
+        steps=_paired(chunks, REFERENCE, variant),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """How many times as fast as other steps these steps are. ``ci`` is None with too few pairs."""
-
-    ratio: float | None
-    ci: tuple[float, float] | None
-    pairs: int
+def _paired(chunks: pd.DataFrame, slow: str, fast: str) -> PairedEstimate | None:
+    steady = chunks[chunks["steady"] & (chunks["status"] == PASS)]
+    left, right = (steady[steady["variant"] == name][["seed", "first", "step_s"]] for name in (fast, slow))
+    pairs = left.merge(right, on=["seed", "first"], suffixes=("_fast", "_slow"))
+    return paired_speedup(list(pairs["step_s_slow"]), list(pairs["step_s_fast"])) if len(pairs) else None
 
 
-def paired_steps(slow: Sequence[Training], fast: Sequence[Training]) -> Steps:
-    """The speedup of ``fast`` over ``slow``, from steady chunks of the same seed and steps."""
-    from runner.analysis.statistics import paired_speedup
-
-    pairs = [
-        pair
-        for other in fast
-        for one in slow
-        if one.seed == other.seed
-        for pair in zip(_steady(one), _steady(other), strict=False)
-    ]
-    if not pairs:
-        return Steps(ratio=None, ci=None, pairs=0)
-    estimate = paired_speedup([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-    low, high = estimate.ci_low, estimate.ci_high
-    ci = None if low is None or high is None else (low, high)
-    return Steps(ratio=estimate.speedup, ci=ci, pairs=len(pairs))
+def _following(variant: str, chunks: pd.DataFrame) -> tuple[float | None, float | None]:
+    """Without the evaluation of step 0, before which nothing was learned."""
+    judged = chunks[chunks["status"].isin([PASS, CUT_SHORT]) & (chunks["last"] > 0)].dropna(subset="valid")
+    losses = judged.pivot_table(index="last", columns=TRAINING, values="valid")
+    ours, eager = (
+        losses.loc[:, losses.columns.get_level_values("variant") == name].droplevel("variant", axis=1)
+        for name in (variant, f"{variant.partition(' ')[0]} {EAGER}")
+    )
+    spread = [eager[a] - eager[b] for a, b in combinations(eager, 2)]
+    return _root_mean_square([ours - eager]), _root_mean_square(spread)
 
 
-def _steady(training: Training) -> list[float]:
-    return [seconds / steps for first, steps, seconds in training.chunks if first >= FIRST_STEPS]
-
-
-def following(groups: Groups) -> list[Following]:
-    """Compares every other variant with eager of the same precision."""
-    found = []
-    for (precision, mode), members in groups.items():
-        if mode == EAGER:
-            continue
-        eager = {t.seed: t for t in groups.get((precision, EAGER), []) if t.status in JUDGED}
-        good = {t.seed: t for t in members if t.status in JUDGED}
-        both = [(good[seed], eager[seed]) for seed in good if seed in eager]
-        spread = [_distances(a, b) for a, b in combinations(eager.values(), 2)]
-        found.append(
-            Following(
-                precision=precision,
-                mode=mode,
-                distance=_root_mean_square([_distances(a, b) for a, b in both]),
-                spread=_root_mean_square(spread),
-            )
-        )
-    return found
-
-
-def _distances(one: Training, other: Training) -> list[float]:
-    """Differences of held-out losses, without those of step 0, before which nothing was learned."""
-    pairs = zip(one.evaluations[1:], other.evaluations[1:], strict=False)
-    return [a[2] - b[2] for a, b in pairs]
-
-
-def _root_mean_square(columns: Sequence[Sequence[float]]) -> float | None:
-    values = [value for column in columns for value in column]
-    return math.sqrt(sum(value * value for value in values) / len(values)) if values else None
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _root_mean_square(differences: Sequence[pd.DataFrame | pd.Series[float]]) -> float | None:
+    values = [pd.Series(one.to_numpy().ravel()).dropna() for one in differences]
+    together = pd.concat(values) if values else pd.Series(dtype="float64")
+    return float((together**2).mean() ** 0.5) if len(together) else None

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.devices import attention_kernels, of
 from runner.errors import UsageError
 from studies.corpus import Corpus, shakespeare, synthetic
-from studies.journal import Journal, begin
-from studies.shown import Lines, progress, step_line
-from studies.training_time.chunks import Done, Failed, Learner, Prepared, alternate, facts_of, plan_chunks
+from studies.journal import Journal, begin, say
+from studies.training_time.chunks import Event, Learner, alternate, plan_chunks
 from studies.training_time.options import TrainingTimeOptions
 
 if TYPE_CHECKING:
     from studies.learners import Lesson
 
-STEPS, STEPS_ACCELERATED = 300, 5000
-BATCH, BATCH_ACCELERATED = 8, 64
-SEEDS, EVALUATIONS = 3, 10
+SIZES = {"steps": 300, "batch": 8, "block": 256, "seeds": 3}
+ACCELERATED = {**SIZES, "steps": 5000, "batch": 64}
 QUICK = {"steps": 12, "batch": 2, "block": 32, "seeds": 2, "every": 4}
-NATIVE = "libtorch C++"
+LONGEST_BLOCK, EVALUATIONS = 256, 10
 
 
 def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
     """Trains every variant with every seed and reports. ``UsageError`` before anything is written."""
-    corpus = _corpus(options)
+    corpus = synthetic() if options.quick and options.data_dir is None else shakespeare(options.data_dir)
     sizes = sizes_of(options)
     if options.environments:
         from studies.training_time.environments import run as run_in_environments
@@ -53,24 +47,14 @@ def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
 
 def sizes_of(options: TrainingTimeOptions) -> dict[str, int]:
     """Steps, batch, block, seeds and steps between evaluations, as requested or by default."""
-    fast = of(options.device).accelerated
-    steps = options.steps or (QUICK["steps"] if options.quick else STEPS_ACCELERATED if fast else STEPS)
-    block = options.block or (QUICK["block"] if options.quick else 256)
-    if block > 256:
-        raise UsageError(f"--block-size: the model reads 256 characters at most, not {block}")
-    return {
-        "steps": steps,
-        "batch": options.batch or (QUICK["batch"] if options.quick else BATCH_ACCELERATED if fast else BATCH),
-        "block": block,
-        "seeds": options.seeds or (QUICK["seeds"] if options.quick else SEEDS),
-        "every": options.every or (QUICK["every"] if options.quick else max(1, steps // EVALUATIONS)),
-    }
-
-
-def _corpus(options: TrainingTimeOptions) -> Corpus:
-    if options.quick and options.data_dir is None:
-        return synthetic()
-    return shakespeare(options.data_dir)
+    asked = {name: getattr(options, name) for name in QUICK}
+    default = QUICK if options.quick else ACCELERATED if of(options.device).accelerated else SIZES
+    sizes = {**default, **{name: value for name, value in asked.items() if value}}
+    if sizes["block"] > LONGEST_BLOCK:
+        raise UsageError(
+            f"--block-size: the model reads {LONGEST_BLOCK} characters at most, not {sizes['block']}"
+        )
+    return {**sizes, "every": sizes.get("every", max(1, sizes["steps"] // EVALUATIONS))}
 
 
 def _train(
@@ -82,7 +66,8 @@ def _train(
 ) -> None:
     import torch
 
-    names = variant_names(options)
+    from studies.learners import make_lesson
+
     begin(
         journal,
         "training-time",
@@ -91,46 +76,19 @@ def _train(
         sizes=sizes,
         text={"name": corpus.name, "characters": len(corpus.text), "training": corpus.training_length},
         parameters=sum(p.numel() for p in _module(0).parameters()),
-        variants=names,
+        variants=[f"{precision} {mode}" for precision in options.precisions for mode in options.modes],
         attention_kernels=attention_kernels(),
     )
-    if options.native:
-        _build_native(options, journal)
     tokens = torch.tensor(corpus.encoded())
     chunks = plan_chunks(sizes["steps"], options.chunk, sizes["every"])
     epoch = sizes["batch"] * sizes["block"] / corpus.training_length
-    with progress(len(names) * len(chunks) * sizes["seeds"]) as shown:
-        for seed in range(sizes["seeds"]):
-            lesson = _lesson(tokens, corpus, sizes, seed)
-            learners = _learners(options, lesson, seed)
-            ended: set[str] = set()
-            for event in alternate(learners, chunks, random.Random(seed)):
-                _tell(event, shown, epoch, seed)
-                kind = "chunk" if isinstance(event, Done) else "prepared"
-                if isinstance(event, Failed):
-                    ended.add(event.name)
-                    kind = "outcome"
-                journal.write(kind, seed=seed, **facts_of(event))
-            for learner in learners:
-                learner.close()
-                if learner.name not in ended:
-                    journal.write("outcome", seed=seed, variant=learner.name, status="PASS", message=None)
-
-
-def _build_native(options: TrainingTimeOptions, journal: Journal) -> None:
-    """Builds the C++ program once for all trainings. ``NativeLearner.prepare`` reports a failure."""
-    from studies.training_time.native import build
-
-    began = time.perf_counter()
-    with contextlib.suppress(RuntimeError, OSError, subprocess.SubprocessError):
-        print(f"{NATIVE}: building where needed, which may take minutes", flush=True)
-        build(options.device)
-        journal.write("built", variant=f"float32 {NATIVE}", seed=0, seconds=time.perf_counter() - began)
-
-
-def variant_names(options: TrainingTimeOptions) -> list[str]:
-    names = [f"{precision} {mode}" for precision in options.precisions for mode in options.modes]
-    return [*names, f"float32 {NATIVE}"] if options.native else names
+    windows = {name: sizes[name] for name in ("block", "steps", "batch")}
+    for seed in range(sizes["seeds"]):
+        lesson = make_lesson(tokens, corpus.training_length, seed=seed, **windows)
+        for event in alternate(_learners(options, lesson, seed), chunks, random.Random(seed)):
+            _tell(event, epoch, seed)
+            kind, facts = event
+            journal.write(kind, seed=seed, **facts)
 
 
 def _module(seed: int) -> Any:
@@ -143,57 +101,41 @@ def _module(seed: int) -> Any:
     return make_model(entry.implementation, entry.config)
 
 
-def _lesson(tokens: Any, corpus: Corpus, sizes: dict[str, int], seed: int) -> Lesson:
-    from studies.learners import make_lesson
-
-    return make_lesson(
-        tokens,
-        corpus.training_length,
-        block=sizes["block"],
-        steps=sizes["steps"],
-        batch=sizes["batch"],
-        seed=seed,
-    )
-
-
 def _learners(options: TrainingTimeOptions, lesson: Lesson, seed: int) -> list[Learner]:
     import torch
 
     from harness.precision import precision
     from studies.learners import TorchLearner
 
-    make = partial(
-        TorchLearner, device=torch.device(options.device), learning_rate=options.learning_rate, lesson=lesson
-    )
-    found: list[Learner] = [
-        make(f"{name} {mode}", _module(seed), mode=mode, precision=precision(name, options.device))
+    return [
+        TorchLearner(
+            f"{name} {mode}",
+            _module(seed),
+            lesson,
+            mode=mode,
+            precision=precision(name, options.device),
+            device=torch.device(options.device),
+            learning_rate=options.learning_rate,
+        )
         for name in options.precisions
         for mode in options.modes
     ]
-    if options.native:
-        from studies.training_time.native import NativeLearner
-
-        found.append(
-            NativeLearner(
-                f"float32 {NATIVE}",
-                _module(seed),
-                lesson,
-                device=options.device,
-                learning_rate=options.learning_rate,
-                threads=torch.get_num_threads(),
-            )
-        )
-    return found
 
 
-def _tell(event: Prepared | Done | Failed, shown: Lines, epoch: float, seed: int) -> None:
-    if isinstance(event, Failed):
-        shown.say(f"{event.name}: failed in {event.phase}: {event.message}")
-    elif isinstance(event, Done):
-        shown.advance(f"{event.name}  step {event.chunk.last}  loss={event.losses[-1]:.3f}")
-        if event.evaluation is not None:
-            step = event.chunk.last
-            line = step_line(step, event.losses[-1], event.evaluation, (step + 1) * epoch)
-            shown.say(f"{line}  {event.name}, seed {seed}")
-    else:
-        shown.say(f"{event.name}: ready to train after {event.seconds:.1f} s")
+def _tell(event: Event, epoch: float, seed: int) -> None:
+    kind, facts = event
+    name = facts["variant"]
+    if kind == "prepared":
+        say(f"{name}: ready to train after {facts['prepare_s']:.1f} s")
+    elif kind == "chunk" and facts["valid"] is not None:
+        step = facts["first"] + facts["steps"] - 1
+        line = step_line(step, facts["losses"][-1], (facts["train"], facts["valid"]), (step + 1) * epoch)
+        say(f"{line}  {name}, seed {seed}")
+    elif kind == "outcome" and facts["status"] != "PASS":
+        say(f"{name}: {facts['status']}: {facts['message']}")
+
+
+def step_line(step: int, loss: float, evaluation: tuple[float, float], epoch: float) -> str:
+    """``Step     0: loss=4.380359 train=4.359313 valid=4.357822 epoch=0.01``"""
+    train, valid = evaluation
+    return f"Step {step:5d}: loss={loss:.6f} train={train:.6f} valid={valid:.6f} epoch={epoch:.2f}"

@@ -14,19 +14,16 @@ import pytest
 from runner.errors import UsageError
 from studies import corpus
 from studies.cli import main
-from studies.expectations import FAILS, HOLDS, OPEN
-from studies.journal import Journal, Line, read_lines
-from studies.markdown import table
+from studies.expectations import FAILS, HOLDS, OPEN, table
+from studies.journal import Journal, Line, of_kind, read_lines
 from studies.report import report
-from studies.shown import progress, step_line
-from studies.ticks import ticks_within
-from studies.training_time.chunks import Done, Failed, Prepared, alternate, facts_of, plan_chunks
+from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.conclusions import conclusions
 from studies.training_time.environments import others
-from studies.training_time.groups import joint_table
-from studies.training_time.published import TRAINING_TIME, minutes_text, seconds_of
-from studies.training_time.report import failures, render
-from studies.training_time.results import following, grouped, rows, trainings
+from studies.training_time.published import minutes_text, published, seconds_of
+from studies.training_time.report import joint_table, render
+from studies.training_time.results import results
+from studies.training_time.run import step_line
 
 
 class Clock:
@@ -60,8 +57,6 @@ class Fake:
         self._clock.now += 100.0  # must not count
         return 1.0, 2.0
 
-    def close(self) -> None: ...
-
 
 @pytest.mark.parametrize(("steps", "size", "every"), [(1, 20, 5), (7, 3, 2), (100, 20, 10), (45, 20, 40)])
 def test_chunks_cover_every_step_once_and_end_where_there_is_an_evaluation(
@@ -79,12 +74,13 @@ def test_variants_take_turns_in_changing_order_and_only_steps_are_timed() -> Non
     learners = [Fake("a", clock, 1.0), Fake("b", clock, 2.0), Fake("c", clock, 3.0)]
     chunks = plan_chunks(40, 4, 10)
     events = list(alternate(learners, chunks, random.Random(0), clock))
-    assert [type(e) for e in events[:3]] == [Prepared] * 3
-    done = [e for e in events if isinstance(e, Done)]
-    turns = [[e.name for e in done[n : n + 3]] for n in range(0, len(done), 3)]
+    kinds = [kind for kind, _ in events]
+    assert (kinds[:3], kinds[-3:]) == (["prepared"] * 3, ["outcome"] * 3)
+    done = [facts for kind, facts in events if kind == "chunk"]
+    turns = [[e["variant"] for e in done[n : n + 3]] for n in range(0, len(done), 3)]
     assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
     assert len({tuple(turn) for turn in turns}) > 2
-    assert all(e.seconds == e.chunk.steps * {"a": 1, "b": 2, "c": 3}[e.name] for e in done)
+    assert all(e["seconds"] == e["steps"] * {"a": 1, "b": 2, "c": 3}[e["variant"]] for e in done)
     assert all(learner.done == list(range(40)) for learner in learners)
 
 
@@ -96,10 +92,11 @@ def test_one_that_fails_is_told_and_the_others_go_on() -> None:
         Fake("no", clock, 1, fails_at=-1),
     ]
     events = list(alternate(learners, plan_chunks(20, 5, 5), random.Random(1), clock))
-    failed = {e.name: (e.phase, e.message) for e in events if isinstance(e, Failed)}
-    assert failed == {
-        "bad": ("run", "RuntimeError: broke"),
-        "no": ("prepare", "RuntimeError: cannot compile"),
+    ended = {f["variant"]: (f["status"], f["message"]) for kind, f in events if kind == "outcome"}
+    assert ended == {
+        "good": ("PASS", None),
+        "bad": ("FAIL_RUN", "RuntimeError: broke"),
+        "no": ("FAIL_PREPARE", "RuntimeError: cannot compile"),
     }
     assert learners[0].done == list(range(20))
 
@@ -124,14 +121,18 @@ def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list
         for chunk in plan_chunks(steps, 5, 5):
             for variant, offsets in values.items():
                 cost = 0.5 if "compile" in variant else 1.0
-                done = Done(
-                    name=variant,
-                    chunk=chunk,
-                    seconds=cost * chunk.steps + (6.0 if chunk.first == 0 and "compile" in variant else 0.0),
-                    losses=(2.0,) * chunk.steps,
-                    evaluation=(2.0, 3.0 - chunk.last / 50 + offsets[seed]) if chunk.evaluate else None,
-                )
-                lines.append({"kind": "chunk", "seed": seed, **facts_of(done)})
+                compilation_s = 6.0 if chunk.first == 0 and "compile" in variant else 0.0
+                done = {
+                    "kind": "chunk",
+                    "seed": seed,
+                    "variant": variant,
+                    "first": chunk.first,
+                    "steps": chunk.steps,
+                    "losses": [2.0] * chunk.steps,
+                    "seconds": cost * chunk.steps + compilation_s,
+                    "valid": 3.0 - chunk.last / 50 + offsets[seed] if chunk.evaluate else None,
+                }
+                lines.append(done)
         lines += [
             {"kind": "outcome", "variant": v, "seed": seed, "status": "PASS", "message": None} for v in values
         ]
@@ -139,13 +140,12 @@ def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list
 
 
 def test_compile_and_run_are_told_apart_and_ratios_come_from_pairs() -> None:
-    found = rows(grouped(trainings(lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)}))))
-    eager, compiled = found
+    found = results(lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)}))
+    eager, compiled = found.rows.values()
     seconds = [eager.compile_s, eager.run_s, compiled.compile_s, compiled.run_s]
     assert seconds == pytest.approx([3.0, 28.0, 9.0, 14.0])
-    assert compiled.step_ratio == pytest.approx(2.0)
-    assert compiled.ci is not None
-    assert list(compiled.ci) == pytest.approx([2.0, 2.0])
+    assert compiled.steps is not None
+    assert [compiled.steps.speedup, compiled.steps.ci_low, compiled.steps.ci_high] == pytest.approx([2.0] * 3)
 
 
 def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> None:
@@ -155,20 +155,34 @@ def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> N
         "float32 submodules": (0.3, 0.4),
     }
     lines = lines_of(values)
-    checks = {check.mode: check for check in following(grouped(trainings(lines)))}
-    assert checks["compile"].distance == pytest.approx(0.01)
-    assert checks["compile"].spread == pytest.approx(0.1)
-    assert checks["compile"].verdict == "follows"
-    assert checks["submodules"].verdict == "DOES NOT FOLLOW"
-    assert failures(lines) == ["float32 submodules: DOES NOT FOLLOW"]
+    found = results(lines)
+    assert found.following["float32 compile"] == pytest.approx((0.01, 0.1))
+    assert found.verdict("float32 compile") == "follows"
+    assert found.verdict("float32 submodules") == "DOES NOT FOLLOW"
+    assert found.failures() == ["float32 submodules: DOES NOT FOLLOW"]
+
+
+def test_a_killed_or_failed_training_is_compared_up_to_its_end_and_has_no_time() -> None:
+    lines = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)})
+    killed = [line for line in lines if line["kind"] != "outcome" or "eager" in line["variant"]][:-1]
+    found = results(killed)
+    assert [(row.status, row.wall_s) for row in found.rows.values()] == [
+        ("CUT_SHORT", 31.0),
+        ("CUT_SHORT", None),
+    ]
+    assert found.following["float32 compile"] == pytest.approx((0.01, 0.1))
+    failed = [*of_kind(lines, "study"), {**of_kind(lines, "outcome")[0], "status": "FAIL_PREPARE"}]
+    assert results(failed).failures() == ["float32 eager: FAIL_PREPARE", "float32 compile: CUT_SHORT"]
+    assert results(failed).verdict("float32 compile") == "did not train"
 
 
 def test_the_report_shows_ours_beside_the_published_table() -> None:
-    files = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
+    files, _ = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
     text = files["report.md"].decode()
     assert "TorchSharp 0.100.7 (published, not measured here)" in text
-    for times in TRAINING_TIME.values():
-        assert all(f" {time} " in text for time in times.values())
+    times = [time for variants in published().values() for row in variants.values() for time in row.values()]
+    assert len([time for time in times if time]) == 31
+    assert all(f" {time} " in text for time in times)
     assert "0:09.0 + 0:14.0" in text
     compiled = next(
         line
@@ -181,7 +195,7 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
 
 
 def claims_of(values: dict[str, tuple[float, float]]) -> dict[tuple[str, str], str]:
-    return {(e.expected, e.title): e.holds for e in conclusions(grouped(trainings(lines_of(values))))}
+    return {(e.expected, e.title): e.holds for e in conclusions(results(lines_of(values)))}
 
 
 def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> None:
@@ -201,13 +215,13 @@ def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> No
     for line in slow:
         if line.get("variant") == "float32 compile" and "seconds" in line:
             line["seconds"] *= 4  # type: ignore[index]
-    assert {e.holds for e in conclusions(grouped(trainings(slow)))} == {FAILS}
+    assert {e.holds for e in conclusions(results(slow))} == {FAILS}
     assert claims_of({"float32 eager": alike}) == {}
 
 
 def test_the_published_ratios_include_submodules_and_all_four_lists() -> None:
     names = ("float32 eager", "float32 submodules", "amp_bfloat16+tf32 eager")
-    text = render(lines_of(dict.fromkeys(names, (0.0, 0.1))))["report.md"].decode()
+    text = render(lines_of(dict.fromkeys(names, (0.0, 0.1))))[0]["report.md"].decode()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
     ratios = {(row[0], row[1]): row[4:] for row in rows if len(row) == 8}
     assert ratios["default (fp32)", "PyTorch + compile, each block"] == ["-", "-", "-", "1.17"]  # 6:10 / 5:17
@@ -218,9 +232,9 @@ def test_the_published_ratios_include_submodules_and_all_four_lists() -> None:
 
 def test_the_report_says_which_attention_kernels_torch_may_choose() -> None:
     lines = lines_of({"float32 eager": (0.0, 0.1)})
-    assert "Fused attention kernels" not in render(lines)["report.md"].decode()  # an older record
+    assert "Fused attention kernels" not in render(lines)[0]["report.md"].decode()  # an older record
     newer = [{**lines[0], "attention_kernels": ["flash"]}, *lines[1:]]
-    assert "Fused attention kernels that torch may choose: flash." in render(newer)["report.md"].decode()
+    assert "Fused attention kernels that torch may choose: flash." in render(newer)[0]["report.md"].decode()
 
 
 def test_runs_in_several_environments_are_column_groups_of_one_table() -> None:
@@ -257,16 +271,6 @@ def test_an_environment_gets_the_flags_that_are_not_about_environments() -> None
     assert list(others([*given, "--device=cpu"])) == ["training-time", "--steps=3", "--quick"]
 
 
-def test_without_rich_there_are_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "rich", None)
-    with progress(3) as shown:
-        shown.advance("a step")
-        shown.say("Step 0")
-    assert capsys.readouterr().out == "Step 0\n"
-
-
 def test_times_read_as_minutes_and_seconds() -> None:
     assert [minutes_text(s) for s in (7.44, 59.96, 331, 3600)] == ["0:07.4", "1:00.0", "5:31", "60:00"]
     assert seconds_of("5:31") == 331
@@ -279,13 +283,6 @@ def test_the_line_of_a_step_has_the_format_of_the_study() -> None:
 
 def test_a_table_does_not_break_on_what_is_in_a_cell() -> None:
     assert table(["a", "b"], [["x|y", "1\n2"]])[2] == "| x\\|y | 1 2 |"
-
-
-def test_ticks_are_round_and_few() -> None:
-    assert ticks_within(1.3, 12) == [2, 3, 5, 10]
-    assert ticks_within(0.09, 300) == pytest.approx([0.1, 0.3, 1, 3, 10, 30, 100, 300])
-    assert ticks_within(0.02, 900) == pytest.approx([0.1, 1, 10, 100])
-    assert ticks_within(1.1e-5, 0.9e6) == [10.0**power for power in range(-4, 6)]
 
 
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from studies import corpus
 from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN
 from studies.implementations.addition import generate, input_length
 from studies.implementations.claims import ABOUT_EQUAL, claims
-from studies.implementations.published import ADDITION, SHAKESPEARE
+from studies.implementations.published import addition, shakespeare
 from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line, read_lines
@@ -151,7 +151,7 @@ def test_a_run_that_is_too_short_shows_nothing_and_says_what_it_takes() -> None:
     made = {one.expected.split(" on ")[0]: one for one in claims(fitted(lines))}
     best = made["TLTransformer is the best transformer"]
     assert best.holds == NOT_SHOWN
-    seconds = ADDITION["TLTransformer", 1e-3].examples * 60.0 / 2  # two examples took 60 s
+    seconds = addition()["examples"]["TLTransformer", 1e-3] * 60.0 / 2  # two examples took 60 s
     assert f"{float(f'{seconds:.2g}'):,.0f} s here" in best.found
     assert "NanoGPT 0.01 ends at 36.0%" in best.found  # not its best evaluation
     sooner = next(one for one in made.values() if "sooner" in one.expected)
@@ -176,7 +176,7 @@ def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
 
 
 def test_about_equal_means_as_equal_as_published() -> None:
-    losses = {case: row.test_loss for case, row in SHAKESPEARE.items()}
+    losses = shakespeare()["test_loss"]
     differences = [
         abs(losses[f"TLTransformer_shakespeare_{size}"] - losses[f"NanoGPT_shakespeare_{size}"])
         for size in (64, 96)
@@ -187,7 +187,7 @@ def test_about_equal_means_as_equal_as_published() -> None:
 def report_of(lines: list[Line], **options: Any) -> str:
     given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False, **options}
     study = {"kind": "study", "text": "shakespeare", "refused": None, "options": given, "environment": {}}
-    return render([study, *lines])["report.md"].decode()
+    return render([study, *lines])[0]["report.md"].decode()
 
 
 Curve = list[tuple[float, ...]]
@@ -201,7 +201,7 @@ def test_the_report_has_the_published_tables() -> None:
     assert addition[-1][:4] == ["TLTransformer 0.001", "1.382", "1.500", "1.384"]  # with the loss in training
     assert len(addition) == 10
     assert [row[0] for row in rows if len(row) == 9][2:] == [
-        case.replace("_shakespeare_", " ") for case in SHAKESPEARE
+        case.replace("_shakespeare_", " ") for case in shakespeare().index
     ]
     assert "1.81 of a training batch" in text
     assert "1,115,394 characters, 65 distinct; the last 111,540 are held out." in text
@@ -211,7 +211,7 @@ def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
     given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False}
     study = {"kind": "study", "text": None, "refused": None, "options": given, "environment": {}}
     older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
-    new, old = (render([study, *story(one)])["curves_addition.svg"].decode() for one in (ADDED, older))
+    new, old = (render([study, *story(one)])[0]["curves_addition.svg"].decode() for one in (ADDED, older))
     assert "accuracy by symbol (thin: training)" in new
     assert "accuracy by symbol (thin: training)" not in old
     assert "loss, nats (thin: training)" in old
