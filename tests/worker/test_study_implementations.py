@@ -287,7 +287,7 @@ def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: pyt
         (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
         (["--tasks=shakespeare", "--data-dir=/nowhere"], "there is no folder /nowhere"),
         (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "there is nothing to train"),
-        (["--seed=-1"], "--seed: -1 is negative"),
+        (["--seed=-1"], "--seed: -1 is too small"),
         (["--operations=*"], "--operations: there is no operation called '*'"),
         (["--number-digits=1"], "--number-digits: '1' is not possible; give 2 to 9 digits"),
     ],
