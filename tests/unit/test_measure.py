@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import math
@@ -146,11 +147,6 @@ def test_a_step_that_raises_ends_the_round() -> None:
 # -- order -----------------------------------------------------------------------
 
 
-def test_every_round_has_every_variant_once() -> None:
-    for index in range(200):
-        assert sorted(round_order(VARIANTS, Protocol(seed=7), index)) == sorted(VARIANTS)
-
-
 def test_the_order_follows_from_seed_and_round_alone() -> None:
     first = [round_order(VARIANTS, Protocol(seed=1337), index) for index in range(50)]
     assert [round_order(VARIANTS, Protocol(seed=1337), index) for index in reversed(range(50))] == first[::-1]
@@ -228,10 +224,7 @@ def test_placement_is_balanced_over_processes_and_drawn_for_each_model() -> None
 )
 def test_iterations_make_a_sample_long_enough(step_s: float, sample_s: float, expected: int) -> None:
     assert iterations_for(step_s, sample_s) == expected
-
-
-def test_iterations_never_exceed_most() -> None:
-    assert iterations_for(1e-9, 0.02, most=17) == 17
+    assert iterations_for(step_s, sample_s, most=17) == min(expected, 17)
 
 
 def test_short_steps_are_counted_by_steps_in_a_row() -> None:
@@ -313,29 +306,20 @@ def test_one_unsettled_variant_keeps_all_warming_up() -> None:
 # -- garbage collection ----------------------------------------------------------------
 
 
-def test_the_collector_is_off_inside_and_as_before_afterwards() -> None:
-    assert gc.isenabled()
-    with quiet_collector():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
-
-
-def test_the_collector_stays_off_if_it_was() -> None:
-    gc.disable()
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_collector_is_off_inside_and_as_before_afterwards(*, enabled: bool, fails: bool) -> None:
+    if not enabled:
+        gc.disable()
     try:
-        with quiet_collector():
+        with contextlib.suppress(RuntimeError), quiet_collector():
             assert not gc.isenabled()
-        assert not gc.isenabled()
+            if fails:
+                raise RuntimeError
+        assert gc.isenabled() is enabled
+        assert gc.get_freeze_count() == 0
     finally:
         gc.enable()
-
-
-def test_the_collector_comes_back_after_an_error() -> None:
-    with pytest.raises(RuntimeError), quiet_collector():
-        raise RuntimeError
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
 
 
 def test_what_was_yielded_collects_cycles_made_inside() -> None:

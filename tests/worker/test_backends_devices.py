@@ -16,7 +16,6 @@ from torch import nn
 from harness import devices
 from harness.backends import cudagraphs, load_backend, onnxrt, tvm, why_unavailable
 from harness.backends.shared import captured, inductor, torchscript
-from harness.probes import compilers as probe
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
 
@@ -59,6 +58,7 @@ class Binding:
     ("name", "place", "provider"),
     [
         ("cpu", ("made", "cpu", 0), ("CPUExecutionProvider", {})),
+        ("cuda", ("made", "cuda", 0), ("CUDAExecutionProvider", {"device_id": "0"})),
         ("cuda:1", ("made", "cuda", 1), ("CUDAExecutionProvider", {"device_id": "1"})),
     ],
 )
@@ -102,6 +102,14 @@ def test_onnx_runtime_leaves_its_results_on_the_device(
     assert torch.equal(output, made.module(GIVEN))
     assert binding.places == [place]
     assert calls == ["wait", "run"]
+
+
+def test_onnx_runtime_that_fell_back_to_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SimpleNamespace(get_providers=lambda: ["CPUExecutionProvider"])
+    module = SimpleNamespace(InferenceSession=lambda *_, **__: session)
+    monkeypatch.setitem(sys.modules, "onnxruntime", module)
+    with pytest.raises(RuntimeError, match="could not use its CUDAExecutionProvider"):
+        onnxrt._session("model.onnx", None, "CUDAExecutionProvider", devices.named("cuda"))
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
@@ -181,13 +189,6 @@ def test_a_compiler_says_which_devices_it_has(
     assert why_unavailable(name, kind) == expected
 
 
-def test_the_probe_is_asked_for_a_kind_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inductor, "why_unavailable", lambda kind: f"nothing for {kind}")
-    answers = probe.probed(["cuda", "inductor", "eager"])
-    reasons = {name: answer["why"] for name, answer in answers.items()}
-    assert reasons == {"inductor": "nothing for cuda", "eager": None}
-
-
 def compiled(_: Program, *names: object, **__: object) -> Compiled:
     return Compiled(forward=lambda *_: (None, None), region="forward", compiler_calls=lambda: 1)
 
@@ -224,7 +225,3 @@ def test_a_fuser_is_one_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made.module, "parameters", lambda: iter([parameter]))
     torchscript.with_fuser(made.forward(), made)((GIVEN,), {}, None)
     assert seen == ["fuser1"]
-    why = torchscript.why_no_fuser("nvfuser", "cuda")
-    assert why is not None
-    assert "removed NVFuser" in why
-    assert torchscript.why_no_fuser("nnc", "cuda") is None

@@ -318,11 +318,6 @@ def test_every_compiler_has_a_line_of_its_own_and_known_modes(name: str) -> None
     assert set(modes_of(name)) <= {mode.value for mode in Mode}
 
 
-def test_cuda_graphs_are_for_cuda() -> None:
-    assert why_unavailable("cudagraphs", "cpu") == "CUDA graphs need a CUDA device"
-    assert why_unavailable("cudagraphs", "cuda") is None
-
-
 def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)

@@ -344,15 +344,6 @@ def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: flo
     assert trace._time_us(SimpleNamespace(**event), torch.device("cuda")) == expected
 
 
-def test_a_cpu_has_none_of_these() -> None:
-    assert devices.CPU.profiler_activity() is None
-    assert devices.CPU.generator_state() is None
-    assert devices.CPU.model() is None
-    assert not devices.CPU.in_use()
-    devices.CPU.make_current()
-    devices.CPU.empty_cache()
-
-
 def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     expected = {"cuda": 2, "xpu": 2, "mps": 0}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.metrics import metric_names, observing
+from harness.metrics import observing
 from harness.metrics.memory import peak_of
 from harness.schema import Mode
 from harness.workload import Workload
@@ -26,13 +26,6 @@ def step_peak(work: Callable[[], object]) -> Any:
 
 def block(mib: int) -> torch.Tensor:
     return torch.empty(mib * MIB, dtype=torch.uint8)
-
-
-# -- finding them ------------------------------------------------------------------------------
-
-
-def test_metrics_are_found_by_file_name() -> None:
-    assert {"compilation", "memory"} <= set(metric_names())
 
 
 def test_only_those_of_the_occasion_observe() -> None:
@@ -62,15 +55,10 @@ def test_an_error_inside_comes_out() -> None:
 # -- memory ---------------------------------------------------------------------------------------
 
 
-def test_nothing_allocated_is_a_peak_of_nothing() -> None:
+def test_the_peak_is_of_what_lives_at_once() -> None:
     assert step_peak(lambda: None) == 0
-
-
-def test_one_allocation_is_its_size() -> None:
     assert step_peak(lambda: block(3)) == 3 * MIB
 
-
-def test_the_peak_is_of_what_lives_at_once() -> None:
     def work() -> None:
         first = block(4)
         del first
