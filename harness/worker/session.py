@@ -300,7 +300,7 @@ class Session:
             variant, compiled, calls, numbers = self._compile(candidate)
         if not compiled.control and compiled.compiler_calls() <= 0:
             message = compiled.why_nothing() or (
-                "nothing of the model reached the compiler" + "".join(f": {why}" for why in breaks()[:1])
+                f"nothing of the model reached {candidate}" + "".join(f": {why}" for why in breaks()[:1])
             )
             raise JobFailed(
                 Status.NOT_COMPILED, Failure(kind="NotCompiled", message=message, phase="compile")

@@ -118,7 +118,7 @@ def test_the_csv_file_has_rates_and_places_on_the_roofline() -> None:
     assert float(cell["flop_per_byte"]) == 50
     assert float(cell["candidate_gb_per_s"]) == pytest.approx(2 * float(cell["baseline_gb_per_s"]), rel=0.01)
     # 50 FLOP/byte at 1e10 byte/s is above the peak: the peak is the roof
-    assert float(cell["baseline_share_of_roof"]) == pytest.approx(float(cell["baseline_mfu_measured"]))
+    assert float(cell["baseline_share_of_roof"]) == pytest.approx(float(cell["baseline_share_of_measured"]))
     assert view["bytes_per_step"] == "0"
     assert float(view["baseline_gb_per_s"]) == 0.0
     assert view["flop_per_byte"] == view["baseline_share_of_roof"] == ""
