@@ -5,15 +5,13 @@ published --(cut to scale)--(user's changes)--> configuration --(dropout, caches
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.loading.dropout import KEPT_DROPOUT
-from suites.models.huggingface_names import closest
+from suites.models.words import closest, value_of
 
 _DEPTHS = (
     "num_hidden_layers",
@@ -191,7 +189,7 @@ def parse_changes(changes: tuple[str, ...], config: Any) -> dict[str, Any]:
             part = getattr(part, key)
             place = place.setdefault(key, {})
         _must_have(part, last, dotted)
-        place[getattr(part, "attribute_map", {}).get(last, last)] = _value(text.strip())
+        place[getattr(part, "attribute_map", {}).get(last, last)] = value_of(text.strip())
     return wanted
 
 
@@ -201,15 +199,6 @@ def _must_have(part: Any, key: str, dotted: str) -> None:
     known = (*part.to_dict(), *part.attribute_map)
     if key not in known:
         raise LookupError(f"{type(part).__name__} has no key {key!r}{closest(key, known)}")
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    with contextlib.suppress(ValueError, SyntaxError):
-        return ast.literal_eval(text)
-    return text
 
 
 def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

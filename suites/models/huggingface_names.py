@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 import importlib
 import re
 from collections.abc import Iterable
 from typing import Any
+
+from suites.models.words import closest
 
 _MODELING = re.compile(r"\.modeling_(?!tf_|flax_)")
 """Models of torch live in such modules; older versions have ones of other frameworks beside them."""
@@ -39,20 +40,20 @@ def model_class_names() -> tuple[str, ...]:
 
 def _by_packages(modules: Iterable[str]) -> dict[str, str]:
     """The same of older versions (4.41): they list a model's package, and the package lists its modules."""
-    found: dict[str, str] = {}
+    where: dict[str, str] = {}
     for module in sorted({module for module in modules if module.startswith("models.")}):
         package = importlib.import_module(f"transformers.{module}")
         inside: dict[str, str] = getattr(package, "_class_to_module", {})
-        found.update({name: f"{module}.{where}" for name, where in inside.items()})
-    return found
+        where.update({name: f"{module}.{file}" for name, file in inside.items()})
+    return where
 
 
 def model_class_names_like(glob: str) -> tuple[str, ...]:
     """Those names that fit ``glob``. ``LookupError`` if none does."""
-    found = tuple(name for name in model_class_names() if fnmatch.fnmatchcase(name, glob))
-    if not found:
+    names = tuple(name for name in model_class_names() if fnmatch.fnmatchcase(name, glob))
+    if not names:
         raise LookupError(f"no model class of transformers fits {glob!r}")
-    return found
+    return names
 
 
 def model_class(name: str) -> Any:
@@ -69,10 +70,3 @@ def model_class(name: str) -> Any:
     if getattr(found, "config_class", None) is None:
         raise LookupError(f"{name} of transformers {library.__version__} has no configuration to build from")
     return found
-
-
-def closest(name: str, names: tuple[str, ...]) -> str:
-    """The end of a sentence that refuses ``name``: the closest names, or nothing."""
-    lower = {other.lower(): other for other in names}
-    found = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)
-    return f"; the closest: {', '.join(lower[each] for each in found)}" if found else ""

@@ -8,6 +8,7 @@ control flow, so that every compiler accepts it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class Operation(nn.Module):
 # -- matrix products ----------------------------------------------------------------
 
 
-class MatMul(Operation):
+class Matmul(Operation):
     """(..., rows, inner) by a weight of (inner, columns): 2 * all rows * inner * columns FLOPs."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -45,7 +46,7 @@ class MatMul(Operation):
         return x @ self.weight
 
 
-class MatMulBatched(Operation):
+class MatmulBatched(Operation):
     """``batch`` products of their own, no operand shared."""
 
     def inputs(self) -> tuple[Tensor, ...]:
@@ -220,31 +221,10 @@ class AttentionSpelledOut(Operation):
         return shares @ value
 
 
-OPERATIONS: dict[str, type[Operation]] = {
-    "matmul": MatMul,
-    "matmul_batched": MatMulBatched,
-    "view_transpose": ViewTranspose,
-    "view_row": ViewRow,
-    "view_column": ViewColumn,
-    "view_slice": ViewSlice,
-    "view_reshape": ViewReshape,
-    "view_contiguous": ViewContiguous,
-    "copy_transpose": CopyTranspose,
-    "copy_slice": CopySlice,
-    "copy_clone": CopyClone,
-    "add": Add,
-    "gelu": Gelu,
-    "elementwise_chain": ElementwiseChain,
-    "sum_rows": SumRows,
-    "sum_columns": SumColumns,
-    "sum_all": SumAll,
-    "softmax": Softmax,
-    "softmax_spelled_out": SoftmaxSpelledOut,
-    "layer_norm": LayerNorm,
-    "layer_norm_spelled_out": LayerNormSpelledOut,
-    "attention": Attention,
-    "attention_spelled_out": AttentionSpelledOut,
+OPERATIONS = {
+    re.sub(r"(?<=.)([A-Z])", r"_\1", kind.__name__).lower(): kind for kind in Operation.__subclasses__()
 }
+"""``CopyTranspose`` is the operation ``copy_transpose``."""
 
 
 def make_operation(
@@ -268,10 +248,9 @@ def hold_to_storage(module: nn.Module, inputs: tuple[Tensor, ...], *, shares: bo
     """``ValueError`` unless the result lies in the first input's storage exactly if ``shares`` says so."""
     with torch.no_grad():
         result = module(*inputs)
-    found = same_storage(result, inputs[0])
-    if found != shares:
+    if same_storage(result, inputs[0]) is not shares:
         wanted = "a view" if shares else "a copy"
-        what = "shares its input's storage" if found else "has a storage of its own"
+        what = "has a storage of its own" if shares else "shares its input's storage"
         raise ValueError(f"the result of {type(module).__name__} was to be {wanted}, but {what}")
 
 

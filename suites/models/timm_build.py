@@ -7,9 +7,7 @@ therefore tried, and dropped where the class refuses them.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import difflib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
@@ -19,33 +17,24 @@ import torch
 from torch import Tensor, nn
 
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
+from suites.models.words import closest, value_of
 
 OPTIONAL = {"drop_rate": 0.0, "drop_path_rate": 0.0}
 """No dropout, and no path dropped: with either, no two runs of a step could be compared."""
 
 _REFUSAL = re.compile(r"(?:unexpected keyword argument|multiple values for keyword argument)(.*)")
 _QUOTED = re.compile(r"'(\w+)'")
-_WORDS = {"true": True, "false": False, "none": None}
 
 
 def parse_config(config: Iterable[str]) -> dict[str, Any]:
-    """``("depth=2", "act_layer=gelu")`` as keywords. A value that is no Python literal is text."""
+    """``("depth=2", "act_layer=gelu")`` as keywords."""
     parsed: dict[str, Any] = {}
     for text in config:
         key, separator, value = text.partition("=")
         if not separator or not key.strip().isidentifier():
             raise LookupError(f"{text!r} is not of the form key=value")
-        parsed[key.strip()] = _value(value.strip())
+        parsed[key.strip()] = value_of(value.strip())
     return parsed
-
-
-def _value(text: str) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def make_model(
@@ -113,9 +102,7 @@ def _no_such_key(architecture: str, key: str) -> str:
         known = constructor_keys(type(make_model(architecture, {})))
     if key in known:
         return f"{architecture} sets {key!r} itself, it cannot be changed"
-    closest = difflib.get_close_matches(key, sorted(known), n=5, cutoff=0.5)
-    hint = f"; closest: {', '.join(closest)}" if closest else ""
-    return f"{architecture} takes no {key!r}{hint}"
+    return f"{architecture} takes no {key!r}{closest(key, known)}"
 
 
 def constructor_keys(model_class: type) -> set[str]:

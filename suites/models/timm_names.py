@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from fnmatch import fnmatchcase
+
+from suites.models.words import closest
 
 _GLOB = frozenset("*?[")
 
@@ -14,11 +15,11 @@ def matching_names(pattern: str) -> tuple[str, ...]:
 
     if _GLOB & set(pattern):
         every = list_models(include_tags="." in pattern)
-        found = tuple(name for name in every if fnmatchcase(name, pattern))
-        if not found:
+        names = tuple(name for name in every if fnmatchcase(name, pattern))
+        if not names:
             text = "".join(letter for letter in pattern if letter not in "*?[]!")
-            raise LookupError(f"timm has no model whose name fits {pattern!r}{_closest(text)}")
-        return found
+            raise LookupError(f"timm has no model whose name fits {pattern!r}{closest(text, list_models())}")
+        return names
     renamed = get_deprecated_models()
     if pattern in renamed:
         if renamed[pattern] is None:
@@ -31,7 +32,7 @@ def matching_names(pattern: str) -> tuple[str, ...]:
         tagged = [name for name in list_models(architecture + "*", include_tags=True) if name != architecture]
         tags = [name for name in tagged if name.startswith(architecture + ".")]
         raise LookupError(f"timm has no weights {pattern!r}; it has: {', '.join(tags) or 'none'}")
-    raise LookupError(f"timm has no model {pattern!r}{_closest(pattern)}")
+    raise LookupError(f"timm has no model {pattern!r}{closest(pattern, list_models())}")
 
 
 def current_name(name: str) -> str:
@@ -40,10 +41,3 @@ def current_name(name: str) -> str:
 
     renamed: str | None = get_deprecated_models().get(name)
     return renamed or name
-
-
-def _closest(name: str) -> str:
-    from timm import list_models
-
-    closest = difflib.get_close_matches(name, list_models(), n=5, cutoff=0.4)
-    return f"; closest: {', '.join(closest)}" if closest else ""

@@ -129,7 +129,7 @@ def test_the_side_of_the_images_can_be_set(name: str, key: str) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("depht=2", "vit_tiny_patch16_224 takes no 'depht'; closest: depth"),
+        ("depht=2", "vit_tiny_patch16_224 takes no 'depht'; the closest: depth"),
         ("zzzz=1", "vit_tiny_patch16_224 takes no 'zzzz'$"),
         ("depth", "'depth' is not of the form key=value"),
         ("resolution=big", "'big' is not the length of a side"),
@@ -167,8 +167,8 @@ def test_find_knows_names_tags_and_globs() -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("resnet5O", "timm has no model 'resnet5O'; closest: .*resnet50"),
-        ("lcnet_9*", "timm has no model whose name fits 'lcnet_9\\*'; closest: .*lcnet_"),
+        ("resnet5O", "timm has no model 'resnet5O'; the closest: .*resnet50"),
+        ("lcnet_9*", "timm has no model whose name fits 'lcnet_9\\*'; the closest: .*lcnet_"),
         ("resnet18.nowhere", "timm has no weights 'resnet18.nowhere'; it has: .*resnet18.a1_in1k"),
     ],
 )
