@@ -6,7 +6,7 @@ import io
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -26,6 +26,8 @@ from harness.schema import (
 )
 from runner.analysis.derive import summarize
 from runner.reports.console import print_answer, print_report
+
+T = TypeVar("T")
 
 ENVIRONMENT: dict[str, Scalar] = {
     "python": "3.0.0",
@@ -56,6 +58,12 @@ HOSTILE_NAMES = (
     "two\nlines \x1b[31mand colour",
     "網路模型",
 )
+
+
+def known(value: T | None) -> T:
+    """The value, where None would be a failure of the test."""
+    assert value is not None
+    return value
 
 
 def make_job(name: str = "model", **changes: object) -> Job:

@@ -27,6 +27,7 @@ from runner.engine.host_process import HostPool, forking_works
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import ForkedStart
 from runner.plan.interpreter import worker_environment
+from tests.factories import known
 from tests.worker.planted import silent, workload
 
 HERE = Path(__file__).parent
@@ -66,10 +67,8 @@ def test_the_default_device_is_this_kind(device: devices.Device) -> None:
 def test_the_allocator_counts(device: devices.Device, place: torch.device) -> None:
     before = device.begin_peak()
     block = torch.empty(1 << 26, dtype=torch.uint8, device=place)
-    peak = device.peak_bytes()
-    assert before is not None
-    assert peak is not None
-    assert peak - before == block.numel()
+    peak = known(device.peak_bytes())
+    assert peak - known(before) == block.numel()
     counts = device.allocator_counts()
     assert set(counts) == {"allocator_retries", "device_allocations"}
     assert counts["device_allocations"] > 0
@@ -85,10 +84,8 @@ def test_a_cuda_graph_keeps_its_memory_in_a_pool(device: devices.Device, place: 
     with torch.cuda.graph(graph):
         made = given * 2 + 1
     graph.replay()
-    after = device.pool_bytes()
-    assert before is not None
-    assert after is not None
-    assert after - before >= made.numel() * made.element_size()
+    after = known(device.pool_bytes())
+    assert after - known(before) >= made.numel() * made.element_size()
 
 
 # -- times ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.between import ASSUMED
 from runner.reports.parts.pairs import pair_tables, short_pair_tables
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 
 
 def together(model: str, times: dict[str, float], *, sigma: float = 0.01, rounds: int = 40) -> list[Record]:
@@ -49,9 +49,8 @@ def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
     assert pair.speedup == pytest.approx(2.0, rel=0.01)
     assert pair.verdict is Verdict.FASTER
     assert pair.n == 40
-    assert pair.estimate is not None
     # what varies between processes varies for both
-    assert pair.estimate.assumed_sd == pytest.approx(ASSUMED["inductor", "training"] * math.sqrt(2))
+    assert known(pair.estimate).assumed_sd == pytest.approx(ASSUMED["inductor", "training"] * math.sqrt(2))
 
 
 def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> None:
@@ -69,9 +68,7 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
 def test_the_noise_that_both_share_cancels_in_the_ratio() -> None:
     summary = summarize(together("a", {"inductor": 0.5, "torchscript": 0.5}, sigma=0.001))
     (pair,) = summary.pairs
-    assert pair.estimate is not None
-    assert pair.estimate.rounds_half is not None
-    assert pair.estimate.rounds_half < 0.001  # the machine varies by 20 %
+    assert known(known(pair.estimate).rounds_half) < 0.001  # the machine varies by 20 %
 
 
 def test_candidates_of_different_workers_share_no_round() -> None:
@@ -94,8 +91,7 @@ def test_several_processes_of_a_pair_are_several() -> None:
         if r.samples is not None
     ]
     (pair,) = summarize(split).pairs
-    assert pair.estimate is not None
-    assert pair.estimate.processes == 3
+    assert known(pair.estimate).processes == 3
 
 
 def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
@@ -130,8 +126,7 @@ def test_the_two_intervals_of_a_mean_say_different_things() -> None:
     """Models that differ, each measured well: wide for models like these, narrow for these models."""
     found = geomean([an_estimate(1.0, 0.02), an_estimate(2.0, 0.02), an_estimate(4.0, 0.02)])
     assert found.value == pytest.approx(2.0)
-    assert found.low is not None
-    assert found.low < 1.0
+    assert known(found.low) < 1.0
     assert found.these_low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
     assert found.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
     assert geomean([an_estimate(1.0, None)]).these_low is None

@@ -21,7 +21,7 @@ from runner.engine.executors.gate import CHECK_S, DeviceGate, Seat, State, sessi
 from runner.engine.executors.local import Lanes, Watch
 from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
 from runner.reports.parts.table import columns
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
 
 SHORT_S = 0.002
@@ -439,8 +439,7 @@ def test_eager_that_ran_out_of_memory_beside_others_is_opened_again_at_its_batch
     script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
     found = run(script, gate=Noting(script, crowded=1), batch_size=8)
     assert set(statuses(found).values()) == {Status.PASS}
-    assert found[0].model is not None
-    assert found[0].model.batch_size == 8
+    assert known(found[0].model).batch_size == 8
 
 
 def test_a_crash_of_its_own_costs_a_candidate_its_record() -> None:

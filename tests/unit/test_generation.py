@@ -9,7 +9,7 @@ import pytest
 from harness.schema import Mode, Record
 from runner.analysis.derive import compare
 from runner.analysis.verdicts.generation import generation_of
-from tests.factories import make_job, make_record, printed
+from tests.factories import known, make_job, make_record, printed
 
 
 def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float = 0.2) -> Record:
@@ -28,8 +28,7 @@ def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float 
 
 
 def test_parts_are_compared_on_their_own() -> None:
-    found = generation_of(generated())
-    assert found is not None
+    found = known(generation_of(generated()))
     assert found.prefill.speedup == pytest.approx(1.0)
     assert found.decode is not None
     assert found.decode.speedup == pytest.approx(2.0)
@@ -38,16 +37,14 @@ def test_parts_are_compared_on_their_own() -> None:
 
 
 def test_tokens_per_second_are_those_of_decode() -> None:
-    found = generation_of(generated())
-    assert found is not None
+    found = known(generation_of(generated()))
     # a batch of 2, 4 tokens after the first, in 0.8 s
     assert found.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
     assert found.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)
 
 
 def test_one_token_has_no_decode() -> None:
-    found = generation_of(generated(new_tokens=1, whole=0.2))
-    assert found is not None
+    found = known(generation_of(generated(new_tokens=1, whole=0.2)))
     assert found.decode is None
     assert found.baseline_tokens_per_s is None
 

@@ -13,7 +13,7 @@ from harness.schema import BASELINE, Job, Record, Status
 from runner.engine import launch, worker_process
 from runner.engine.replies import INVALID, LONGEST_LINE
 from runner.engine.worker_process import CUT, KEPT, LONGEST_LOG, WorkerLost, shorten, was_shortened
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, run
 from tests.unit.test_worker_process import FOR_EVER_S, soon, start
 
@@ -111,8 +111,7 @@ def test_an_exception_of_this_program_is_the_record_of_its_job(
 
     records = measured(monkeypatch, tmp_path, fails)
     assert [record.status for record in records] == [Status.PASS, *[Status.INFRA_ERROR] * 2]
-    failure = records[2].failure
-    assert failure is not None
+    failure = known(records[2].failure)
     assert failure.message.isprintable()
     assert "ZeroDivisionError" in (tmp_path / str(failure.log)).read_text()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness.schema import Record, Status, Where
 from runner.analysis.derive import compare, summarize
 from runner.reports.parts.table import parity_cell
-from tests.factories import make_job, make_parity, make_record
+from tests.factories import known, make_job, make_parity, make_record
 
 
 def cell(record: Record) -> str:
@@ -17,8 +17,7 @@ def cell(record: Record) -> str:
 def test_a_pass_has_its_resolution_beside_it() -> None:
     passed = make_record(make_job())
     assert cell(passed) == "pass"  # an older record
-    assert passed.parity is not None
-    fine = replace(passed.parity, resolution_median=0.001, resolution_largest=0.0523)
+    fine = replace(known(passed.parity), resolution_median=0.001, resolution_largest=0.0523)
     assert cell(replace(passed, parity=fine)) == "pass, to 5.2 %"
     failed = make_record(make_job(), status=Status.FAIL_ACCURACY)
     assert cell(replace(failed, parity=fine)) == "fail_accuracy"
@@ -36,16 +35,14 @@ def test_an_approximate_candidate_shows_its_error_and_enters_no_number_of_the_gr
     summary = summarize([approximate(), make_record(make_job("exact"), speedup=1.5)])
     (group,) = summary.groups
     assert (group.total, group.passed, group.averaged) == (1, 1, 1)
-    assert group.geomean_speedup is not None
-    assert round(group.geomean_speedup, 1) == 1.5
+    assert round(known(group.geomean_speedup), 1) == 1.5
     assert summarize([approximate()]).groups == ()
 
 
 def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do() -> None:
     record = make_record(make_job("noise"))
-    assert record.parity is not None
     why = "3 of 10 tensors are rounding noise: zeros would pass"
-    record = replace(record, status=Status.CANNOT_JUDGE, parity=replace(record.parity, unjudged=why))
+    record = replace(record, status=Status.CANNOT_JUDGE, parity=replace(known(record.parity), unjudged=why))
     summary = summarize([record, make_record(make_job("exact"))])
     (group,) = summary.groups
     assert (group.total, group.passed, group.averaged) == (2, 1, 1)
@@ -56,8 +53,7 @@ def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do(
 
 def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> None:
     record = make_record(make_job(), status=Status.FAIL_ACCURACY)
-    assert record.parity is not None
-    parity = replace(record.parity, found_by="step 2 in a row", lower_precision="TF32 or float16")
+    parity = replace(known(record.parity), found_by="step 2 in a row", lower_precision="TF32 or float16")
     (finding,) = [
         one for one in summarize([replace(record, parity=parity)]).warnings if one.title == "Parity failures"
     ]

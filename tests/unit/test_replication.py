@@ -11,7 +11,7 @@ from harness.protocol import AUTO
 from harness.schema import Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine.processes import with_processes
-from tests.factories import make_job, make_record, make_samples
+from tests.factories import known, make_job, make_record, make_samples
 
 
 def job(processes: int) -> Job:
@@ -56,8 +56,7 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
     # each process has its own order of the rounds, and checks parity
     assert [measured.protocol.process for measured, _ in processes.jobs] == [0, 1, 2]
     assert [measured.protocol.accuracy for measured, _ in processes.jobs] == [True, True, True]
-    estimate = summarize(found).comparisons[0].estimate
-    assert estimate is not None
+    estimate = known(summarize(found).comparisons[0].estimate)
     assert estimate.processes == 3
     assert estimate.speedup == pytest.approx(1.02, abs=0.01)
     assert estimate.between_sd == pytest.approx(0.01, abs=0.006)
@@ -91,10 +90,8 @@ def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() 
     found = {r.candidate: r for r in with_processes(job(3), ("a", "b"), processes, lambda: False)}
     assert found["a"].status is Status.CRASH
     assert found["a"].samples is None
-    assert found["a"].failure is not None
-    assert found["a"].failure.message == "in process 2 of 3: SIGSEGV"
-    assert found["b"].samples is not None
-    assert found["b"].samples.rounds_by_process == (11, 12, 13)
+    assert known(found["a"].failure).message == "in process 2 of 3: SIGSEGV"
+    assert known(found["b"].samples).rounds_by_process == (11, 12, 13)
     assert processes.jobs[2][1] == ("b",)
 
 
@@ -106,8 +103,7 @@ def test_parity_counts_in_every_process() -> None:
     (found,) = with_processes(job(3), ("a",), measure, lambda: False)
     assert found.status is Status.FAIL_ACCURACY
     assert "fail_accuracy in process 2 of 3" in found.notes
-    assert found.samples is not None
-    assert len(found.samples.rounds_by_process) == 3
+    assert len(known(found.samples).rounds_by_process) == 3
 
 
 @pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])
@@ -123,8 +119,7 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
     ticks = iter(range(0, 1000, 10))  # a process takes 10 s
     found = list(with_processes(job(AUTO), ("a",), measure, lambda: False, lambda: float(next(ticks))))
     assert least <= len(jobs) <= most
-    assert found[0].samples is not None
-    assert len(found[0].samples.rounds_by_process) == (len(jobs) if len(jobs) > 1 else 0)
+    assert len(known(found[0].samples).rounds_by_process) == (len(jobs) if len(jobs) > 1 else 0)
     for later in jobs[1:]:  # the optimum of costs and variances, within the protocol's bounds
         assert later.protocol.min_rounds == later.protocol.max_rounds
         assert 10 <= later.protocol.min_rounds <= 100
@@ -134,6 +129,5 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
     processes = Processes()
     found = list(with_processes(job(5), ("a",), processes, lambda: len(processes.jobs) == 2))
-    assert found[0].samples is not None
-    assert found[0].samples.rounds_by_process == (11, 12)
+    assert known(found[0].samples).rounds_by_process == (11, 12)
     assert "stopped after 2 of 5 processes" in found[0].notes

@@ -13,7 +13,7 @@ from runner.analysis.comparison import OPERATION
 from runner.analysis.derive import summarize
 from runner.reports import field_csv, roofline
 from runner.reports.parts.sections import compilers, sections
-from tests.factories import make_job, make_record, printed
+from tests.factories import known, make_job, make_record, printed
 
 PEAKS: dict[str, Scalar] = {
     "measured_peak_flop_per_s": 1e11,
@@ -38,8 +38,7 @@ def test_points_are_work_over_the_median_step() -> None:
     record = operation("product", PRODUCT)
     picture = pictured(record)
     (one,) = picture.operations
-    assert record.samples is not None
-    middle = sorted(record.samples.baseline_s)
+    middle = sorted(known(record.samples).baseline_s)
     step_s = (middle[9] + middle[10]) / 2
     assert one.flop_per_byte == 50
     assert one.flops[""] == pytest.approx(8e8 / step_s / 1e12)

@@ -13,7 +13,7 @@ from harness.schema import Mode, Record, Status
 from runner.analysis.derive import summarize
 from runner.reports import speedup_plot
 from runner.reports.parts.sections import sections
-from tests.factories import accuracy_run, make_job, make_record
+from tests.factories import accuracy_run, known, make_job, make_record
 
 
 def figures(records: Sequence[Record]) -> list[Any]:
@@ -76,8 +76,7 @@ def test_the_plots_title_says_under_which_conditions() -> None:
 def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
     """Its mean would be the same number again; the case of an own model does not say its batch."""
     record = make_record(make_job(batch_size=None, published_batch_size=None), speedup=1.5)
-    assert record.model is not None
-    told = replace(record, model=replace(record.model, batch_size=2))
+    told = replace(record, model=replace(known(record.model), batch_size=2))
     untold = replace(record, status=Status.MODEL_FAIL_TO_LOAD, model=None)
     other = make_record(make_job("other"), status=Status.CRASH)
     drawn = [figures([one, other])[0].axes[0] for one in (told, untold)]

@@ -9,14 +9,13 @@ import pytest
 from harness.schema import Protocol
 from runner.analysis.statistics import paired_speedup
 from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide
+from tests.factories import known
 
 DEFAULT = Protocol()
 
 
 def half_width(baseline: list[float], candidate: list[float]) -> float:
-    found = paired_speedup(baseline, candidate).half_width
-    assert found is not None
-    return found
+    return known(paired_speedup(baseline, candidate).half_width)
 
 
 def pairs(n: int, spread: float) -> dict[str, tuple[list[float], list[float]]]:

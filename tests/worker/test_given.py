@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from harness.schema import Protocol, Record, Status
 from runner.errors import UsageError
+from tests.factories import known
 from torchduet import compare
 
 CHECK = Protocol(performance=False)
@@ -123,8 +124,7 @@ def test_what_cannot_be_unwrapped_is_refused(warm: bool) -> None:
         model(inputs).sum().backward()
     record = record_of(model, inputs)
     assert record.status is Status.EAGER_1ST_RUN_FAIL
-    assert record.failure is not None
-    assert "eager's own step runs code that torch.compile compiles" in record.failure.message
+    assert "eager's own step runs code that torch.compile compiles" in known(record.failure).message
 
 
 # -- modes --------------------------------------------------------------------
@@ -167,8 +167,7 @@ def test_a_loss_of_the_output_alone_is_taken() -> None:
 )
 def test_a_loss_that_misses_its_target_says_so(loss: Any) -> None:
     record = record_of(nn.Linear(8, 4), loss=loss)
-    assert record.failure is not None
-    assert "the loss failed without a target: give one (compare(target=...)" in record.failure.message
+    assert "the loss failed without a target: give one (compare(target=...)" in known(record.failure).message
     assert record_of(nn.Linear(8, 4), loss=loss, target=torch.rand(6, 4)).status is Status.PASS
 
 
@@ -209,8 +208,7 @@ def test_an_output_that_no_loss_can_be_made_of_is_said() -> None:
         def forward(self, tokens: torch.Tensor) -> torch.Tensor:
             return torch.bincount(tokens)
 
-    failure = record_of(Counts(), torch.randint(5, (9,))).failure
-    assert failure is not None
+    failure = known(record_of(Counts(), torch.randint(5, (9,))).failure)
     assert failure.message == "the output has no floating tensor that a loss could be made of"
     assert record_of(Counts(), torch.randint(5, (9,)), mode="inference").status is Status.PASS
 
@@ -231,18 +229,17 @@ def test_an_output_that_no_loss_can_be_made_of_is_said() -> None:
     ],
 )
 def test_inputs_that_do_not_fit_are_said(inputs: Any, says: str) -> None:
-    failure = record_of(nn.Linear(8, 4), inputs).failure
-    assert failure is not None
+    failure = known(record_of(nn.Linear(8, 4), inputs).failure)
     assert says in failure.message
 
 
 def test_types_are_named_for_errors_about_types_alone() -> None:
     model, tokens = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 3)), torch.randint(9, (2,))
-    wrong = record_of(model, tokens, loss=functional.cross_entropy, target=torch.randint(3, (3,))).failure
-    assert wrong is not None
+    wrong = known(
+        record_of(model, tokens, loss=functional.cross_entropy, target=torch.randint(3, (3,))).failure
+    )
     assert wrong.message == "Expected input batch_size (2) to match target batch_size (3)."
-    plain = record_of(nn.Linear(8, 4), torch.ones(6, 8, dtype=torch.int64)).failure
-    assert plain is not None
+    plain = known(record_of(nn.Linear(8, 4), torch.ones(6, 8, dtype=torch.int64)).failure)
     assert plain.message.startswith("mat1 and mat2 must have the same dtype")
     assert plain.message.endswith("(all inputs are int64 and the model's parameters are float32)")
 
@@ -281,13 +278,11 @@ class OneMapping(nn.Linear):
 
 
 def test_inputs_that_are_no_arguments_of_the_forward_are_said() -> None:
-    failure = record_of(OneMapping(8, 4), {"x": torch.randn(6, 8)}).failure
-    assert failure is not None
+    failure = known(record_of(OneMapping(8, 4), {"x": torch.randn(6, 8)}).failure)
     assert "the inputs do not fit forward(batch: " in failure.message
     assert "for one argument that is the whole, give ({...},)" in failure.message
     assert record_of(OneMapping(8, 4), ({"x": torch.randn(6, 8)},)).status is Status.PASS
-    failure = record_of(nn.Linear(8, 4), [torch.randn(6, 8), torch.randn(6, 8)]).failure
-    assert failure is not None
+    failure = known(record_of(nn.Linear(8, 4), [torch.randn(6, 8), torch.randn(6, 8)]).failure)
     assert "2 are given by position" in failure.message
 
 
@@ -295,8 +290,7 @@ def test_inputs_that_are_no_arguments_of_the_forward_are_said() -> None:
 
 
 def test_a_model_in_another_precision_than_asked_for_is_said() -> None:
-    failure = record_of(nn.Linear(8, 4).bfloat16(), torch.randn(6, 8).bfloat16()).failure
-    assert failure is not None
+    failure = known(record_of(nn.Linear(8, 4).bfloat16(), torch.randn(6, 8).bfloat16()).failure)
     assert "the model's parameters are bfloat16 and the precision is float32" in failure.message
     half = record_of(nn.Linear(8, 4).bfloat16(), torch.randn(6, 8).bfloat16(), dtype="bfloat16")
     assert half.status is Status.PASS
@@ -332,8 +326,7 @@ def test_a_scripted_model_is_measured_and_said_to_be_one(loss: Any) -> None:
     compiled = record_of(model, loss=loss, compilers=["aot_eager"])  # Dynamo takes the loss and nothing else
     assert compiled.status is Status.NOT_COMPILED
     assert remarks(record) == ("eager runs TorchScript, and no Python, in the model",)
-    assert record.parity is not None
-    assert record.parity.tensors == 4  # output, loss and two gradients
+    assert known(record.parity).tensors == 4  # output, loss and two gradients
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -345,8 +338,7 @@ def test_the_first_cause_of_a_failure_is_said() -> None:
             except IndexError as error:
                 raise ImportError("could not import it") from error
 
-    failure = record_of(Wraps(8, 4)).failure
-    assert failure is not None
+    failure = known(record_of(Wraps(8, 4)).failure)
     assert failure.message.startswith("could not import it (caused by IndexError: index 99 is out of bounds")
 
 

@@ -17,6 +17,7 @@ from harness.schema import Mode
 from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
 from harness.timing.step import Variant, replica, seed_everything
 from harness.workload import Workload
+from tests.factories import known
 from tests.worker.planted import CPU, Trial, results, trial
 
 FLOAT32 = precision("float32", "cpu")
@@ -196,8 +197,7 @@ def test_the_gradients_are_autograds() -> None:
     subject = trial("mlp")
     found = results(subject.variant())
     module = subject.workload.module.train()
-    assert subject.workload.loss is not None
-    loss = subject.workload.loss(module(*subject.workload.args), subject.workload.target)
+    loss = known(subject.workload.loss)(module(*subject.workload.args), subject.workload.target)
     wanted = torch.autograd.grad(loss, list(module.parameters()))
     assert torch.equal(found["loss"], loss.detach())
     for (name, _), gradient in zip(module.named_parameters(), wanted, strict=True):
