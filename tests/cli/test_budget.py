@@ -48,11 +48,3 @@ def test_a_budget_that_ends_leaves_the_rest_to_resume(tmp_path: Path) -> None:
     assert again.returncode in (0, 1), again.stdout + again.stderr
     assert "The time budget ended" not in again.stdout
     assert len(records(folder)) > 0
-
-
-def test_a_budget_and_a_count_of_rounds_exclude_each_other() -> None:
-    done = runner("--inference", "--time-budget=1m", "-n5")
-    assert done.returncode == 2
-    assert done.stderr == (
-        "error: --time-budget and -n exclude each other: a time budget sets the number of rounds\n"
-    )

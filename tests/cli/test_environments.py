@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runner.plan.environments.make import cache_folder
-from tests.cli.command import ROOT, TOYS, records, runner, statuses
+from tests.cli.command import TOYS, records, runner, statuses
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
 QUIET = ["-dcpu", "-n6", "-t1"]
@@ -146,21 +146,10 @@ def one_sentence(*words: str, **variables: str) -> str:
     return last
 
 
-@pytest.mark.long
-def test_one_environment_under_two_names(tmp_path: Path) -> None:
-    link = tmp_path / "venv"
-    link.symlink_to(Path(sys.prefix))
-    said = one_sentence(*envs(a=sys.executable, b=link / "bin" / "python"))
-    assert "--envs: a and b are the same environment (torch " in said
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (envs(old="/no/such/python"), "--envs: old: there is no /no/such/python; give the path of a Python"),
-        (envs(old=str(ROOT / "LICENSE")), "LICENSE cannot be run"),
-        (["--envs=torch"], "does not say which version of torch; write torch==2.2.2"),
-        (["--reference-env=x"], "--reference-env names one of --envs"),
         ([*envs(a="/bin/true"), "--executor=ray"], "--envs uses interpreters of this machine"),
     ],
 )

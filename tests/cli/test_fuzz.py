@@ -30,7 +30,7 @@ STEADY = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow],
 )
 
 # -- flags ---------------------------------------------------------------------------
@@ -159,21 +159,19 @@ def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
         assert len(sentence) < 1500, typed
 
 
-@settings(STEADY, max_examples=400)
-@given(words(), st.sampled_from(ENDINGS), st.booleans())
-def test_whatever_is_typed_ends_in_a_sentence(
-    capsys: pytest.CaptureFixture[str], quiet: None, typed: list[str], ending: list[str], before: bool
-) -> None:
-    check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
+def briefly_and_at_length(few: int, many: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.long)])
 
 
-@pytest.mark.long
-@settings(STEADY, max_examples=10_000)
-@given(words(), st.sampled_from(ENDINGS), st.booleans())
-def test_whatever_is_typed_ends_in_a_sentence_at_length(
-    capsys: pytest.CaptureFixture[str], quiet: None, typed: list[str], ending: list[str], before: bool
-) -> None:
-    check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
+@briefly_and_at_length(400, 10_000)
+@pytest.mark.usefixtures("quiet")
+def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str], examples: int) -> None:
+    @settings(STEADY, max_examples=examples)
+    @given(words(), st.sampled_from(ENDINGS), st.booleans())
+    def check(typed: list[str], ending: list[str], before: bool) -> None:
+        check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
+
+    check()
 
 
 @pytest.mark.parametrize(
@@ -181,9 +179,8 @@ def test_whatever_is_typed_ends_in_a_sentence_at_length(
     [*HOSTILE[::4], *(pytest.param(v, marks=pytest.mark.slow) for i, v in enumerate(HOSTILE) if i % 4)],
     ids=lambda value: ascii(value)[:30],
 )
-def test_every_flag_takes_or_refuses_every_value(
-    capsys: pytest.CaptureFixture[str], quiet: None, value: str
-) -> None:
+@pytest.mark.usefixtures("quiet")
+def test_every_flag_takes_or_refuses_every_value(capsys: pytest.CaptureFixture[str], value: str) -> None:
     for action in build_parser()._actions:
         for flag in action.option_strings:
             if flag not in NEVER and flag != "--output-dir":
@@ -298,40 +295,29 @@ def without_slow_reports() -> Iterator[None]:
         yield
 
 
-@settings(STEADY, max_examples=100)
-@given(FILES)
+@briefly_and_at_length(60, 3000)
 def test_whatever_records_have_become_they_are_read(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
-    with without_slow_reports():
+    @settings(STEADY, max_examples=examples)
+    @given(FILES)
+    def check(lines: list[bytes]) -> None:
         check_records(capsys, tmp_path / "run", lines)
 
+    with without_slow_reports():
+        check()
 
-@settings(STEADY, max_examples=8)
-@given(st.lists(changed_line(), min_size=1, max_size=3))
+
+@briefly_and_at_length(8, 300)
 def test_whatever_records_have_become_they_are_drawn(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
-    check_records(capsys, tmp_path / "run", lines)
-
-
-@pytest.mark.long
-@settings(STEADY, max_examples=3000)
-@given(FILES)
-def test_whatever_records_have_become_at_length(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
-) -> None:
-    with without_slow_reports():
+    @settings(STEADY, max_examples=examples)
+    @given(st.lists(changed_line(), min_size=1, max_size=3))
+    def check(lines: list[bytes]) -> None:
         check_records(capsys, tmp_path / "run", lines)
 
-
-@pytest.mark.long
-@settings(STEADY, max_examples=300)
-@given(st.lists(changed_line(), min_size=1, max_size=3))
-def test_whatever_records_have_become_they_are_drawn_at_length(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
-) -> None:
-    check_records(capsys, tmp_path / "run", lines)
+    check()
 
 
 STRANGE_NUMBERS: tuple[Any, ...] = (

@@ -130,10 +130,3 @@ def test_what_its_function_raises_is_one_record_with_a_log(tmp_path: Path) -> No
     assert record["status"] == "model_fail_to_load"
     assert "there is no such file as weights.bin" in record["failure"]["message"]
     assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_a_suite_that_has_no_model_for_the_mode_is_named(tmp_path: Path) -> None:
-    words = ["--suites=huggingface,tiny_gpt", "--generate", f"--output-dir={tmp_path / 'run'}"]
-    done = runner(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --generate: tiny_gpt has no model for it\n"

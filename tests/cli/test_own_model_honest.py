@@ -1,4 +1,4 @@
-"""``--model``: random numbers, compiled code, losses and inputs, through the real command line."""
+"""``--model``: random numbers and compiled code, through the real command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.cli.command import records, runner, statuses
 SOURCE = """
 import torch
 from torch import nn
-from torch.nn import functional
 
 def dropping():
     return nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.1), nn.Linear(32, 4)), torch.randn(32, 16)
@@ -37,18 +36,6 @@ class Calls(nn.Linear):
 
 def calls_compiled():
     return Calls(8, 4), torch.randn(4, 8)
-
-def no_target():
-    return nn.Linear(8, 4), torch.randn(4, 8), functional.cross_entropy
-
-def target():
-    return nn.Linear(8, 4), torch.randn(4, 8), functional.cross_entropy, torch.randint(4, (4,))
-
-def one_argument():
-    return nn.Linear(8, 4), torch.randn(4, 8), lambda output: output.square().mean()
-
-def wide():
-    return nn.Linear(8, 4), torch.randn(4, 8).double()
 """
 
 BRIEFLY = ("--format=console,csv,json,md",)  # the pictures and the page take longest
@@ -114,21 +101,6 @@ def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
     assert said[1:] in " ".join(done.stdout.split())
     assert by_name["calls_compiled"]["status"] == "eager_1st_run_fail"
     assert "runs code that torch.compile compiles" in by_name["calls_compiled"]["failure"]["message"]
-
-
-@pytest.mark.slow
-def test_losses_and_inputs_are_taken_or_said(here: Path) -> None:
-    names = ("no_target", "target", "one_argument", "wide")
-    words = ["--training", "--compilers=eager", "--accuracy", "-dcpu", *BRIEFLY]
-    words.append(f"--output-dir={here / 'run'}")
-    runner(*(f"--model=mine.py:{name}" for name in names), *words, cwd=here)
-    said = {
-        r["job"]["case"]["name"]: (r["failure"] or {}).get("message", r["status"])
-        for r in records(here / "run")
-    }
-    assert said["target"] == said["one_argument"] == "pass"
-    assert said["no_target"].startswith("the loss failed without a target: give one")
-    assert said["wide"].endswith("(input.0 is float64 and the model's parameters are float32)")
 
 
 @pytest.mark.parametrize(

@@ -82,17 +82,6 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     assert "holds no record" not in output + errors
 
 
-def test_in_the_clone_commands_are_the_clones(tmp_path: Path) -> None:
-    printed = runner("--training", "--only=MLP_addition", "--print-run-commands", "-dcpu").stdout
-    assert printed.startswith("python suites/tiny_gpt.py --training ")
-    assert (
-        "--processes=3"
-        in runner(
-            "--training", "--only=MLP_addition", "--print-run-commands", "-dcpu", "--processes=3"
-        ).stdout
-    )
-
-
 @pytest.mark.slow
 def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -> None:
     """As from a wheel: the packages without the clone's runner.py beside them."""

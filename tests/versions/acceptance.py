@@ -78,7 +78,7 @@ Step = Callable[[Ground], Skips]
 def steps(environment: Environment) -> tuple[Step, ...]:
     """What is asked of this environment, in this order."""
     if environment.worker:
-        return (worker_operations, worker_pairs, worker_models)
+        return (operations, environments, models)
     return (help_, list_, main_job, report, operations, generation, environments, clone, models)
 
 
@@ -129,89 +129,43 @@ def report(ground: Ground) -> Skips:
 
 def models(ground: Ground) -> Skips:
     """Four models of each suite, both modes, both compilers, with parity."""
-    words = [f"--suites={','.join(MODELS)}", f"--only={','.join(every_model())}", *map("--{}".format, MODES)]
-    compilers = f"--compilers={','.join(COMPILERS)}"
-    run(ground, "models", [*ground.torchduet, *words, compilers, *ground.parity_only, "--output-dir=models"])
-    return skips_of(ground, "models", product(every_model(), MODES, COMPILERS))
+    return measured(ground, "models", every_model(), MODES, suites=MODELS)
 
 
 def operations(ground: Ground) -> Skips:
     """Four single operations."""
-    words = [
-        "--suites=ops",
-        f"--only={','.join(OPERATIONS)}",
-        "--inference",
-        f"--compilers={','.join(COMPILERS)}",
-    ]
-    run(ground, "operations", [*ground.torchduet, *words, *ground.parity_only, "--output-dir=operations"])
-    return skips_of(ground, "operations", product(OPERATIONS, ("inference",), COMPILERS))
+    return measured(ground, "operations", OPERATIONS, ("inference",), suites=("ops",))
 
 
 def generation(ground: Ground) -> Skips:
     """One model writes a text."""
+    return measured(ground, "generation", (GENERATED,), ("generate",), suites=("huggingface",))
+
+
+def measured(
+    ground: Ground, step: str, names: Sequence[str], modes: Sequence[str], *, suites: Iterable[str]
+) -> Skips:
+    """Both compilers, with parity. In a worker's environment, the parent of the pinned one measures."""
+    name = ground.environment.name if ground.environment.worker else ""
     words = [
-        "--suites=huggingface",
-        f"--only={GENERATED}",
-        "--generate",
+        *ground.torchduet,
+        f"--suites={','.join(suites)}",
+        f"--only={','.join(names)}",
+        *map("--{}".format, modes),
         f"--compilers={','.join(COMPILERS)}",
+        *([f"--envs={name}={ground.python}"] if name else []),
+        *ground.parity_only,
+        f"--output-dir={step}",
     ]
-    run(ground, "generation", [*ground.torchduet, *words, *ground.parity_only, "--output-dir=generation"])
-    return skips_of(ground, "generation", product((GENERATED,), ("generate",), COMPILERS))
+    run(ground, step, words)
+    candidates = [f"{compiler}@{name}" if name else compiler for compiler in COMPILERS]
+    return skips_of(ground, step, product(names, modes, candidates))
 
 
 def environments(ground: Ground) -> Skips:
     """Measured beside the pinned environment, in alternation."""
     if ground.environment.name == PINNED:
         return ["--envs against the pinned environment: this is it"]
-    return beside_pinned(ground, ground.torchduet)
-
-
-def clone(ground: Ground) -> Skips:
-    """The same program from the checkout, without an installation."""
-    words = [
-        "--suites=tiny_gpt",
-        "--inference",
-        "--only=MLP_addition",
-        "--compilers=aot_eager",
-        *ground.parity_only,
-    ]
-    command = [str(ground.python), str(ROOT / "runner.py")]
-    run(ground, "clone", [*command, *words, f"--output-dir={ground.folder / 'clone'}"], cwd=ROOT)
-    return skips_of(ground, "clone", [("MLP_addition", "inference", "aot_eager")])
-
-
-def worker_models(ground: Ground) -> Skips:
-    """Four models of each suite, both modes, both compilers, with parity, in the worker's environment."""
-    words = [f"--suites={','.join(MODELS)}", f"--only={','.join(every_model())}", *map("--{}".format, MODES)]
-    return in_worker(ground, "models", words, product(every_model(), MODES, COMPILERS))
-
-
-def worker_operations(ground: Ground) -> Skips:
-    """Four single operations in the worker's environment."""
-    words = ["--suites=ops", f"--only={','.join(OPERATIONS)}", "--inference"]
-    return in_worker(ground, "operations", words, product(OPERATIONS, ("inference",), COMPILERS))
-
-
-def worker_pairs(ground: Ground) -> Skips:
-    """The worker's environment beside the pinned one, in alternation."""
-    return beside_pinned(ground, ground.torchduet)
-
-
-def in_worker(
-    ground: Ground, step: str, words: Sequence[str], expected: Iterable[tuple[str, str, str]]
-) -> Skips:
-    name = ground.environment.name
-    compilers = f"--compilers={','.join(COMPILERS)}"
-    where = f"--envs={name}={ground.python}"
-    run(
-        ground,
-        step,
-        [*ground.torchduet, *words, compilers, where, *ground.parity_only, f"--output-dir={step}"],
-    )
-    return skips_of(ground, step, ((model, mode, f"{compiler}@{name}") for model, mode, compiler in expected))
-
-
-def beside_pinned(ground: Ground, command: Sequence[str]) -> Skips:
     name = ground.environment.name
     where = [
         f"--envs={PINNED}={ground.pinned}",
@@ -226,9 +180,23 @@ def beside_pinned(ground: Ground, command: Sequence[str]) -> Skips:
         "--compilers=inductor",
         ground.threads,
     ]
-    run(ground, "envs", [*command, *words, "--skip-unavailable", *where, "--output-dir=envs"])
+    run(ground, "envs", [*ground.torchduet, *words, "--skip-unavailable", *where, "--output-dir=envs"])
     candidates = [f"inductor@{PINNED}", f"eager@{name}", f"inductor@{name}"]
     return skips_of(ground, "envs", product(("MLP_addition",), ("training",), candidates))
+
+
+def clone(ground: Ground) -> Skips:
+    """The same program from the checkout, without an installation."""
+    words = [
+        "--suites=tiny_gpt",
+        "--inference",
+        "--only=MLP_addition",
+        "--compilers=aot_eager",
+        *ground.parity_only,
+    ]
+    command = [str(ground.python), str(ROOT / "runner.py")]
+    run(ground, "clone", [*command, *words, f"--output-dir={ground.folder / 'clone'}"], cwd=ROOT)
+    return skips_of(ground, "clone", [("MLP_addition", "inference", "aot_eager")])
 
 
 def every_model() -> list[str]:

@@ -358,5 +358,5 @@ def test_why_nothing_reached_a_compiler_is_said() -> None:
     ).records:
         assert record.status is Status.NOT_COMPILED
         assert record.failure is not None
-        assert "nothing of the model reached the compiler: " in record.failure.message
+        assert f"nothing of the model reached {record.candidate}: " in record.failure.message
         assert "data-dependent" in record.failure.message
