@@ -12,11 +12,12 @@ from studies.corpus import SIZES
 from studies.expectations import environment_text, expectation_table, table
 from studies.implementations.addition import LEFT_DIGITS
 from studies.implementations.claims import claims
-from studies.implementations.published import addition, shakespeare
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
 from studies.journal import Line
+from studies.published import published
 
-COLUMNS: dict[str, Callable[[Any], str]] = {
+Text = Callable[[Any], str]
+COLUMNS: Mapping[str, Text] = {
     "model": str,
     "learning_rate": "{:g}".format,
     "train_loss": "{:.3f}".format,
@@ -165,56 +166,46 @@ def _published(found: Sequence[Fitted], options: Mapping[str, Any]) -> list[str]
     lines = []
     if "addition" in tasks:
         lines += ["## Beside the published table on addition (A100-40GB, 60 s)", ""]
-        lines += [*_published_addition(found), ""]
+        lines += [*_beside("addition", found), ""]
         if not _as_published(options):
             lines += ["NOT the same task: the published questions are additions of three digits.", ""]
     if "shakespeare" in tasks:
-        lines += ["## Beside the published table on Shakespeare", "", *_published_text(found)]
+        lines += ["## Beside the published table on Shakespeare", "", *_beside("shakespeare", found)]
         lines += ["", PUBLISHED_NOTE]
     return lines
 
 
-def _beside(first: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
+    "addition": {
+        "train loss": ("train_loss", "{:.3f}".format),
+        "test loss": ("test_loss", "{:.3f}".format),
+        "accuracy": ("test_accuracy", "{:.3f}".format),
+        "µs per example": ("time_per_example_in_micros", COLUMNS["time_per_example_in_micros"]),
+        "seconds": ("train_time_in_seconds", "{:.1f}".format),
+    },
+    "shakespeare": {
+        "learning rate": ("learning_rate", "{:g}".format),
+        "batch": ("batch", "{:,}".format),
+        "seconds": ("train_time_in_seconds", "{:.0f}".format),
+        "test loss": ("test_loss", "{:.2f}".format),
+    },
+}
+"""The columns of the published tables -> our column, and how it is written."""
+
+
+def _beside(task: str, found: Sequence[Fitted]) -> list[str]:
+    """The published table; beside each column ours."""
+    columns = BESIDE[task]
+    ours = {_label(f): numbers(f) for f in found if f.task == task and f.last}
+    lines = []
+    for first, *theirs in (tuple(row.values()) for row in published(task)):
+        values = ours.get(first)
+        cells = [text(values[name]) if values else MISSING for name, text in columns.values()]
+        lines.append([first, *(cell for pair in zip(theirs, cells, strict=True) for cell in pair)])
     heads = [head for column in columns for head in (f"{column}, published", "ours")]
-    return table([first, *heads], lines)
+    return table([next(iter(published(task)[0])), *heads], lines)
 
 
-def _published_addition(found: Sequence[Fitted]) -> list[str]:
-    ours = {(f.model, f.learning_rate): f for f in found if f.task == "addition" and f.last}
-    texts = {name: COLUMNS[name] for name in ("train_loss", "test_loss", "test_accuracy")}
-    lines = []
-    for (model, rate), row in addition().iterrows():
-        values = numbers(ours[model, rate]) if (model, rate) in ours else {}
-        theirs = (row["train_loss"], row["test_loss"], row["accuracy"])
-        cells = [f"{model} {rate:g}"]
-        for (name, text), value in zip(texts.items(), theirs, strict=True):
-            cells += [text(value), text(values[name]) if values else MISSING]
-        for name, value in (
-            ("time_per_example_in_micros", row["micros"]),
-            ("train_time_in_seconds", row["seconds"]),
-        ):
-            cells += [f"{value:g}", COLUMNS[name](values[name]) if values else MISSING]
-        lines.append(cells)
-    columns = ("train loss", "test loss", "accuracy", "µs per example", "seconds")
-    return _beside("model, learning rate", columns, lines)
-
-
-def _published_text(found: Sequence[Fitted]) -> list[str]:
-    ours = {f.case: f for f in found}
-    lines = []
-    for case, row in shakespeare().iterrows():
-        f = ours.get(str(case))
-        last = f.last if f else None
-        lines.append(
-            [
-                _size(str(case)),
-                *(f"{row['learning_rate']:g}", f"{f.learning_rate:g}" if f else MISSING),
-                *(f"{row['batch']:,}", f"{f.batch:,}" if f else MISSING),
-                *(f"{row['seconds']:g}", f"{last.seconds:.0f}" if last else MISSING),
-                *(
-                    f"{row['test_loss']:.2f} {row['note']}".strip(),
-                    f"{last.test_loss:.2f}" if last else MISSING,
-                ),
-            ]
-        )
-    return _beside("model", ("learning rate", "batch", "seconds", "test loss"), lines)
+def _label(f: Fitted) -> str:
+    """The first column of the published table."""
+    return f"{f.model} {f.learning_rate:g}" if f.task == "addition" else _size(f.case)

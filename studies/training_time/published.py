@@ -1,10 +1,8 @@
-"""The published training times of study A (``published.csv``), beside which ours are put."""
+"""The published training times of study A, beside which ours are put, and the words of its tables."""
 
 from __future__ import annotations
 
-import csv
-from functools import cache
-from pathlib import Path
+from studies.published import published
 
 # the heads of columns and the labels of rows in all tables
 HEADS = {
@@ -34,24 +32,22 @@ NOISE = (
 )
 
 
-@cache
-def published() -> dict[str, dict[str, dict[str, str]]]:
-    """Minutes:seconds of whole training runs on one RTX 3070: list of the source -> variant -> precision."""
+def lists() -> dict[str, dict[str, dict[str, str]]]:
+    """List of the source -> variant -> precision -> minutes:seconds."""
     groups: dict[str, dict[str, dict[str, str]]] = {}
-    with (Path(__file__).parent / "published.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            groups.setdefault(row["group"], {})[row["variant"]] = {name: row[name] for name in PRECISIONS}
+    for row in published("training_time"):
+        groups.setdefault(row["group"], {})[row["variant"]] = row
     return groups
 
 
 def reference(group: str) -> str:
     """The eager variant of a list, to whose float32 time its ratios are relative."""
-    return next(name for name in published()[group] if name.startswith("PyTorch") and "+" not in name)
+    return next(name for name in lists()[group] if name.startswith("PyTorch") and "+" not in name)
 
 
 def ratio(group: str, mode: str, precision: str) -> float | None:
     """How many times as fast as float32 eager of the same list; None if the source has no such time."""
-    times, base = published()[group], reference(group)
+    times, base = lists()[group], reference(group)
     time = times.get(base + ADDED[mode], {}).get(precision) if mode in ADDED else None
     return seconds_of(times[base]["float32"]) / seconds_of(time) if time else None
 

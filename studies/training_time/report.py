@@ -13,8 +13,8 @@ from studies.training_time.published import (
     LABELS,
     NOISE,
     PRECISIONS,
+    lists,
     minutes_text,
-    published,
     ratio,
     reference,
 )
@@ -127,11 +127,11 @@ def _side_by_side(found: Results) -> list[str]:
         ratios = (
             _divided(eager.wall_s if eager else None, row.wall_s),
             _divided(eager.run_s if eager else None, row.run_s),
-            *(ratio(group, row.mode, row.precision) for group in published()),
+            *(ratio(group, row.mode, row.precision) for group in lists()),
         )
         texts = [MISSING if value is None else f"{value:.2f}" for value in ratios]
         lines.append([HEADS[row.precision], LABELS.get(row.mode, row.mode), *texts])
-    sources = [f"{reference(group)}, {group} (published)" for group in published()]
+    sources = [f"{reference(group)}, {group} (published)" for group in lists()]
     return table(["precision", "variant", "ours", "ours, without compiling", *sources], lines)
 
 
@@ -150,7 +150,7 @@ def _attention(study: Line) -> str:
 def _published() -> list[str]:
     lines = [
         [f"{group}: {variant}{_mark(variant)}", *(times[name] or MISSING for name in PRECISIONS)]
-        for group, variants in published().items()
+        for group, variants in lists().items()
         for variant, times in variants.items()
     ]
     return table(["", *(HEADS[name] for name in PRECISIONS)], lines)

@@ -16,11 +16,12 @@ from studies import corpus
 from studies.cli import main
 from studies.expectations import FAILS, HOLDS, OPEN, table
 from studies.journal import Journal, Line, of_kind, read_lines
+from studies.published import published
 from studies.report import report
 from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.conclusions import conclusions
 from studies.training_time.environments import others
-from studies.training_time.published import minutes_text, published, seconds_of
+from studies.training_time.published import PRECISIONS, minutes_text, seconds_of
 from studies.training_time.report import joint_table, render
 from studies.training_time.results import results
 from studies.training_time.run import step_line
@@ -180,8 +181,8 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
     files, _ = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
     text = files["report.md"].decode()
     assert "TorchSharp 0.100.7 (published, not measured here)" in text
-    times = [time for variants in published().values() for row in variants.values() for time in row.values()]
-    assert len([time for time in times if time]) == 31
+    times = [row[name] for row in published("training_time") for name in PRECISIONS if row[name]]
+    assert len(times) == 31
     assert all(f" {time} " in text for time in times)
     assert "0:09.0 + 0:14.0" in text
     compiled = next(

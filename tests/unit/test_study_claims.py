@@ -11,11 +11,11 @@ from runner.plan.environments.code_folder import cache_root
 from studies import corpus
 from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN
 from studies.implementations.addition import generate, input_length
-from studies.implementations.claims import ABOUT_EQUAL, claims
-from studies.implementations.published import addition, shakespeare
+from studies.implementations.claims import ABOUT_EQUAL, claims, published_examples
 from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line, read_lines
+from studies.published import published
 
 RESULTS = Path(corpus.__file__).resolve().parents[1] / "results"
 
@@ -151,7 +151,7 @@ def test_a_run_that_is_too_short_shows_nothing_and_says_what_it_takes() -> None:
     made = {one.expected.split(" on ")[0]: one for one in claims(fitted(lines))}
     best = made["TLTransformer is the best transformer"]
     assert best.holds == NOT_SHOWN
-    seconds = addition()["examples"]["TLTransformer", 1e-3] * 60.0 / 2  # two examples took 60 s
+    seconds = published_examples() * 60.0 / 2  # two examples took 60 s
     assert f"{float(f'{seconds:.2g}'):,.0f} s here" in best.found
     assert "NanoGPT 0.01 ends at 36.0%" in best.found  # not its best evaluation
     sooner = next(one for one in made.values() if "sooner" in one.expected)
@@ -176,11 +176,8 @@ def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
 
 
 def test_about_equal_means_as_equal_as_published() -> None:
-    losses = shakespeare()["test_loss"]
-    differences = [
-        abs(losses[f"TLTransformer_shakespeare_{size}"] - losses[f"NanoGPT_shakespeare_{size}"])
-        for size in (64, 96)
-    ]
+    losses = {row["model"]: float(row["test loss"].split()[0]) for row in published("shakespeare")}
+    differences = [abs(losses[f"TLTransformer {size}"] - losses[f"NanoGPT {size}"]) for size in (64, 96)]
     assert max(differences) == pytest.approx(ABOUT_EQUAL)
 
 
@@ -200,9 +197,7 @@ def test_the_report_has_the_published_tables() -> None:
     addition = [row for row in rows if len(row) == 11][2:]
     assert addition[-1][:4] == ["TLTransformer 0.001", "1.382", "1.500", "1.384"]  # with the loss in training
     assert len(addition) == 10
-    assert [row[0] for row in rows if len(row) == 9][2:] == [
-        case.replace("_shakespeare_", " ") for case in shakespeare().index
-    ]
+    assert [row[0] for row in rows if len(row) == 9][2:] == [row["model"] for row in published("shakespeare")]
     assert "1.81 of a training batch" in text
     assert "1,115,394 characters, 65 distinct; the last 111,540 are held out." in text
 
