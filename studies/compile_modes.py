@@ -111,7 +111,6 @@ COMPILE_NOISE = 1.2
 """Compile times that differ by a smaller factor are equal: compilation is timed once, on a shared machine.
 On a CPU, default and reduce-overhead compile the same code, so their difference is noise, too."""
 MUCH_SLOWER = 2.0  # a first call is slow if it takes this many times as long as later calls
-UNTIMED = "not both were timed"
 ALIKE, APART = "not told apart", "told apart, in this run"
 """Verdicts on two modes that compile the same code, beside those of ``studies.expectations``."""
 EXPECTATIONS = "expectations.md"
@@ -177,24 +176,28 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
     for comparison in comparisons:
         models.setdefault(_title(comparison.record), {})[mode_of(comparison.record)] = comparison
     return [
-        replace(expectation, title=title)
+        Expectation(title=title, expected=expected, found=found, holds=holds)
         for title, modes in models.items()
-        for expectation in _of_model(modes)
+        for expected, (found, holds) in _of_model(modes)
     ]
 
 
-def _of_model(modes: Mapping[str, Comparison]) -> Iterator[Expectation]:
+Judged = tuple[str, str]
+"""What the run shows, and whether the expectation holds."""
+
+
+def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
     noise = COMPILE_NOISE
     for first, second in combinations([mode for mode in MODES.values() if mode in modes], 2):
         former, latter = modes[first], modes[second]
         if second == "reduce-overhead" and _on_cpu(former.record):
             factor = _compile_factor(former, latter) or 1.0
             noise = max(noise, factor, 1 / factor)
-            yield _alike(former, latter)
+            yield f"{second} is {first}, without CUDA graphs", _alike(former, latter)
         else:
-            yield _compile_time(former, latter, noise)
-            yield _run_time(former, latter)
-    yield _first_calls([comparison.record for comparison in modes.values()])
+            yield f"compile time rises from {first} to {second}", _compile_time(former, latter, noise)
+            yield f"run time falls from {first} to {second}", _run_time(former, latter)
+    yield "the first call is slow, later ones are fast", _first_calls([c.record for c in modes.values()])
 
 
 def _compile_factor(former: Comparison, latter: Comparison) -> float | None:
@@ -202,35 +205,41 @@ def _compile_factor(former: Comparison, latter: Comparison) -> float | None:
     return second / first if first and second else None
 
 
-def _alike(default: Comparison, other: Comparison) -> Expectation:
-    expected = f"{mode_of(other.record)} is default, without CUDA graphs"
+def _alike(default: Comparison, other: Comparison) -> Judged:
+    text, _ = _run_time(default, other)
     change, factor = between(default, other), _compile_factor(default, other)
     if change is None:
-        return Expectation(expected=expected, found=UNTIMED, holds=OPEN)
-    text = f"{speedup_text(change.factor, change.low, change.high)} as fast as default"
+        return text, OPEN
     text += f", compiled in {significant(factor, 2)} times the time" if factor else ""
-    return Expectation(expected=expected, found=text, holds=ALIKE if change.within(1) else APART)
+    return text, ALIKE if change.within(1) else APART
 
 
-def _compile_time(former: Comparison, latter: Comparison, noise: float) -> Expectation:
-    expected = f"compile time rises from {mode_of(former.record)} to {mode_of(latter.record)}"
+def _compile_time(former: Comparison, latter: Comparison, noise: float) -> Judged:
     factor = _compile_factor(former, latter)
     if factor is None:
-        return Expectation(expected=expected, found="not both were compiled", holds=OPEN)
+        return "not both were compiled", OPEN
     first, second = (seconds_text(c.compilation_latency_s or 0.0) for c in (former, latter))
-    text = f"{first} s -> {second} s, {significant(factor, 2)} times"
     holds = HOLDS if factor > noise else FAILS if factor < 1 / noise else OPEN
-    return Expectation(expected=expected, found=text, holds=holds)
+    return f"{first} s -> {second} s, {significant(factor, 2)} times", holds
 
 
-def _run_time(former: Comparison, latter: Comparison) -> Expectation:
-    expected = f"run time falls from {mode_of(former.record)} to {mode_of(latter.record)}"
+def _run_time(former: Comparison, latter: Comparison) -> Judged:
     change = between(former, latter)
     if change is None:
-        return Expectation(expected=expected, found=UNTIMED, holds=OPEN)
+        return "not both were timed", OPEN
     text = f"{speedup_text(change.factor, change.low, change.high)} as fast as {mode_of(former.record)}"
-    holds = OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
-    return Expectation(expected=expected, found=text, holds=holds)
+    return text, OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
+
+
+def _first_calls(records: Sequence[Record]) -> Judged:
+    calls = [record.first_calls_s for record in records if len(record.first_calls_s) > FIRST_CALLS]
+    factors = [seconds[0] / median(seconds[FIRST_CALLS:]) for seconds in calls]
+    if not factors:
+        return "no later calls", OPEN
+    slow = sum(factor > MUCH_SLOWER for factor in factors)
+    span = " to ".join(dict.fromkeys(significant(f, 2) for f in (min(factors), max(factors))))
+    text = f"the first takes {span} times as long, {slow} of {len(factors)} modes"
+    return text, HOLDS if slow == len(factors) else FAILS
 
 
 def between(former: Comparison, latter: Comparison) -> Estimate | None:
@@ -246,15 +255,3 @@ def between(former: Comparison, latter: Comparison) -> Estimate | None:
         return None
     assumed = [first.assumed_sd or 0.0, second.assumed_sd or 0.0]
     return difference(first, second, between_processes(assumed, None))
-
-
-def _first_calls(records: Sequence[Record]) -> Expectation:
-    expected = "the first call is slow, later ones are fast"
-    calls = [record.first_calls_s for record in records if len(record.first_calls_s) > FIRST_CALLS]
-    factors = [seconds[0] / median(seconds[FIRST_CALLS:]) for seconds in calls]
-    if not factors:
-        return Expectation(expected=expected, found="no later calls", holds=OPEN)
-    slow = sum(factor > MUCH_SLOWER for factor in factors)
-    span = " to ".join(dict.fromkeys(significant(f, 2) for f in (min(factors), max(factors))))
-    text = f"the first takes {span} times as long, {slow} of {len(factors)} modes"
-    return Expectation(expected=expected, found=text, holds=HOLDS if slow == len(factors) else FAILS)
