@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from studies.corpus import Corpus
-from studies.implementations.addition import DRAWN, HELD_OUT, LEFT_DIGITS, additions
+from studies.implementations.addition import additions
 from studies.learners import windows
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
@@ -50,20 +51,9 @@ class Task:
         return total / count, right / count
 
 
-def addition_task(
-    *,
-    seed: int,
-    reverse: bool,
-    drawn: int = DRAWN,
-    held_out: int = HELD_OUT,
-    operations: Sequence[str] = ("+",),
-    digits: int = LEFT_DIGITS,
-    device: torch.device | str = "cpu",
-) -> Task:
-    """All examples lie on the device, as in the source."""
-    data = additions(
-        seed=seed, reverse=reverse, drawn=drawn, held_out=held_out, operations=operations, digits=digits
-    )
+def addition_task(*, device: torch.device | str = "cpu", **questions: Any) -> Task:
+    """The ``questions`` of ``additions``. All examples lie on the device, as in the source."""
+    data = additions(**questions)
     inputs, targets = data.train_inputs.to(device), data.train_targets.to(device)
 
     def draw(size: int, generator: torch.Generator) -> Batch:

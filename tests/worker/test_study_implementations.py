@@ -194,7 +194,7 @@ def options(**more: Any) -> ImplementationsOptions:
 
 def test_mlps_on_text_are_evaluated_as_often_as_in_the_source() -> None:
     found = plans(options(), ("shakespeare",))
-    every = {p.case: implementations._rule(p).every for p in found}
+    every = {p.case: p.rule.every for p in found}
     assert [every[f"MLP_shakespeare_{size}"] for size in ("16x256", "8x128", "16x64")] == [200, 200, 25]
     assert {every[case] for case in every if not case.startswith("MLP")} == {50}
 
@@ -203,9 +203,11 @@ def test_the_plan_is_the_published_sweep() -> None:
     found = plans(options(device="cuda"), ("addition", "shakespeare"))
     on_addition = [p for p in found if p.task == "addition"]
     assert len(on_addition) == 12
-    assert {(p.budget_s, p.batch) for p in on_addition} == {(60.0, 2048)}
+    assert {(p.rule.budget_s, p.batch) for p in on_addition} == {(60.0, 2048)}
     on_text = [
-        (p.entry.implementation, p.batch, p.budget_s, p.learning_rate) for p in found if p not in on_addition
+        (p.entry.implementation, p.batch, p.rule.budget_s, p.learning_rate)
+        for p in found
+        if p not in on_addition
     ]
     assert on_text == [
         *[("MLP", 2048, 300.0, 1e-2)] * 2,
@@ -250,16 +252,12 @@ def test_other_questions_are_trained_and_named_in_the_report(tmp_path: Path) -> 
 def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from suites import tiny_gpt
-
-    make = tiny_gpt.make_model
-
     def broken(implementation: str, config: Any) -> Any:
         if implementation == "MLP":
             raise RuntimeError("no weights today")
-        return make(implementation, config)
+        return make_model(implementation, config)
 
-    monkeypatch.setattr(tiny_gpt, "make_model", broken)
+    monkeypatch.setattr(implementations, "make_model", broken)
     flags = ["--quick", "--device=cpu", "--budget=0.1s", "--models=MLP,NanoGPT", "--tasks=addition"]
     assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 1
     assert "failed: MLP_addition lr 0.01: RuntimeError: no weights today" in capsys.readouterr().out
