@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from harness.settings import Flag, Given, Group
-from runner.cli.actions import ACTIONS, Action, flags_of
+from runner.cli.actions import ACTIONS, Action
 from runner.cli.formats import Output
 from runner.errors import UsageError, unknown
 from runner.plan.compilers import COMPILE_MODE
@@ -121,11 +121,11 @@ def parsed(action: Action, typed: Given) -> Any:
     """The request of the action. ``UsageError`` for a flag that the action does not use."""
     read = _Read(typed)
     request = action.parse(read)
-    calls = [one for one in action.CALLED_BY if one.key in typed]
-    unused = typed.keys() - read.keys_read - {one.key for one in calls}
+    call = action.FLAGS[0]
+    unused = typed.keys() - read.keys_read - {call.key}
     for one in flags():
         if one.key in unused:
-            with_what = f" with {calls[0].long}" if calls else " here"
+            with_what = f" with {call.long}" if call.key in typed else " here"
             raise UsageError(f"{one.long} does nothing{with_what}; leave it out")
     return request
 
@@ -168,7 +168,7 @@ def build_parser(others: Others = ()) -> Parser:
 def flags() -> Iterator[Flag]:
     """Every flag, in the order of ``--help`` within its group."""
     for action in ACTIONS:
-        yield from flags_of(action)
+        yield from action.FLAGS
     for kind in (RunConfig, Where, Output):
         for _, _, row in rows(kind):
             yield from row.flags if row is not None else ()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
 
 from harness import devices
 from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
-from harness.settings import Flag, Given
+from harness.settings import Given
 from runner.errors import UsageError
 from runner.plan import allocators
 from runner.plan.compilers import COMPILE_MODE, COMPILE_MODES, COMPILERS, named_compilers
@@ -48,10 +49,9 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
     if config.environments and ray:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
-    if where.time_budget_s is not None and ray:
-        raise UsageError("--time-budget works on this machine only; leave it out with --executor=ray")
-    if where.prepare_ahead is not None and ray:
-        raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
+    for flag, value in (("--time-budget", where.time_budget_s), ("--prepare-ahead", where.prepare_ahead)):
+        if value is not None and ray:
+            raise UsageError(f"{flag} works on this machine only; leave it out with --executor=ray")
     if where.time_budget_s is not None and config.protocol.repeat is not None:
         raise UsageError("--time-budget and -n exclude each other: a time budget sets the number of rounds")
     return where
@@ -59,123 +59,91 @@ def where_asked(given: Given, config: RunConfig) -> Where:
 
 def check(config: RunConfig, names: Names = FLAGS) -> None:
     """``UsageError`` for settings that contradict each other."""
-    for test in (
-        _check_devices,
-        _check_tf32,
-        _check_changes,
-        _check_options,
-        _check_protocol,
-        _check_localize,
-        _check_dropout,
-        _check_allocator,
-        _check_torchbench,
-    ):
-        test(config, names)
+
+    def name(place: re.Match[str]) -> str:
+        return _name(names, *place.groups())
+
+    for sentence, broken in RULES.items():
+        if broken(config):
+            text = sentence.format(c=config, bundled=", ".join(_bundled(config)))
+            raise UsageError(NAME.sub(name, text))
+    _check_devices(config, names)
+    allocators.library_of(config.extras.allocator, asked=_name(names, "extras.allocator"))
 
 
-def _call(names: Names, path: str, *value: Any) -> str:
+def _name(names: Names, path: str, value: str | None = None) -> str:
     """The name of a setting, or of a setting with this value, in messages."""
     row = row_at(RunConfig, path)
-    if not value:
+    if value is None:
         return names.of(path, row.flags[0])
-    switches = [one for one in row.flags if one.metavar is None and one.means == value[0]]
-    valued: list[Flag] = [one for one in row.flags if one.metavar is not None]
-    return names.valued(path, (switches or valued)[0], value[0])
+    means = {"True": True, "False": False}.get(value, value)
+    switches = [flag for flag in row.flags if flag.metavar is None and flag.means == means]
+    valued = [flag for flag in row.flags if flag.metavar is not None]
+    return names.valued(path, (switches or valued)[0], means)
 
 
 def _check_devices(config: RunConfig, names: Names) -> None:
     same = devices.twice(config.devices)
     if same is not None:
         raise UsageError(
-            f"{_call(names, 'devices')}: {same[0]} and {same[1]} are the same device; name it once"
+            f"{_name(names, 'devices')}: {same[0]} and {same[1]} are the same device; name it once"
         )
-
-
-def _check_tf32(config: RunConfig, names: Names) -> None:
+    cuda_only = "{} exists on CUDA devices only; leave it out for " + _name(names, "devices", "cpu")
     for path, dtypes in (("dtypes", config.dtypes), ("baseline_dtype", (config.baseline_dtype or "",))):
         for dtype in dtypes:
-            if "tf32" in dtype and not all(devices.of(one).has_tf32 for one in config.devices):
-                raise UsageError(
-                    f"{_call(names, path)}: {dtype} exists on CUDA devices only; "
-                    f"leave it out for {_call(names, 'devices', 'cpu')}"
-                )
+            if "tf32" in dtype and not all(devices.of(device).has_tf32 for device in config.devices):
+                raise UsageError(f"{_name(names, path)}: {cuda_only.format(dtype)}")
 
 
-def _check_changes(config: RunConfig, names: Names) -> None:
-    changes = config.changes
-    if changes.pretrained and changes.scale not in (None, "full"):
-        raise UsageError(
-            f"{_call(names, 'changes.pretrained')}: published weights need "
-            f"{_call(names, 'changes.scale', 'full')}, not {changes.scale}"
-        )
-    for name in ("prompt_tokens", "new_tokens"):
-        if getattr(changes, name) is not None and Mode.GENERATE not in config.modes:
-            generate = _call(names, "modes", Mode.GENERATE)
-            raise UsageError(
-                f"{_call(names, f'changes.{name}')} is for {generate}; leave it out, or add {generate}"
-            )
+def _bundled(config: RunConfig) -> list[str]:
+    return [name for name in config.suites if name in suite_names()]
 
 
-def _check_options(config: RunConfig, names: Names) -> None:
-    options = config.options
-    if options.dynamic_shapes and options.dynamic_batch:
-        one, other = (_call(names, f"options.{name}", True) for name in ("dynamic_shapes", "dynamic_batch"))
-        raise UsageError(f"{one} and {other} exclude each other; choose one")
-    if options.freezing and Mode.TRAINING in config.modes:
-        raise UsageError(
-            f"{_call(names, 'options.freezing', True)} makes the weights constants: "
-            f"it is for {_call(names, 'modes', Mode.INFERENCE)} only"
-        )
+def _no_torchbench(config: RunConfig) -> bool:
+    here = config.changes.torchbench is None and not config.environments
+    return TORCHBENCH in config.suites and here and find_spec("torchbenchmark") is None
 
 
-def _check_protocol(config: RunConfig, names: Names) -> None:
-    protocol = config.protocol
-    if not (protocol.accuracy or protocol.performance):
-        one, other = (_call(names, f"protocol.{name}", False) for name in ("performance", "accuracy"))
-        raise UsageError(f"{one} and {other} exclude each other; leave both out to measure both")
-    if protocol.repeat is not None and protocol.repeat < protocol.min_rounds != Protocol().min_rounds:
-        raise UsageError(
-            f"{_call(names, 'protocol.repeat')}={protocol.repeat} is less than "
-            f"min_rounds={protocol.min_rounds}; leave one of them out"
-        )
-    if protocol.max_rounds < protocol.min_rounds:
-        raise UsageError(
-            f"{_call(names, 'protocol.max_rounds')}={protocol.max_rounds} is less than "
-            f"min_rounds={protocol.min_rounds}"
-        )
+def _too_few(protocol: Protocol) -> bool:
+    least = protocol.min_rounds
+    return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
 
 
-def _check_localize(config: RunConfig, names: Names) -> None:
-    if not config.extras.localize:
-        return
-    asked = _call(names, "extras.localize", True)
-    if config.environments:
-        raise UsageError(f"{asked} works in one environment; leave {_call(names, 'environments')} out")
-    if not config.protocol.accuracy:
-        timed = _call(names, "protocol.accuracy", False)
-        raise UsageError(f"{asked} needs the parity check; leave {timed} out")
+NAME = re.compile(r"<([\w.]+)(?:=(\w+))?>")
+"""In the sentence of a rule: the name of a setting, or of a setting with this value."""
 
-
-def _check_dropout(config: RunConfig, names: Names) -> None:
-    bundled = [name for name in config.suites if name in suite_names()]
-    if config.protocol.keep_dropout and bundled:
-        raise UsageError(
-            f"{_call(names, 'protocol.keep_dropout')}=keep is for models of your own; in the models of "
-            f"{', '.join(bundled)}, dropout layers drop nothing"
-        )
-
-
-def _check_torchbench(config: RunConfig, names: Names) -> None:
-    asked, folder = TORCHBENCH in config.suites, config.changes.torchbench
-    flag = _call(names, "changes.torchbench")
-    if folder is not None and not asked:
-        raise UsageError(f"{flag} is for {SUITES.long}={TORCHBENCH}; leave it out, or add the suite")
-    if asked and folder is None and not config.environments and find_spec("torchbenchmark") is None:
-        raise UsageError(
-            f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
-            f"give {flag}=DIR, or install the package torchbenchmark"
-        )
-
-
-def _check_allocator(config: RunConfig, names: Names) -> None:
-    allocators.library_of(config.extras.allocator, asked=_call(names, "extras.allocator"))
+TOKENS = "<changes.{}_tokens> is for <modes=generate>; leave it out, or add <modes=generate>"
+RULES: dict[str, Callable[[RunConfig], bool]] = {
+    "<changes.pretrained>: published weights need <changes.scale=full>, not {c.changes.scale}": (
+        lambda c: c.changes.pretrained and c.changes.scale not in (None, "full")
+    ),
+    TOKENS.format("prompt"): lambda c: c.changes.prompt_tokens is not None and Mode.GENERATE not in c.modes,
+    TOKENS.format("new"): lambda c: c.changes.new_tokens is not None and Mode.GENERATE not in c.modes,
+    "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": (
+        lambda c: c.options.dynamic_shapes and c.options.dynamic_batch
+    ),
+    "<options.freezing=True> makes the weights constants: it is for <modes=inference> only": (
+        lambda c: c.options.freezing and Mode.TRAINING in c.modes
+    ),
+    "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
+    "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
+    "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
+    "them out": lambda c: _too_few(c.protocol),
+    "<protocol.max_rounds>={c.protocol.max_rounds} is less than min_rounds={c.protocol.min_rounds}": (
+        lambda c: c.protocol.max_rounds < c.protocol.min_rounds
+    ),
+    "<extras.localize=True> works in one environment; leave <environments> out": (
+        lambda c: c.extras.localize and bool(c.environments)
+    ),
+    "<extras.localize=True> needs the parity check; leave <protocol.accuracy=False> out": (
+        lambda c: c.extras.localize and not c.protocol.accuracy
+    ),
+    "<protocol.keep_dropout>=keep is for models of your own; in the models of {bundled}, dropout layers drop "
+    "nothing": lambda c: c.protocol.keep_dropout and bool(_bundled(c)),
+    f"<changes.torchbench> is for {SUITES.long}={TORCHBENCH}; leave it out, or add the suite": (
+        lambda c: c.changes.torchbench is not None and TORCHBENCH not in c.suites
+    ),
+    f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
+    "give <changes.torchbench>=DIR, or install the package torchbenchmark": _no_torchbench,
+}
+"""The sentence about a wrong configuration, and whether a configuration is wrong in this way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,14 +30,10 @@ FLAG = flag(
     "step measures two versions in alternation. Without VERSIONS, for git bisect run: --envs good=PYTHON "
     "--envs new=PYTHON; exit code 1 if a model is worse in the second, 125 if it cannot be judged, else 0",
 )
-CALLED_BY = (FLAG,)
+FLAGS = (FLAG,)
 
 
 BisectRequest = tuple[str, RunConfig, Where]
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(FLAG)
 
 
 def parse(given: Given) -> BisectRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,17 +31,13 @@ FAIL_ON = flag(
     "calls, more functions left to eager than before), difference (another status or number of "
     "graph breaks); repeated or comma-separated",
 )
-CALLED_BY = (COMPARE,)
+FLAGS = (COMPARE, FAIL_ON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     runs: Asked
     formats: frozenset[str] | None  # None: all
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(COMPARE, FAIL_ON)
 
 
 def parse(given: Given) -> Request:

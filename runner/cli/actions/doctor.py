@@ -28,20 +28,16 @@ MOST_S = 8.0
 DIFFERENCE = Protocol().noise_threshold
 SPECIMEN = "harness.probes.toy:make"
 TIMEOUT_S = 180.0
-CALLED_BY = (
+FLAGS = (
     flag("--doctor", group=Group.ACTIONS, help="check this machine: how noisy it is, and what to change"),
 )
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(*CALLED_BY)
 
 
 def parse(given: Given) -> None:
     formats_asked(given)
 
 
-def perform(asked: None, argv: Sequence[str]) -> int:
+def perform(request: None, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     return examine(Console())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,7 @@ HISTORY = flag(
     "compile time and memory over time (default: logs); --suites, --compilers and --tag choose the "
     "listed runs",
 )
-CALLED_BY = (HISTORY,)
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(HISTORY)
+FLAGS = (HISTORY,)
 
 
 def parse(given: Given) -> HistoryRequest:

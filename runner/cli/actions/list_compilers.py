@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.devices import of, type_of
 from harness.settings import Given, Group, flag
@@ -14,17 +14,13 @@ from runner.plan.compilers import Usable
 from runner.plan.config import RunConfig
 from runner.plan.probe import missing_devices, usable_compilers
 
-CALLED_BY = (
+FLAGS = (
     flag(
         "--list-compilers",
         group=Group.ACTIONS,
         help="list the compilers, and why a compiler cannot be used here; with --envs for each environment",
     ),
 )
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(*CALLED_BY)
 
 
 def parse(given: Given) -> RunConfig:

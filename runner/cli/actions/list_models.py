@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.settings import Given, Group, flag
 from runner.cli.actions.measure import planned
@@ -12,11 +12,7 @@ from runner.plan.config import RunConfig
 from runner.plan.jobs import ON_REQUEST, catalog_for, plan, setting_for
 from runner.plan.partition import our_part
 
-CALLED_BY = (flag("--list", group=Group.ACTIONS, help="list the models that the other flags select"),)
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(*CALLED_BY)
+FLAGS = (flag("--list", group=Group.ACTIONS, help="list the models that the other flags select"),)
 
 
 def parse(given: Given) -> RunConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 RESUME = flag(
     "--resume", group=Group.ACTIONS, metavar="DIR", help="measure the missing jobs of an interrupted run"
 )
-CALLED_BY = (RESUME,)
+FLAGS = (RESUME,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class MeasureRequest:
     """A configuration; with ``folder``, this run is continued, whose plan has its own."""
 
     config: RunConfig
@@ -41,33 +41,29 @@ class Asked:
     formats: frozenset[str] | None  # None: all
 
 
-def add_flags(add: Callable[..., None]) -> None:
-    add(RESUME)
-
-
-def parse(given: Given) -> Asked:
+def parse(given: Given) -> MeasureRequest:
     if RESUME.key not in given:
         return planned(given)
     unchanged = RunConfig()
     where, folder = where_asked(given, unchanged), Path(given[RESUME.key])
-    return Asked(config=unchanged, folder=folder, where=where, formats=formats_asked(given))
+    return MeasureRequest(config=unchanged, folder=folder, where=where, formats=formats_asked(given))
 
 
-def planned(given: Given, *, mode_required: bool = True) -> Asked:
+def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
     """The request of a command that measures, also where it only lists what it would measure."""
     config = run_config(given, mode_required=mode_required)
-    return Asked(config=config, where=where_asked(given, config), formats=formats_asked(given))
+    return MeasureRequest(config=config, where=where_asked(given, config), formats=formats_asked(given))
 
 
-def perform(asked: Asked, argv: Sequence[str]) -> int:
+def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    if asked.folder is None:
-        return _run(asked.config, asked, argv, Console())
-    return _resume(asked.folder, asked, Console())
+    if request.folder is None:
+        return _run(request.config, request, argv, Console())
+    return _resume(request.folder, request, Console())
 
 
-def _run(config: RunConfig, asked: Asked, argv: Sequence[str], console: Console) -> int:
+def _run(config: RunConfig, request: MeasureRequest, argv: Sequence[str], console: Console) -> int:
     from runner.cli.measuring import measure
     from runner.engine.executors.choice import opened
     from runner.store.run_folder import RunFolder
@@ -80,20 +76,20 @@ def _run(config: RunConfig, asked: Asked, argv: Sequence[str], console: Console)
     jobs = our_part(config.partition, whole)
     if not jobs:
         return OK
-    if asked.where.executor == "local":
+    if request.where.executor == "local":
         check_threads(config.protocol.threads)
         if not config.environments:
             check_devices(config.devices)
             jobs = with_availability(jobs, asking_for(jobs), skip=config.skip_unavailable)
         check_jobs(jobs)
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
-    _note_crowd(asked.where, jobs)
-    with opened(asked.where, jobs, job_command) as executor:
+    _note_crowd(request.where, jobs)
+    with opened(request.where, jobs, job_command) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
-        return measure(folder, jobs, console, executor, asked.formats)
+        return measure(folder, jobs, console, executor, request.formats)
 
 
-def _resume(path: Path, asked: Asked, console: Console) -> int:
+def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     from runner.cli.measuring import measure
     from runner.engine.executors.choice import opened
     from runner.store.run_folder import RunFolder
@@ -104,9 +100,9 @@ def _resume(path: Path, asked: Asked, console: Console) -> int:
         from runner.plan.environments.resolve import check_still_there
 
         check_still_there(jobs)
-    _note_crowd(asked.where, jobs)
-    with opened(asked.where, jobs, job_command) as executor:
-        return measure(folder, jobs, console, executor, asked.formats)
+    _note_crowd(request.where, jobs)
+    with opened(request.where, jobs, job_command) as executor:
+        return measure(folder, jobs, console, executor, request.formats)
 
 
 def _note_crowd(where: Where, jobs: Sequence[Job]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.settings import Given, Group, flag
 from runner.cli.actions.measure import planned
@@ -12,17 +12,13 @@ from runner.plan.config import RunConfig
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part
 
-CALLED_BY = (
+FLAGS = (
     flag(
         "--print-run-commands",
         group=Group.ACTIONS,
         help="print one suite-script command for each model, device and precision",
     ),
 )
-
-
-def add_flags(add: Callable[..., None]) -> None:
-    add(*CALLED_BY)
 
 
 def parse(given: Given) -> RunConfig:

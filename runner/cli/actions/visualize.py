@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,27 +15,23 @@ FLAG = flag(
     metavar="DIR",
     help="build tables, files and plots of a run again from its records",
 )
-CALLED_BY = (FLAG,)
+FLAGS = (FLAG,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class VisualizeRequest:
     folder: Path
     formats: frozenset[str] | None  # None: all
 
 
-def add_flags(add: Callable[..., None]) -> None:
-    add(FLAG)
+def parse(given: Given) -> VisualizeRequest:
+    return VisualizeRequest(folder=Path(given[FLAG.key]), formats=formats_asked(given))
 
 
-def parse(given: Given) -> Asked:
-    return Asked(folder=Path(given[FLAG.key]), formats=formats_asked(given))
-
-
-def perform(asked: Asked, argv: Sequence[str]) -> int:
+def perform(request: VisualizeRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.cli.measuring import report
     from runner.store.run_folder import RunFolder
 
-    return report(RunFolder.reopen(FLAG.long, asked.folder), Console(), asked.formats)
+    return report(RunFolder.reopen(FLAG.long, request.folder), Console(), request.formats)
