@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.hardware.cpus import usable_cpus
+from runner.labels import counted
 
 GIB = 1 << 30
 BUSY = 0.1  # load for each CPU
@@ -136,7 +137,7 @@ def _load(machine: Machine) -> Iterator[Check]:
         return
     load = float(text.split()[0])
     advice = "other processes take CPU time from the samples: end them, or wait (top shows them)"
-    found = f"{load:g} in the last minute, on {machine.cpus} CPUs"
+    found = f"{load:g} in the last minute, on {counted(machine.cpus, 'CPU')}"
     yield Check("load", found, "/proc/loadavg", advice if load > BUSY * machine.cpus else "")
 
 
@@ -154,7 +155,9 @@ def _threads(machine: Machine) -> Iterator[Check]:
     advice = f"OMP_NUM_THREADS={text} is not a number of threads: unset it, or use --threads"
     if first.isdigit():
         too_many = int(first) > cores
-        advice = f"more threads than the {cores} usable cores: --threads={cores}" if too_many else ""
+        advice = (
+            f"more threads than the {counted(cores, 'usable core')}: --threads={cores}" if too_many else ""
+        )
     yield Check("threads", text, "OMP_NUM_THREADS", advice)
 
 
@@ -174,7 +177,12 @@ def _quota(machine: Machine) -> Iterator[Check]:
         return
     allowed = int(quota_us) / int(period_us or 100_000)
     advice = f"above the quota all threads are stopped: --threads={max(1, int(allowed))}, or raise the quota"
-    yield Check("CPU quota", f"{allowed:g} CPUs", f"/{path}", advice if allowed < machine.cpus else "")
+    yield Check(
+        "CPU quota",
+        f"{allowed:g} CPU{'s' * (allowed != 1)}",
+        f"/{path}",
+        advice if allowed < machine.cpus else "",
+    )
 
 
 def _memory(machine: Machine) -> Iterator[Check]:

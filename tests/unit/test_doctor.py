@@ -62,6 +62,7 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({"sys/fs/cgroup/cpu.max": "150000 100000"}, "CPU quota", "1.5 CPUs", "--threads=1"),
         ({"sys/fs/cgroup/cpu.max": "800000 100000"}, "CPU quota", "8 CPUs", ""),
         ({"sys/fs/cgroup/cpu.max": "max 100000"}, "CPU quota", "none", ""),
+        ({"sys/fs/cgroup/cpu.max": "100000 100000"}, "CPU quota", "1 CPU", "--threads=1"),
         (
             {
                 "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000",
@@ -176,6 +177,8 @@ def test_what_the_rounds_say() -> None:
     assert "5.0% of the CPU time" in text  # 0.4 s of 2 s on 4 CPUs
     assert "15 times a second" in text
     assert "about 6 rounds" in text
+    alone = replace(record(samples(steady, steady)), environment={"threads": 1})
+    assert any(line.endswith(", 1 thread") for line in noise_lines(alone))
     few = samples([0.01] * 3, [0.01] * 3)
     assert "too few rounds" in "\n".join(noise_lines(record(few)))
 

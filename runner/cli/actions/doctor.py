@@ -17,6 +17,7 @@ from harness.schema import Case, Job, Mode, Protocol, Record
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import OK
 from runner.cli.formats import formats_asked
+from runner.labels import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,24 +74,25 @@ def noise_lines(record: Record) -> Iterator[str]:
 
     facts = record.environment
     if facts:
-        yield f"Python {facts.get('python')}, torch {facts.get('torch')}, {facts.get('threads')} threads"
+        threads = facts.get("threads")
+        shown = counted(threads, "thread") if isinstance(threads, int) else "threads unknown"
+        yield f"Python {facts.get('python')}, torch {facts.get('torch')}, {shown}"
     if facts.get("device"):
         yield f"on {facts['device']}: {facts.get('device_name')}"
     (comparison,) = compare([record])
-    found = comparison.noise
-    samples = record.samples
-    if found is None or samples is None:
+    noise, samples = comparison.noise, record.samples
+    if noise is None or samples is None:
         why = record.failure.message if record.failure is not None else record.status.value
         yield f"could not be measured: {why}"
         return
     times = sorted(samples.baseline_s)
     step_ms = times[len(times) // 2] * 1e3
-    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(found['baseline_cv'])}"
-    yield f"autocorrelation of the paired ratios: {_number(found['lag_1'])} (near 0 is good)"
-    yield f"minor page faults of a step: {_number(found['baseline_minor_faults'])} (steady is good)"
+    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(noise['baseline_cv'])}"
+    yield f"autocorrelation of the paired ratios: {_number(noise['lag_1'])} (near 0 is good)"
+    yield f"minor page faults of a step: {_number(noise['baseline_minor_faults'])} (steady is good)"
     for name, text, shown in DISTURBANCES:
-        if finite(found[name]) is not None:
-            yield text.format(shown(found[name]))
+        if finite(noise[name]) is not None:
+            yield text.format(shown(noise[name]))
     needed = rounds_for(samples, DIFFERENCE)
     if needed is None:
         yield "too few rounds to say how many a comparison needs"
