@@ -16,10 +16,10 @@ from harness.schema import Job, Mode
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
-from runner.plan.config import RunConfig
-from runner.plan.possible import check_jobs, check_name, check_threads
+from runner.plan.config import DEVICE, RunConfig
+from runner.plan.possible import check_jobs, check_threads
 from runner.plan.probe import asking_for, missing_devices
-from runner.plan.settings import ArgumentNames, check_values
+from runner.plan.settings import ArgumentNames, check_values, value_of
 from runner.store.run_folder import RunFolder
 from torchduet.advice import HOLDERS, in_python
 
@@ -163,7 +163,7 @@ def check_workload(workload: Workload, job: Job) -> None:
 def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> str:
     """The given device, else that of the module's parameters, else that of the inputs, else the CPU."""
     name = str(given) if given is not None else _device_of(model, inputs)
-    check_name(name, "device")
+    value_of("device", DEVICE, name)
     why: str | None
     if isinstance(model, str):
         why = missing_devices([name]).get(name) if devices.of(name).accelerated else None

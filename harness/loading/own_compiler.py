@@ -19,14 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.loading.own_model import is_own_model
 
 
-def is_own_compiler(name: str) -> bool:
-    """Whether ``name`` has the form ``module:function`` or ``file.py:function``."""
-    return is_own_model(name)
-
-
 def parts_of(source: str) -> tuple[str, str]:
     """``file.py:function`` -> (``file.py``, ``function``). ``LookupError`` for any other form."""
-    if not is_own_compiler(source):
+    if not is_own_model(source):
         raise LookupError(f"{source!r} is not written as package.module:function or file.py:function")
     module, _, function = source.rpartition(":")
     return module, function

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.schema import Case, Setting
@@ -25,6 +26,20 @@ _SPEC = re.compile(r"^(?P<module>.+):(?P<function>[^\W\d]\w*)$")
 def is_own_model(name: str) -> bool:
     """Whether ``name`` has the form ``module:function`` or ``file.py:function``."""
     return _SPEC.match(name) is not None
+
+
+def placed(spec: str) -> str:
+    """``file.py`` or ``file.py:function`` with the file's absolute path; ``spec`` itself if it is neither.
+
+    ``ValueError`` if there is no such file.
+    """
+    module, colon, function = spec.rpartition(":") if is_own_model(spec) else (spec, "", "")
+    if not module.endswith(".py"):
+        return spec
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise ValueError(f"there is no file {module!r}")
+    return f"{path}{colon}{function}"
 
 
 def module_of(spec: str) -> str:

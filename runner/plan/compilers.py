@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from harness.backends import backend_names
 from harness.devices import type_of
-from harness.loading.own_compiler import is_own_compiler, labels_of, parts_of
+from harness.loading.own_compiler import labels_of
+from harness.loading.own_model import is_own_model, module_of, placed
 from harness.schema import Job
 from harness.settings import Group, Kind, Spelled, choice, flag, no_such
 from runner.errors import UsageError
@@ -28,21 +28,14 @@ COMPILE_MODES = {
 
 def _placed(source: str) -> str:
     """``file.py:function`` with the file's absolute path. Other names are returned unchanged."""
-    if not is_own_compiler(source):
-        return source
-    module, function = parts_of(source)
-    if not module.endswith(".py"):
-        return source
-    path = Path(module).resolve()
-    if not path.is_file():
-        raise ValueError(f"there is no file {module!r}")
-    if "," in str(path):
-        raise ValueError(f"the path {str(path)!r} has a comma, which separates names; move the file")
-    return f"{path}:{function}"
+    path = placed(source) if is_own_model(source) else source
+    if "," in path:
+        raise ValueError(f"the path {module_of(path)!r} has a comma, which separates names; move the file")
+    return path
 
 
 def _known(text: str) -> str:
-    if text not in backend_names() and not is_own_compiler(text):
+    if text not in backend_names() and not is_own_model(text):
         raise ValueError(_unknown(text))
     return _placed(text)
 
@@ -59,7 +52,7 @@ def _unknown(name: str) -> str:
 
 def spelled_compilers(names: Sequence[str]) -> Spelled:
     """``--compilers``; ``--backend`` if a name is neither a file in ``harness/backends`` nor a function."""
-    registered = any(name not in backend_names() and not is_own_compiler(name) for name in names)
+    registered = any(name not in backend_names() and not is_own_model(name) for name in names)
     return [(COMPILERS[1 if registered else 0], ",".join(names))]
 
 
@@ -119,7 +112,7 @@ Ask = Callable[[str, Sequence[str]], Mapping[str, Usable]]
 
 def named_compilers(given: Sequence[str], name_of_flag: str) -> Compilers:
     """The candidates; a function is named by its label. Raises ``UsageError`` if its file does not exist."""
-    places = {name: value_of(name_of_flag, Kind(_placed), name) for name in given if is_own_compiler(name)}
+    places = {name: value_of(name_of_flag, Kind(_placed), name) for name in given if is_own_model(name)}
     others = (*backend_names(), *(name for name in given if name not in places))
     labels = labels_of(tuple(places.values()), taken=others)
     names = tuple(dict.fromkeys(labels[places[name]] if name in places else name for name in given))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import devices
-from harness.loading.own_model import is_own_model
+from harness.loading.own_model import is_own_model, placed
 from harness.loading.suite_files import suite_names
 from harness.schema import (
     DTYPES,
@@ -59,23 +59,14 @@ def _device(text: str) -> str:
 
 def _suite(text: str) -> str:
     if text.endswith(".py"):
-        path = Path(text).resolve()
-        if not path.is_file():
-            raise ValueError(f"there is no file {text!r}")
-        return str(path)
+        return placed(text)
     return str(choice("suite", suite_names).read(text))
 
 
 def _own_model(text: str) -> str:
     if not is_own_model(text):
         raise ValueError(f"{text!r} is not written as package.module:function or file.py:function")
-    module, _, function = text.rpartition(":")
-    if not module.endswith(".py"):
-        return text
-    path = Path(module).resolve()
-    if not path.is_file():
-        raise ValueError(f"there is no file {module!r}")
-    return f"{path}:{function}"
+    return placed(text)
 
 
 def _torchbench(text: str) -> Path:
@@ -97,6 +88,7 @@ def _tag(text: str) -> str:
     return text.strip()
 
 
+DEVICE = Kind(_device)
 DTYPE = choice("precision", DTYPES)
 FOLDER = Kind(_folder)
 TAG = Kind(_tag)
@@ -260,7 +252,7 @@ class RunConfig:
         _default_devices,
         *("-d", "--devices", "--device=DEVICE"),
         listed=True,
-        kind=Kind(_device),
+        kind=DEVICE,
         help=f"{', '.join(devices.EXAMPLES)}; repeated or comma-separated (default: the GPU if there is one, "
         f"else the CPU). Untried: {', '.join(devices.UNTRIED)}. Several devices of one kind share the "
         "plan: each model runs on one of them, side by side",

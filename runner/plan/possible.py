@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from harness.devices import EXAMPLES, UNTRIED, named, of
+from harness.devices import of
 from harness.loading.own_model import is_own_model
 from harness.schema import Job
-from runner.errors import UsageError, unknown
+from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.probe import limit_for, missing_devices, what_is_wrong
 
@@ -23,22 +23,12 @@ def check_threads(threads: int | None, flag: str = "--threads") -> None:
         raise UsageError(f"{flag}: {threads} is more than the {counted(cpus, 'CPU')} of this machine")
 
 
-def check_name(device: str, flag: str) -> None:
-    """Raises ``UsageError`` if ``device`` is not a device's name."""
-    try:
-        named(device)
-    except ValueError:
-        raise unknown(flag, device, "device", (*EXAMPLES, *UNTRIED)) from None
-
-
-def check_devices(devices: Sequence[str], flag: str = "--devices") -> None:
+def check_devices(devices: Sequence[str]) -> None:
     """Raises ``UsageError`` for a device that is not there. Asks a worker's torch, except for the CPU."""
-    for device in devices:
-        check_name(device, flag)
     wanted = [device for device in devices if of(device).accelerated]
     if wanted:
         for device, why in missing_devices(wanted).items():
-            raise UsageError(f"{flag}: {device} is not there ({why}); use {flag}=cpu")
+            raise UsageError(f"--devices: {device} is not there ({why}); use --devices=cpu")
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:

@@ -6,9 +6,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 from runner.cli.exit_codes import BAD_INPUT, OK
-from runner.plan.environments.prepare import say
+from runner.plan.environments.prepare import Found, check_devices, resolved, say
 from runner.plan.environments.probe import base_environment
-from runner.plan.environments.resolve import Found, check_devices, resolved
 from runner.plan.interpreter import worker_environment
 from runner.store.run_folder import new_folder
 from studies.report import report

@@ -20,8 +20,8 @@ from runner.errors import UsageError
 from runner.plan.compilers import Usable
 from runner.plan.environments.make import cache_folder, install_with_pip, key_of, made
 from runner.plan.environments.plan import candidates_in, in_environments, split_candidate
+from runner.plan.environments.prepare import check_devices, check_still_there, resolved
 from runner.plan.environments.probe import probe
-from runner.plan.environments.resolve import check_devices, check_still_there, resolved
 from runner.plan.environments.spec import environments_asked
 from tests.factories import make_job
 

@@ -10,7 +10,7 @@ import pytest
 from harness.schema import Environment
 from runner.cli.main import main
 from runner.plan.compilers import Usable
-from runner.plan.environments.resolve import Found
+from runner.plan.environments.prepare import Found
 from runner.plan.environments.spec import Asked
 
 

@@ -19,7 +19,7 @@ from runner.errors import UsageError
 from runner.plan import possible, probe
 from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
-from runner.plan.environments.resolve import Found
+from runner.plan.environments.prepare import Found
 from runner.plan.environments.spec import Asked
 from tests.factories import make_job, make_record
 from torchduet.progress import title

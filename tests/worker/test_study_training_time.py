@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Environment
-from runner.plan.environments.resolve import Found
+from runner.plan.environments.prepare import Found
 from runner.plan.environments.spec import Asked
 from studies.cli import main
 from studies.journal import of_kind, read_lines

@@ -97,7 +97,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     folder = RunFolder.reopen(RESUME.long, path)
     jobs = folder.jobs()
     if any(job.environments for job in jobs):
-        from runner.plan.environments.resolve import check_still_there
+        from runner.plan.environments.prepare import check_still_there
 
         check_still_there(jobs)
     _note_crowd(request.where, jobs)

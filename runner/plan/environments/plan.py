@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from harness.devices import type_of
 from harness.schema import Environment, Job, of_environment
@@ -22,12 +23,12 @@ def candidates_in(compilers: Sequence[str], environments: Sequence[Environment])
     The eager of every other environment is a candidate, whose baseline is the reference's eager. If eager
     is among ``compilers``, the reference environment runs eager in a second process: the A/A control.
     """
-    found = []
+    candidates: list[str] = []
     for place, environment in enumerate(environments):
         words = [EAGER] if place or EAGER in compilers else []
         words += [name for name in compilers if name != EAGER]
-        found += [of_environment(word, environment.name) for word in words]
-    return tuple(found)
+        candidates += [of_environment(word, environment.name) for word in words]
+    return tuple(candidates)
 
 
 def split_candidate(job: Job, candidate: str) -> tuple[str, Environment]:
@@ -46,28 +47,27 @@ def in_environments(
 
     Raises ``UsageError`` for a compiler that no environment has, unless ``skip``.
     """
-    answers: dict[tuple[str, str], Mapping[str, Usable]] = {}
-    return tuple(_in_environments(job, environments, ask, answers, skip=skip) for job in jobs)
+    ask = cache(ask)
+    return tuple(
+        dataclasses.replace(
+            job,
+            candidates=candidates_in(job.candidates, environments),
+            environments=tuple(environments),
+            unavailable=_refused(job, environments, ask, skip=skip),
+        )
+        for job in jobs
+    )
 
 
-def _in_environments(
-    job: Job,
-    environments: Sequence[Environment],
-    ask: Ask,
-    answers: dict[tuple[str, str], Mapping[str, Usable]],
-    *,
-    skip: bool,
-) -> Job:
-    device_type = type_of(job.device)
+def _refused(job: Job, environments: Sequence[Environment], ask: Ask, *, skip: bool) -> dict[str, str]:
+    """Candidate -> why it cannot be used."""
     doubtful = tuple(name for name in job.candidates if name not in ALWAYS_HERE)
     refused: dict[str, str] = {}
     for name in doubtful:
         reasons = {}
         for environment in environments:
-            asked = (environment.name, device_type)
-            if asked not in answers:
-                answers[asked] = ask(environment, device_type, doubtful)
-            why = answers[asked][name].refusal(name, job.case.mode.value)
+            usable = ask(environment, type_of(job.device), doubtful)[name]
+            why = usable.refusal(name, job.case.mode.value)
             if why is not None:
                 reasons[of_environment(name, environment.name)] = why
         if len(reasons) == len(environments) and not skip:
@@ -76,9 +76,4 @@ def _in_environments(
                 f"--compilers: in every environment {why}; leave it out, or add --skip-unavailable"
             )
         refused.update(reasons)
-    return dataclasses.replace(
-        job,
-        candidates=candidates_in(job.candidates, environments),
-        environments=tuple(environments),
-        unavailable=refused,
-    )
+    return refused
