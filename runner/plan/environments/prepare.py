@@ -1,4 +1,4 @@
-"""Makes the environments of ``--envs``, checks that all work and differ, and gives them the jobs of a plan."""
+"""Makes the environments of ``--envs``, checks that all work and differ, and gives them a plan's jobs."""
 
 from __future__ import annotations
 
