@@ -6,6 +6,7 @@ have not changed from torch 2.0 to 2.15.
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,11 +49,7 @@ def _only_rest_of(function: str, loss: object, start_us: int) -> bool:
 
     torch keeps the metrics of the last frames only.
     """
-    try:
-        from torch._dynamo.utils import get_compilation_metrics
-    except ImportError:
-        return False
-    frames = [m for m in get_compilation_metrics() if (m.start_time_us or 0) >= start_us and m.graph_op_count]
+    frames = [m for m in compilations() if (m.start_time_us or 0) >= start_us and m.graph_op_count]
     rest = f"torch_dynamo_resume_in_{function}_at_"
     code = getattr(getattr(loss, "forward", loss), "__code__", None)
     place = (code.co_name, code.co_filename, code.co_firstlineno) if code is not None else None
@@ -133,12 +130,17 @@ def growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Sca
     return {name: after[name] - before[name] for name in after}
 
 
-def _counter(group: str) -> Mapping[str, int]:
+def _dynamo(name: str) -> Any:
+    """What Dynamo calls so. None in a torch without Dynamo, which compiles nothing, or before it had this."""
     try:
-        from torch._dynamo.utils import counters
-    except ImportError:  # a torch without Dynamo compiles nothing
-        return {}
-    return counters.get(group, {})
+        return getattr(importlib.import_module("torch._dynamo.utils"), name, None)
+    except ImportError:
+        return None
+
+
+def _counter(group: str) -> Mapping[str, int]:
+    counts: Mapping[str, int] = (_dynamo("counters") or {}).get(group, {})
+    return counts
 
 
 def _read(group: str, name: str) -> int:
@@ -147,11 +149,8 @@ def _read(group: str, name: str) -> int:
 
 def compilations() -> list[Any]:
     """torch's metrics of each compiled graph, oldest first. torch keeps the last 64 only."""
-    try:
-        from torch._dynamo.utils import get_compilation_metrics
-    except ImportError:  # before torch 2.2
-        return []
-    return list(get_compilation_metrics())
+    metrics = _dynamo("get_compilation_metrics")  # from torch 2.2
+    return list(metrics()) if metrics else []
 
 
 def new_compilations(before: Sequence[Any]) -> list[Any]:
@@ -172,11 +171,7 @@ def compiled_again(compilation: Any) -> bool:
 
 def break_reasons() -> list[Any]:
     """torch's list of graph breaks, each with ``reason`` and ``user_stack``."""
-    try:
-        from torch._dynamo.utils import graph_break_reasons
-    except ImportError:
-        return []
-    return list(graph_break_reasons)
+    return list(_dynamo("graph_break_reasons") or ())
 
 
 def recompile_line(compilation: Any) -> str:

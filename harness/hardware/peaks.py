@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Peak:
     """``device``: a pattern of torch's name of the device. Rates in TFLOP/s; None: not supported."""
 
@@ -23,42 +23,31 @@ class Peak:
 
     def flop_per_s(self, precision: str) -> float | None:
         """The rate (FLOP/s) in "float32", "tf32", "bfloat16" or "float16"; None for any other."""
-        rates = {
-            "float32": self.float32,
-            "tf32": self.tf32,
-            "bfloat16": self.bfloat16,
-            "float16": self.float16,
-        }
-        rate = rates.get(precision)
+        rate = getattr(self, precision) if precision in RATES else None
         return rate * 1e12 if rate is not None else None
 
 
-def _peak(
-    device: str, float32: float, tf32: float | None, bfloat16: float | None, float16: float, source: str
-) -> Peak:
-    return Peak(device=device, float32=float32, tf32=tf32, bfloat16=bfloat16, float16=float16, source=source)
-
-
+RATES = ("float32", "tf32", "bfloat16", "float16")
 SLICE = re.compile(r"\bMIG\b")
 
 # the first match counts, so a more specific name stands before a shorter one
 PEAKS = (
-    _peak(r"\bH200 NVL", 60, 417.5, 835.5, 835.5, "NVIDIA H200 Tensor Core GPU data sheet, H200 NVL"),
-    _peak(r"\bH200", 67, 494.5, 989.5, 989.5, "NVIDIA H200 Tensor Core GPU data sheet, H200 SXM"),
-    _peak(r"H100 NVL", 60, 417.5, 835.5, 835.5, "NVIDIA H100 Tensor Core GPU data sheet, H100 NVL"),
-    _peak(r"H100 PCIe", 51, 378, 756.5, 756.5, "NVIDIA H100 Tensor Core GPU data sheet, H100 PCIe"),
-    _peak(r"\bH100", 67, 494.5, 989.5, 989.5, "NVIDIA H100 Tensor Core GPU data sheet, H100 SXM"),
-    _peak(r"\bA100", 19.5, 156, 312, 312, "NVIDIA A100 Tensor Core GPU data sheet"),
-    _peak(r"L40S", 91.6, 183, 362, 362, "NVIDIA L40S data sheet"),
-    _peak(r"\bL4\b", 30.3, 60, 121, 121, "NVIDIA L4 Tensor Core GPU data sheet"),
-    _peak(r"\bA10\b", 31.2, 62.5, 125, 125, "NVIDIA A10 Tensor Core GPU data sheet"),
-    _peak(r"V100-PCIE", 14, None, None, 112, "NVIDIA V100 Tensor Core GPU data sheet, PCIe"),
-    _peak(r"V100", 15.7, None, None, 125, "NVIDIA V100 Tensor Core GPU data sheet, SXM2"),
-    _peak(r"\bT4\b", 8.1, None, None, 65, "NVIDIA T4 data sheet"),
+    Peak(r"\bH200 NVL", 60, 417.5, 835.5, 835.5, "NVIDIA H200 Tensor Core GPU data sheet, H200 NVL"),
+    Peak(r"\bH200", 67, 494.5, 989.5, 989.5, "NVIDIA H200 Tensor Core GPU data sheet, H200 SXM"),
+    Peak(r"H100 NVL", 60, 417.5, 835.5, 835.5, "NVIDIA H100 Tensor Core GPU data sheet, H100 NVL"),
+    Peak(r"H100 PCIe", 51, 378, 756.5, 756.5, "NVIDIA H100 Tensor Core GPU data sheet, H100 PCIe"),
+    Peak(r"\bH100", 67, 494.5, 989.5, 989.5, "NVIDIA H100 Tensor Core GPU data sheet, H100 SXM"),
+    Peak(r"\bA100", 19.5, 156, 312, 312, "NVIDIA A100 Tensor Core GPU data sheet"),
+    Peak(r"L40S", 91.6, 183, 362, 362, "NVIDIA L40S data sheet"),
+    Peak(r"\bL4\b", 30.3, 60, 121, 121, "NVIDIA L4 Tensor Core GPU data sheet"),
+    Peak(r"\bA10\b", 31.2, 62.5, 125, 125, "NVIDIA A10 Tensor Core GPU data sheet"),
+    Peak(r"V100-PCIE", 14, None, None, 112, "NVIDIA V100 Tensor Core GPU data sheet, PCIe"),
+    Peak(r"V100", 15.7, None, None, 125, "NVIDIA V100 Tensor Core GPU data sheet, SXM2"),
+    Peak(r"\bT4\b", 8.1, None, None, 65, "NVIDIA T4 data sheet"),
     # GeForce cards: the rates with float32 accumulation, which torch uses
-    _peak(r"RTX 4090(?! (D|Laptop))", 82.6, 82.6, 165.2, 165.2, "NVIDIA Ada GPU architecture white paper"),
-    _peak(r"RTX 3090(?! Ti)", 35.6, 35.6, 71, 71, "NVIDIA Ampere GA102 GPU architecture white paper"),
-    _peak(r"MI300X", 163.4, 653.7, 1307.4, 1307.4, "AMD Instinct MI300X accelerator data sheet"),
+    Peak(r"RTX 4090(?! (D|Laptop))", 82.6, 82.6, 165.2, 165.2, "NVIDIA Ada GPU architecture white paper"),
+    Peak(r"RTX 3090(?! Ti)", 35.6, 35.6, 71, 71, "NVIDIA Ampere GA102 GPU architecture white paper"),
+    Peak(r"MI300X", 163.4, 653.7, 1307.4, 1307.4, "AMD Instinct MI300X accelerator data sheet"),
 )
 
 

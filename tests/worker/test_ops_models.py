@@ -240,12 +240,3 @@ def test_every_operation_is_scripted_and_passes(name: str) -> None:
     status, _, _, notes = session.prepare("torchscript")
     assert status is Status.PASS
     assert notes == ("torchscript: scripted",)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
-def test_every_operation_passes_with_inductor(name: str) -> None:
-    torch._dynamo.reset()
-    session = Session(job_of(name, "inductor"), silent)
-    session.open()
-    assert session.prepare("inductor")[0] is Status.PASS
