@@ -38,10 +38,10 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         main = machine["main"]
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            made = main(*[tvm.runtime.from_dlpack(tensor.detach().contiguous()) for tensor in tensors])
-            return [from_dlpack(one) for one in made]
+            results = main(*[tvm.runtime.from_dlpack(tensor.detach().contiguous()) for tensor in tensors])
+            return [from_dlpack(result) for result in results]
 
-        return flat.around(run), captured.operations_of(graph)
+        return flat.around(run, len(flat.tensors)), captured.operations_of(graph)
 
     return captured.compile_at_first_call(program, "tvm", build)
 

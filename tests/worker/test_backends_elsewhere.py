@@ -154,7 +154,9 @@ def test_what_cannot_cross_over_is_refused_and_not_taken_from_an_earlier_run() -
 
 def test_inputs_of_another_size_are_refused() -> None:
     flat = FlatModule(nn.Linear(4, 4), (torch.ones(2, 4),), {})
-    call = flat.around(lambda tensors: tensors)
+    call = flat.around(lambda tensors: tensors, 1)
+    with pytest.raises(RuntimeError, match="the compiled model takes 2 inputs, the model 1"):
+        flat.around(lambda tensors: tensors, 2)
     with pytest.raises(ValueError, match="inputs of other sizes"):
         call(torch.ones(3, 4))
 

@@ -122,8 +122,10 @@ class FlatModule(nn.Module):
         args, kwargs = self._inputs.put(tensors)
         return tuple(self._outputs.take(self.inner(*args, **kwargs), "output"))
 
-    def around(self, run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]) -> Call:
-        """Wraps ``run``, which takes and returns flat tensors, with the signature of the module."""
+    def around(self, run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]], takes: int) -> Call:
+        """Gives ``run``, which takes ``takes`` flat tensors and returns flat ones, the module's signature."""
+        if takes != len(self.tensors):
+            raise RuntimeError(f"the compiled model takes {takes} inputs, the model {len(self.tensors)}")
         outputs = self._outputs
         expected = [(t.shape, t.dtype) for t in self.tensors]
 
