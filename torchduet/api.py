@@ -15,6 +15,7 @@ from harness.protocol import DROPOUT
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
 from runner.cli.commands import job_command
 from runner.engine import Place
+from runner.engine.executors.local import Watch
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
@@ -33,7 +34,7 @@ from torchduet.asked import (
 )
 from torchduet.caller import left_as_it_was
 from torchduet.local_worker import LocalWorker
-from torchduet.progress import Progress, shown
+from torchduet.progress import shown, watch
 from torchduet.result import Result, without_files
 
 if TYPE_CHECKING:
@@ -121,20 +122,20 @@ def compare(
     before = () if mode is not None else (_note_on_mode(model, job.case.mode),)
     after = () if workload is None else (NOT_ISOLATED,)
     surroundings = nullcontext() if workload is None else left_as_it_was()
-    with _folder(output_dir) as path, shown(job, progress) as seen, surroundings:
+    with _folder(output_dir) as path, shown(progress) as view, surroundings:
         folder = new_folder(path, job)
         log = folder.open_case(job)
         records = []
-        for made in _measured(job, workload, chosen, folder, log, seen):
-            record = replace(made, notes=(*before, *made.notes, *after))
+        for measured in _measured(job, workload, chosen, folder, log, watch(job, view)):
+            record = replace(measured, notes=(*before, *measured.notes, *after))
             folder.append(record)
             records.append(record if output_dir is not None else without_files(record))
-            seen.ended(record)
+            view.event(record)
     return Result(records=tuple(records), isolated=named, folder=None if output_dir is None else folder.path)
 
 
 def _measured(
-    job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: Progress
+    job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: Watch
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
     name = folder.relative(log)

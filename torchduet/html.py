@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runner.labels import plain
 from runner.reports.parts.fit import fit
 from runner.reports.parts.sections import Section, compiler_name, sections
-from torchduet.progress import title
+from torchduet.result import title
 
 if TYPE_CHECKING:
     from torchduet.result import Result

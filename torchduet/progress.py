@@ -1,131 +1,50 @@
-"""The progress of ``compare()``: one line that changes."""
+"""The progress of ``compare()``, as the command line shows it, or as the output of a notebook's cell."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from harness.schema import Job, Record
-from harness.worker.status_page import Activity
-from runner.cli.progress import estimates
-from runner.labels import case_name, plain
+from rich.console import Console
 
-LONGEST_REASON = 160  # characters; the record has the full text
-Pairs = Mapping[str, tuple[list[float], list[float]]]
+from harness.schema import Job
+from runner.cli.progress import NotebookView, View, view
+from runner.engine.executors import Doing, Event
+from runner.engine.executors.local import Watch
+
 QUIET_PHASES = ("measure", "warm up")
-"""Phases with timed steps: the variant is not shown, because drawing would disturb them."""
+"""Phases with timed steps, which drawing would disturb."""
 
 
-Draw = Callable[[str, str], None]
-"""Shows the first text in place of the one before. The second, if any, becomes a line that stays."""
-
-
-def _on_a_terminal(stream: TextIO) -> Draw:
-    """One line that is overwritten; cut to the width of the terminal."""
-    width = 0
-
-    def draw(text: str, lasting: str) -> None:
-        nonlocal width
-        text = text[: shutil.get_terminal_size().columns - 1]
-        line = f"{lasting}\n" if lasting else ""
-        before = "\r" if text and not lasting else f"\r{' ' * width}\r"
-        stream.write(f"{before}{line}{text.ljust(width) if text else ''}")
-        stream.flush()
-        width = len(text)
-
-    return draw
-
-
-def _in_lines(stream: TextIO) -> Draw:
-    """Only lines that stay, for logs and pipes."""
-
-    def draw(_: str, lasting: str) -> None:
-        if lasting:
-            stream.write(f"{lasting}\n")
-            stream.flush()
-
-    return draw
-
-
-def _in_a_notebook(display: Any) -> Draw:
-    """One output of the cell, which changes. Lines that stay are above the changing text."""
-    lines: list[str] = []
-    handle = display({"text/plain": ""}, raw=True, display_id=True)
-
-    def draw(text: str, lasting: str) -> None:
-        lines.extend([lasting] if lasting else [])
-        handle.update({"text/plain": "\n".join([*lines, *([text] if text else [])])}, raw=True)
-
-    return draw
-
-
-class Progress:
-    """Receives the progress of a job; shows phases, estimates and each candidate's outcome."""
-
-    def __init__(self, title: str, draw: Draw) -> None:
-        self._title = title
-        self._draw = draw
-        self._shown = ""
-
-    def activity(self, activity: Activity) -> None:
-        what = activity.phase
-        if activity.phase not in QUIET_PHASES and activity.variant:
-            what = f"{activity.phase} {activity.variant}"
-        self._show(what)
-
-    def rounds(self, done: int, pairs: Pairs) -> None:
-        self._show(f"round {done}  {estimates(pairs)}")
-
-    def ended(self, record: Record) -> None:
-        self._draw("", plain(outcome(record)))
-
-    def _show(self, what: str) -> None:
-        if what != self._shown:
-            self._shown = what
-            self._draw(plain(f"{self._title}: {what}"), "")
-
-
-def title(job: Job) -> str:
-    """``Sequential (training, float32, cpu)``"""
-    return f"{case_name(job.case)} ({job.case.mode.value}, {job.dtype}, {job.device})"
-
-
-def outcome(record: Record) -> str:
-    """``inductor: pass, 30 rounds``; for a failure, with its reason."""
-    rounds = f", {len(record.samples)} rounds" if record.samples else ""
-    failure = record.failure
-    if failure is None:
-        return f"{record.candidate}: {record.status.value}{rounds}"
-    why = f" in phase {failure.phase}: {failure.kind}: {failure.message[:LONGEST_REASON]}"
-    return f"{record.candidate}: {record.status.value}{rounds}{why}"
+class Unseen:
+    def event(self, event: Event) -> None:
+        pass
 
 
 @contextmanager
-def shown(job: Job, asked: bool | None) -> Iterator[Progress]:
-    """Progress of one job. ``asked=None``: only in a notebook and on a terminal."""
-    with _drawing(asked) as draw:
-        try:
-            yield Progress(title(job), draw)
-        finally:
-            draw("", "")
-
-
-@contextmanager
-def _drawing(asked: bool | None) -> Iterator[Draw]:
+def shown(wanted: bool | None) -> Iterator[View]:
+    """``wanted=None``: only in a notebook and on a terminal."""
     display = _notebook()
-    if asked is False or not (asked or display or sys.stderr.isatty()):
-        yield lambda _text, _lasting: None
+    if wanted is False or not (wanted or display or sys.stderr.isatty()):
+        yield Unseen()
     elif display:
-        yield _in_a_notebook(display)
-    elif sys.stderr.isatty():
-        with _apart(sys.stderr) as stream:
-            yield _on_a_terminal(stream)
+        yield NotebookView(display)
     else:
-        yield _in_lines(sys.stderr)
+        with _apart(sys.stderr) as stream, view(Console(file=stream), 1, here=True) as seen:
+            yield seen
+
+
+def watch(job: Job, seen: View) -> Watch:
+    """Passes on what happens between timed steps."""
+
+    def tell(event: Event) -> None:
+        if not (isinstance(event, Doing) and event.activity.phase in QUIET_PHASES):
+            seen.event(event)
+
+    return Watch(job, tell)
 
 
 @contextmanager

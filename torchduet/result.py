@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.schema import Record
+from harness.schema import Job, Record
 from runner.analysis.derive import summarize
+from runner.labels import case_name
 from runner.reports.parts.sections import compiler_name, compilers, sections
 from torchduet.advice import for_python
-from torchduet.progress import title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +130,11 @@ class Result:
         if path is not None:
             Path(path).write_bytes(png(figure))
         return figure
+
+
+def title(job: Job) -> str:
+    """``Sequential (training, float32, cpu)``"""
+    return f"{case_name(job.case)} ({job.case.mode.value}, {job.dtype}, {job.device})"
 
 
 def without_files(record: Record) -> Record:

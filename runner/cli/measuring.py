@@ -77,7 +77,7 @@ def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, ex
     """Measures the jobs without a record. Returns True if the user stopped the run early."""
     missing = _without_records(folder, jobs)
     say(console, f"{counted(len(missing), 'job')} -> {folder.path}")
-    with _interrupts() as stop, view(console, missing) as seen:
+    with _interrupts() as stop, view(console, len(missing)) as seen:
         # closing ends the workers, also after an error in this loop
         with closing(executor.run(missing, folder, stop)) as events:
             for event in events:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record
-from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Waits, Work
+from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Timed, Waits
 from runner.labels import plain
 
+LONGEST_REASON = 160  # characters; the record has the full text
 SHOWN_TOGETHER = 3  # running jobs that fit into a line
 
 
@@ -25,10 +26,13 @@ class View(Protocol):
 
 
 @contextmanager
-def view(console: Console, work: Sequence[Work]) -> Iterator[View]:
-    """A bar or lines, as suits the console, for the jobs of a run."""
+def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
+    """A bar or lines, as suits the console, for the jobs of a run.
+
+    ``here``: this process measures; then nothing is drawn between events, and its output stays its own.
+    """
     if not console.is_terminal:
-        yield PlainView(console, len(work))
+        yield PlainView(console, jobs)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -38,15 +42,24 @@ def view(console: Console, work: Sequence[Work]) -> Iterator[View]:
         TextColumn("{task.fields[left]}"),
     )
     # few refreshes: drawing takes CPU time from the measured worker
-    with Progress(*columns, console=console, refresh_per_second=2, transient=True) as progress:
-        yield BarView(progress, len(work))
+    with Progress(
+        *columns,
+        console=console,
+        refresh_per_second=2,
+        transient=True,
+        auto_refresh=not here,
+        redirect_stdout=not here,
+        redirect_stderr=not here,
+    ) as progress:
+        yield BarView(progress, jobs, here=here)
 
 
 class BarView:
     """A bar over the jobs, with the current job, phase, rounds, estimate and time left."""
 
-    def __init__(self, progress: Progress, jobs: int) -> None:
+    def __init__(self, progress: Progress, jobs: int, *, here: bool = False) -> None:
         self._progress = progress
+        self._here = here
         self._task = progress.add_task("planning", total=jobs, left="")
         self._jobs = jobs
         self._ended = 0
@@ -67,19 +80,10 @@ class BarView:
             text = f"about {duration(left)} left"
             self._progress.update(self._task, advance=1, left=text)
             return
-        if isinstance(event, Started):
-            phase = "start"
-        elif isinstance(event, Doing):
-            phase = f"{event.activity.phase} {event.activity.variant}".strip()
-            if event.activity.phase == "measure":
-                phase = f"round {event.activity.rounds}"
-        elif isinstance(event, Waits):
-            phase = "prepared"
-        else:
-            phase = f"round {event.done}"
+        if isinstance(event, Timed):
             self._estimates[key] = estimates(event.pairs)
-        self._phases[key] = f"{_what(event.job)}  {phase}"
-        self._progress.update(self._task, description=escape(plain(self._text())))
+        self._phases[key] = f"{_what(event.job)}  {_phase(event)}"
+        self._progress.update(self._task, description=escape(plain(self._text())), refresh=self._here)
 
     def _text(self) -> str:
         """One running job with its estimates, or the first few of several jobs without estimates."""
@@ -92,7 +96,7 @@ class BarView:
 
     def _record(self, record: Record) -> None:
         if not record.status.passed and record.status.counted:
-            line = f"{record.job.case.name}: {record.candidate} ended as {record.status.value}"
+            line = f"{record.job.case.name}: {outcome(record)}"
             self._progress.console.print(escape(plain(line)), style="yellow")
 
 
@@ -120,11 +124,50 @@ class PlainView:
         elif isinstance(event, Record):
             # several jobs are running: name the job
             whose = f"{_title(event.job)}  " if len(self._under_way) > 1 else ""
-            rounds = f", {len(event.samples)} rounds" if event.samples else ""
-            self._print(f"    {whose}{event.candidate}: {event.status.value}{rounds}")
+            self._print(f"    {whose}{outcome(event)}")
 
     def _print(self, line: str) -> None:
         self._console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
+
+
+class NotebookView:
+    """One output of a cell, which changes. Outcomes stay above the changing line."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self._lines: list[str] = []
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Record):
+            self._lines.append(plain(outcome(event)))
+            self._draw("")
+        elif not isinstance(event, Ended):
+            numbers = estimates(event.pairs) if isinstance(event, Timed) else ""
+            self._draw(plain(f"{_what(event.job)}  {_phase(event)}  {numbers}".rstrip()))
+
+    def _draw(self, text: str) -> None:
+        lines = [*self._lines, *([text] if text else [])]
+        self._handle.update({"text/plain": "\n".join(lines)}, raw=True)
+
+
+def outcome(record: Record) -> str:
+    """``inductor: pass, 30 rounds``; for a failure, with its reason."""
+    rounds = f", {len(record.samples)} rounds" if record.samples else ""
+    failure = record.failure
+    if failure is None:
+        return f"{record.candidate}: {record.status.value}{rounds}"
+    why = f" in phase {failure.phase}: {failure.kind}: {failure.message[:LONGEST_REASON]}"
+    return f"{record.candidate}: {record.status.value}{rounds}{why}"
+
+
+def _phase(event: Started | Doing | Waits | Timed) -> str:
+    if isinstance(event, Timed):
+        return f"round {event.done}"
+    if not isinstance(event, Doing):
+        return "start" if isinstance(event, Started) else "prepared"
+    activity = event.activity
+    what = f"{activity.phase} {activity.variant}".strip()
+    return f"round {activity.rounds}" if activity.phase == "measure" else what
 
 
 def _title(job: Job) -> str:

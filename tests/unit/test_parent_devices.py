@@ -22,7 +22,7 @@ from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Found
 from runner.plan.environments.spec import Asked
 from tests.factories import make_job, make_record
-from torchduet.progress import title
+from torchduet.result import title
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
 

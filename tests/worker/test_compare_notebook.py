@@ -20,7 +20,7 @@ from harness.schema import Protocol, Status
 from runner.errors import UsageError
 from tests.factories import make_job
 from torchduet import Result, compare
-from torchduet.progress import shown
+from torchduet.progress import shown, watch
 
 FEW = Protocol(repeat=6, min_sample_s=0.0)
 QUICK = Protocol(performance=False)
@@ -256,8 +256,8 @@ def test_progress_in_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     compare(mlp(), torch.randn(4, 8), compilers=[refuses, "eager"], protocol=FEW, progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert lines[0].startswith("refuses: fail_to_run in phase compile: BackendCompilerFailed: ")
-    assert lines[1] == "eager: pass, 6 rounds"
+    assert lines[0].startswith("    refuses: fail_to_run in phase compile: BackendCompilerFailed: ")
+    assert lines[1] == "    eager: pass, 6 rounds"
     compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=FEW)
     assert capsys.readouterr().err == ""  # neither terminal nor notebook
 
@@ -282,7 +282,7 @@ def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: pytest.M
     python.display = types.SimpleNamespace(display=display)
     monkeypatch.setitem(sys.modules, "IPython", python)
     compare(mlp(), torch.randn(4, 8), compilers="eager", mode="inference", protocol=FEW)
-    assert "Sequential (inference, float32, cpu): compile eager" in display.shown
+    assert "Sequential inference float32  compile eager" in display.shown
     assert any("round 6  eager " in text for text in display.shown)
     assert display.shown[-1] == "eager: pass, 6 rounds"
     assert len(display.shown) < 20
@@ -295,12 +295,12 @@ def test_progress_on_a_terminal_writes_over_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with shown(make_job(), asked=None) as progress:
-        progress.rounds(3, {})
+    monkeypatch.setenv("TERM", "xterm")
+    with shown(None) as view:
+        watch(make_job(), view).rounds(3, {})
     text = capsys.readouterr().err
-    assert text.startswith("\rmodel (training, float32, cpu): round 3")
-    assert text.endswith("\r")
-    assert "\n" not in text
+    assert "model training float32  round 3" in text
+    assert text.endswith("\x1b[1A\x1b[2K")  # nothing of it stays
 
 
 # -- what belongs to the caller -----------------------------------------------
