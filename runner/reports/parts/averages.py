@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import GroupSummary, Summary
 from runner.analysis.digits import MISSING, speedup_text, with_unit
-from runner.reports.parts.grid import Table
+from runner.reports.parts.grid import Cell, Table, table_of
 from runner.reports.parts.sections import column_titles, compiler_name, sections
 
 TITLE = "Averages over models. Geometric mean speedup, other means are arithmetic"
-Cell = Callable[[GroupSummary], str]
+Text = Callable[[GroupSummary], str]
 
 
 def averages_note(summary: Summary) -> str:
@@ -29,34 +31,24 @@ def averages_tables(summary: Summary) -> tuple[Table, ...]:
     An average over one model would be the model's own number, with another interval.
     """
     parts = tuple(part for part in sections(summary) if any(group.total > 1 for group in part.groups))
-    groups = [
-        (title, group)
-        for title, part in zip(column_titles(parts), parts, strict=True)
-        for group in part.groups
-        if group.total > 1
-    ]
-    cells = {header: [cell(group) for _, group in groups] for header, cell in _columns(summary)}
-    texts = {header: column for header, column in cells.items() if any(column)}
-    if not texts:
+    titles = zip(column_titles(parts), parts, strict=True)
+    rows = [(title, group) for title, part in titles for group in part.groups if group.total > 1]
+    cells: list[Cell[tuple[str, GroupSummary]]] = [Cell("models", operator.itemgetter(0))][: len(parts) > 1]
+    cells.append(Cell("compiler", lambda row: compiler_name(row[1].compiler)))
+    names = len(cells)
+    cells += [Cell(header, partial(_cell, text)) for header, text in _columns(summary)]
+    table = table_of(TITLE, rows, cells).filled()
+    if len(table.header) <= names:
         return ()
-    names = {"models": [title for title, _ in groups]} if len(parts) > 1 else {}
-    names["compiler"] = [compiler_name(group.compiler) for _, group in groups]
-    columns = {**names, **texts}
-    rows = tuple(tuple(text or MISSING for text in row) for row in zip(*columns.values(), strict=True))
-    last_kept = len(names)
-    return (
-        Table(
-            title=TITLE,
-            header=tuple(columns),
-            numbers=(False,) * len(columns),
-            rows=rows,
-            droppable=tuple(range(len(columns) - 1, last_kept, -1)),
-        ),
-    )
+    return (replace(table, droppable=tuple(range(len(table.header) - 1, names, -1))),)
 
 
-def _columns(summary: Summary) -> Iterator[tuple[str, Cell]]:
-    """Header and cell of each column, the most important first. A cell without a number is empty."""
+def _cell(text: Text, row: tuple[str, GroupSummary]) -> str:
+    return text(row[1]) or MISSING
+
+
+def _columns(summary: Summary) -> Iterator[tuple[str, Text]]:
+    """Header and text of each column, the most important first. Without a number, the text is empty."""
     yield "speedup, models like these\n[95 % interval], n", _speedup
     yield "pass rate\n[95 % interval], n", _passrate
     for metric in declared().averages():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Iterator
 
-from runner.analysis.comparison import AcrossEnvironments, Summary
+from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage, Summary
 from runner.analysis.digits import MISSING, ms_text, p_text, speedup_text
 from runner.labels import case_name, plain, suite_labels
-from runner.reports.parts.grid import Table
+from runner.reports.parts.grid import Cell, Table, optional, table_of
+from runner.reports.parts.sections import conditions, conditions_of
 
 RESULTS = {True: "same", False: "DIFFERENT", None: MISSING}
 NOTE = (
@@ -34,59 +34,34 @@ def environment_note(summary: Summary) -> str:
 
 def _averages(summary: Summary) -> Table:
     labels = suite_labels(row.suite for row in summary.across_averages)
-    rows = []
-    for row in summary.across_averages:
-        mean = MISSING
-        if row.averaged > 1:
-            mean = speedup_text(row.geomean_speedup, row.geomean_low, row.geomean_high)
-        where = f"{labels[row.suite]}, {row.mode}, {row.dtype}, {row.device}"
-        count = f"{row.averaged}/{row.total}"
-        rows.append((where, row.environment, plain(row.versions), plain(row.compiler), mean, count))
-    reference = summary.across[0].reference
-    return Table(
-        title=f"Environments: geometric mean against eager of {reference} [95 % interval over models]",
-        header=("models", "environment", "versions", "compiler", "speedup", "averaged"),
-        numbers=(False, False, False, False, False, True),
-        rows=tuple(rows),
-        droppable=(2, 5),
+    cells: tuple[Cell[EnvironmentAverage], ...] = (
+        Cell("models", lambda row: conditions(labels[row.suite], row.mode, row.dtype, row.device)),
+        Cell("environment", lambda row: row.environment),
+        Cell("versions", lambda row: plain(row.versions)),
+        Cell("compiler", lambda row: plain(row.compiler)),
+        Cell("speedup", _mean),
+        Cell("averaged", lambda row: f"{row.averaged}/{row.total}", number=True),
     )
+    reference = summary.across[0].reference
+    title = f"Environments: geometric mean against eager of {reference} [95 % interval over models]"
+    return table_of(title, summary.across_averages, cells, droppable=("versions", "averaged"))
 
 
-Text = Callable[[AcrossEnvironments], str]
+def _mean(row: EnvironmentAverage) -> str:
+    if row.averaged < 2:
+        return MISSING
+    return speedup_text(row.geomean_speedup, row.geomean_low, row.geomean_high)
 
 
 def _by_model(summary: Summary) -> Iterator[Table]:
     labels = suite_labels(row.record.job.case.suite for row in summary.across)
-
-    def section(row: AcrossEnvironments) -> str:
-        job, case = row.record.job, row.record.job.case
-        return f"{labels[case.suite]}, {case.mode.value}, {job.dtype}, {job.device}"
-
     sections: dict[str, list[AcrossEnvironments]] = {}
     for row in summary.across:
-        sections.setdefault(section(row), []).append(row)
-    for title, members in sections.items():
-        rows = []
-        for _, group in groupby(members, key=lambda row: row.record.job.key):
-            for place, row in enumerate(group):
-                name = case_name(row.record.job.case) if place == 0 else ""
-                rows.append((name, *(text(row) for _, _, text in COLUMNS)))
-        yield Table(
-            title=f"Environments: {title}, against eager of {members[0].reference}",
-            header=("model", *(header for header, _, _ in COLUMNS)),
-            numbers=(False, *(number for _, number, _ in COLUMNS)),
-            rows=tuple(rows),
-            # different results must stay visible
-            droppable=(10, 6, 3, 7) if any(o.same_results is False for o in members) else (10, 6, 3, 7, 9),
-        )
-
-
-def _number(value: float | None, text: Callable[[float], str]) -> str:
-    return MISSING if value is None else text(value)
-
-
-def _speedup(row: AcrossEnvironments) -> str:
-    return speedup_text(row.speedup, row.ci_low, row.ci_high)
+        sections.setdefault(conditions_of(row.record, labels), []).append(row)
+    for name, rows in sections.items():
+        title = f"Environments: {name}, against eager of {rows[0].reference}"
+        differ = any(row.same_results is False for row in rows)  # this must stay visible
+        yield table_of(title, rows, CELLS, droppable=DROPPABLE if differ else (*DROPPABLE, "results"), once=1)
 
 
 def _verdict(row: AcrossEnvironments) -> str:
@@ -96,15 +71,17 @@ def _verdict(row: AcrossEnvironments) -> str:
     return row.verdict.value if row.counts else f"({row.verdict.value})"
 
 
-COLUMNS: tuple[tuple[str, bool, Text], ...] = (
-    ("environment", False, lambda row: row.environment),
-    ("compiler", False, lambda row: plain(row.compiler)),
-    ("reference ms", True, lambda row: _number(row.baseline_ms, ms_text)),
-    ("ms", True, lambda row: _number(row.candidate_ms, ms_text)),
-    ("speedup", False, _speedup),
-    ("p", True, lambda row: _number(row.p_value, p_text)),
-    ("q", True, lambda row: _number(row.q_value, p_text)),
-    ("verdict", False, _verdict),
-    ("results", False, lambda row: RESULTS[row.same_results]),
-    ("n", True, lambda row: f"{row.n:,}" if row.n else MISSING),
+CELLS: tuple[Cell[AcrossEnvironments], ...] = (
+    Cell("model", lambda row: case_name(row.record.job.case)),
+    Cell("environment", lambda row: row.environment),
+    Cell("compiler", lambda row: plain(row.compiler)),
+    Cell("reference ms", lambda row: optional(row.baseline_ms, ms_text), number=True),
+    Cell("ms", lambda row: optional(row.candidate_ms, ms_text), number=True),
+    Cell("speedup", lambda row: speedup_text(row.speedup, row.ci_low, row.ci_high)),
+    Cell("p", lambda row: optional(row.p_value, p_text), number=True),
+    Cell("q", lambda row: optional(row.q_value, p_text), number=True),
+    Cell("verdict", _verdict),
+    Cell("results", lambda row: RESULTS[row.same_results]),
+    Cell("n", lambda row: f"{row.n:,}" if row.n else MISSING, number=True),
 )
+DROPPABLE = ("n", "p", "reference ms", "q")

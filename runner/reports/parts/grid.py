@@ -1,10 +1,10 @@
-"""Tables of text on a terminal: columns without room are omitted, and names are never markup."""
+"""Tables of text: their columns declared by cells; on a terminal, columns without room are omitted."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from runner.analysis.digits import MISSING
 from runner.labels import plain
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,40 @@ class Table:
     def _width(self, kept: Sequence[int], gap: int) -> int:
         widths = (widest((self.header[i], *(row[i] for row in self.rows))) for i in kept)
         return sum(widths) + gap * (len(kept) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[T]):
+    """A column, by what it says of an item."""
+
+    header: str
+    text: Callable[[T], str]
+    number: bool = False
+
+
+def table_of(
+    title: str, items: Iterable[T], cells: Sequence[Cell[T]], droppable: Collection[str] = (), once: int = 0
+) -> Table:
+    """A row for each item. ``once``: so many columns are empty where they would repeat the row above."""
+    rows: list[tuple[str, ...]] = []
+    above: tuple[str, ...] = ()
+    for item in items:
+        row = tuple(cell.text(item) for cell in cells)
+        repeats = row[:once] == above
+        rows.append((*("" for _ in above), *row[once:]) if repeats else row)
+        above = row[:once]
+    header = tuple(cell.header for cell in cells)
+    return Table(
+        title=title,
+        header=header,
+        numbers=tuple(cell.number for cell in cells),
+        rows=tuple(rows),
+        droppable=tuple(header.index(name) for name in droppable),
+    )
+
+
+def optional(value: T | None, text: Callable[[T], str]) -> str:
+    return MISSING if value is None else text(value)
 
 
 def text_for(console: Console, text: str, style: str = "") -> Text:

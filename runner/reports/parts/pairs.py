@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from runner.analysis.comparison import CandidatePair, CompilerRatio, Summary
-from runner.analysis.digits import MISSING, p_text, speedup_text
+from runner.analysis.digits import p_text, speedup_text
 from runner.labels import case_name, plain, suite_labels
-from runner.reports.parts.grid import Table
-from runner.reports.parts.sections import compiler_name
+from runner.reports.parts.grid import Cell, Table, optional, table_of
+from runner.reports.parts.sections import compiler_name, conditions, conditions_of
 
 MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
 
@@ -31,59 +31,32 @@ def _means(summary: Summary) -> tuple[Table, ...]:
 
 
 def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
-    labels = suite_labels(one.suite for one in ratios)
-    rows = tuple(
-        (
-            f"{labels[one.suite]}, {one.mode}, {one.dtype}, {one.device}",
-            _named(one.first, one.second),
-            speedup_text(one.mean.value, one.mean.low, one.mean.high),
-            speedup_text(one.mean.value, one.mean.these_low, one.mean.these_high),
-            str(one.mean.models),
-        )
-        for one in ratios
+    labels = suite_labels(ratio.suite for ratio in ratios)
+    cells: tuple[Cell[CompilerRatio], ...] = (
+        Cell("models", lambda r: conditions(labels[r.suite], r.mode, r.dtype, r.device)),
+        Cell("ratio of", lambda r: _named(r.first, r.second)),
+        Cell("for models like these", lambda r: speedup_text(r.mean.value, r.mean.low, r.mean.high)),
+        Cell("for these models", lambda r: speedup_text(r.mean.value, r.mean.these_low, r.mean.these_high)),
+        Cell("n", lambda r: str(r.mean.models), number=True),
     )
-    return Table(
-        title="Candidate over candidate in the same rounds: geometric mean [95 % interval]",
-        header=("models", "ratio of", "for models like these", "for these models", "n"),
-        numbers=(False, False, False, False, True),
-        rows=rows,
-        droppable=(3, 4),
-    )
+    title = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
+    return table_of(title, ratios, cells, droppable=("for these models", "n"))
 
 
 def _by_model(summary: Summary) -> Table:
-    labels = suite_labels(one.first.record.job.case.suite for one in summary.pairs)
-    return Table(
-        title="Candidate over candidate, by model (above 1: the first is faster)",
-        header=("model", "conditions", "ratio of", "speedup [95 % interval]", "p", "q", "verdict", "n"),
-        numbers=(False, False, False, False, True, True, False, True),
-        rows=tuple(_rows(summary, labels)),
-        droppable=(1, 7, 4, 5),
+    labels = suite_labels(pair.first.record.job.case.suite for pair in summary.pairs)
+    cells: tuple[Cell[CandidatePair], ...] = (
+        Cell("model", lambda pair: case_name(pair.first.record.job.case)),
+        Cell("conditions", lambda pair: conditions_of(pair.first.record, labels)),
+        Cell("ratio of", lambda pair: _named(pair.first.compiler, pair.second.compiler)),
+        Cell("speedup [95 % interval]", lambda pair: speedup_text(pair.speedup, pair.ci_low, pair.ci_high)),
+        Cell("p", lambda pair: optional(pair.p_value, p_text), number=True),
+        Cell("q", lambda pair: optional(pair.q_value, p_text), number=True),
+        Cell("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
+        Cell("n", lambda pair: f"{pair.n:,}", number=True),
     )
-
-
-def _rows(summary: Summary, labels: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    last = ""
-    for one in summary.pairs:
-        job = one.first.record.job
-        shown = job.key != last
-        last = job.key
-        yield (
-            case_name(job.case) if shown else "",
-            f"{labels[job.case.suite]}, {job.case.mode.value}, {job.dtype}, {job.device}" if shown else "",
-            _named(one.first.compiler, one.second.compiler),
-            *_numbers(one),
-        )
-
-
-def _numbers(one: CandidatePair) -> tuple[str, ...]:
-    return (
-        speedup_text(one.speedup, one.ci_low, one.ci_high),
-        MISSING if one.p_value is None else p_text(one.p_value),
-        MISSING if one.q_value is None else p_text(one.q_value),
-        MISSING if one.verdict is None else one.verdict.value,
-        f"{one.n:,}",
-    )
+    title = "Candidate over candidate, by model (above 1: the first is faster)"
+    return table_of(title, summary.pairs, cells, droppable=("conditions", "n", "p", "q"), once=2)
 
 
 def _named(first: str, second: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.devices import PLATFORMS
 from harness.loading.own_model import suite_of
-from harness.schema import Protocol, Scalar
+from harness.schema import Protocol, Record, Scalar
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
 from runner.analysis.digits import rounds_text, share_text
 from runner.labels import file_part, merged_facts, plain, suite_labels
@@ -26,7 +26,7 @@ class Section:
 
     @property
     def title(self) -> str:
-        return plain(f"{self.suite}, {self.mode}, {self.dtype}, {self.device}")
+        return plain(conditions(self.suite, self.mode, self.dtype, self.device))
 
     @property
     def compilers(self) -> tuple[str, ...]:
@@ -76,6 +76,16 @@ def column_titles(parts: tuple[Section, ...]) -> tuple[str, ...]:
     if len(conditions) <= 1:
         return tuple(part.suite for part in parts)
     return tuple(f"{part.suite} {part.mode} {part.dtype} {part.device}" for part in parts)
+
+
+def conditions(suite: str, mode: str, dtype: str, device: str) -> str:
+    return f"{suite}, {mode}, {dtype}, {device}"
+
+
+def conditions_of(record: Record, labels: Mapping[str, str]) -> str:
+    """``labels``: of suites."""
+    job, case = record.job, record.job.case
+    return conditions(labels[case.suite], case.mode.value, job.dtype, job.device)
 
 
 def compilers(summary: Summary) -> tuple[str, ...]:
