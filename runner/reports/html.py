@@ -17,10 +17,9 @@ from urllib.parse import quote
 
 from harness.declared import Metric
 from harness.metrics import declared
-from runner.analysis.comparison import CONTROL, Comparison, Finding, GroupSummary, Summary
+from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
 from runner.analysis.digits import MISSING, with_unit
 from runner.analysis.estimate import Verdict
-from runner.labels import plain
 from runner.reports.pages.overview import (
     ALWAYS_SHOWN,
     KINDS,
@@ -36,7 +35,6 @@ from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
 from runner.reports.parts.averages import averages_note
 from runner.reports.parts.environments import environment_note, environment_tables
-from runner.reports.parts.grid import Table
 from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
 from runner.reports.parts.table import NOT_CHECKED
@@ -93,7 +91,7 @@ def _digest(script: str) -> str:
 def _first_comment(script: str) -> list[str]:
     """The license at the start of the library, which must stay readable."""
     comment = script[: script.index("*/")] if script.startswith("/*") else ""
-    return [plain(text) for line in comment.splitlines() if (text := line.strip("/* "))]
+    return [text for line in comment.splitlines() if (text := line.strip("/* "))]
 
 
 # -- the part above the charts ---------------------------------------------------
@@ -112,15 +110,14 @@ def _page(summary: Summary) -> dict[str, Any]:
         "mean_headings": [one.average.heading for one in declared().averages() if one.average],
         "averages": [(part.title, [_group(part, group) for group in some]) for part, some in groups if some],
         "averages_note": averages_note(summary),
-        "warnings": [_warning(finding) for finding in summary.warnings],
-        "caveats": [plain(caveat) for caveat in summary.caveats],
-        "environments": [_table(table) for table in environment_tables(summary)],
-        "environments_note": plain(environment_note(summary)) if summary.across else "",
-        "pairs": [_table(table) for table in pair_tables(summary)],
+        "warnings": summary.warnings,
+        "shown_cases": SHOWN_CASES,
+        "caveats": summary.caveats,
+        "environments": environment_tables(summary),
+        "environments_note": environment_note(summary) if summary.across else "",
+        "pairs": pair_tables(summary),
         "facts": [
-            (plain(name), plain(str(value)))
-            for name, value in summary.environment.items()
-            if value not in (None, "")
+            (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],
     }
 
@@ -160,7 +157,7 @@ def _period(summary: Summary) -> str:
     ends = [c.record.ended for c in summary.comparisons if c.record.ended]
     if not starts or not ends:
         return ""
-    begun, ended = (plain(text[:16].replace("T", " ")) for text in (min(starts), max(ends)))
+    begun, ended = (text[:16].replace("T", " ") for text in (min(starts), max(ends)))
     return f"{begun} to {ended} UTC"
 
 
@@ -196,26 +193,3 @@ def _passed(group: GroupSummary) -> str:
 def _mean(group: GroupSummary, metric: Metric) -> str:
     value = group.means[metric.name].value
     return MISSING if value is None else with_unit(value, metric.unit, metric.digits)
-
-
-def _table(table: Table) -> dict[str, Any]:
-    """Rows of (cell, whether it is a number)."""
-    return {
-        "title": plain(table.title),
-        "header": list(zip(table.header, table.numbers, strict=True)),
-        "rows": [
-            [(plain(text), number) for text, number in zip(row, table.numbers, strict=True)]
-            for row in table.rows
-        ],
-    }
-
-
-def _warning(finding: Finding) -> dict[str, Any]:
-    cases = [plain(case) for case in finding.cases]
-    return {
-        "title": plain(finding.title),
-        "count": len(cases),
-        "advice": plain(finding.advice),
-        "cases": cases[:SHOWN_CASES],
-        "more": cases[SHOWN_CASES:],
-    }

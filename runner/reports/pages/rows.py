@@ -26,15 +26,8 @@ ON_A_PHONE = ("model", "candidate", "speedup", "verdict")
 FACET_COLUMNS = ("suite", "precision", "mode", "device")  # shown if the run has several values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facet:
-    """A filter. ``key``: its name in the page's address and on the page.
-
-    ``texts``: the value of each comparison.
-    """
-
-    key: str
-    texts: Sequence[str]
+Facets = dict[str, list[str]]
+"""The filters: the value of each comparison, by a name for the page and its address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +52,7 @@ def identities(summary: Summary) -> tuple[str, ...]:
     return tuple(names)
 
 
-def facets(summary: Summary) -> tuple[Facet, ...]:
+def facets(summary: Summary) -> Facets:
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     environments = {id(c.record.environment): c.record.environment for c in summary.comparisons}
     lines = {place: environment_line(facts) for place, facts in environments.items()}
@@ -74,17 +67,13 @@ def facets(summary: Summary) -> tuple[Facet, ...]:
         "verdict": kind,
         "status": lambda c: c.record.status.value,
     }
-    return tuple(
-        Facet(key=key, texts=[value(c) for c in summary.comparisons]) for key, value in values.items()
-    )
+    return {key: [value(c) for c in summary.comparisons] for key, value in values.items()}
 
 
-def columns(summary: Summary, used: Sequence[Facet]) -> tuple[Shown, ...]:
+def columns(summary: Summary, used: Facets) -> tuple[Shown, ...]:
     """The table's columns, without empty columns and without conditions that have a single value."""
     conditions = [
-        Shown(key=facet.key, header=facet.key, texts=facet.texts)
-        for facet in used
-        if facet.key in FACET_COLUMNS and len(set(facet.texts)) > 1
+        Shown(key=key, header=key, texts=used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1
     ]
     own = []
     for column in all_columns():
@@ -115,20 +104,20 @@ def table_data(summary: Summary) -> dict[str, Any]:
     """The data that the page reads when it opens: columns, facets with their values, rows, averages."""
     used = facets(summary)
     shown = columns(summary, used)
-    values = {facet.key: list(dict.fromkeys(facet.texts)) for facet in used}
-    places = {key: {value: place for place, value in enumerate(found)} for key, found in values.items()}
+    values = {key: list(dict.fromkeys(texts)) for key, texts in used.items()}
+    places = {key: {text: place for place, text in enumerate(texts)} for key, texts in values.items()}
     thresholds = {c.record.job.protocol.noise_threshold for c in summary.comparisons}
     return {
         "columns": [
             {"key": c.key, "header": c.header, "number": c.values is not None, "wide": c.wide} for c in shown
         ],
-        "facets": [{"key": f.key, "values": values[f.key]} for f in used],
+        "facets": [{"key": key, "values": texts} for key, texts in values.items()],
         "kinds": list(KINDS),
         "threshold": thresholds.pop() if len(thresholds) == 1 else None,
         "rows": [
             {
                 "id": name,
-                "facets": [places[f.key][f.texts[row]] for f in used],
+                "facets": [places[key][texts[row]] for key, texts in used.items()],
                 "texts": [column.texts[row] for column in shown],
                 "values": [column.values[row] if column.values else None for column in shown],
                 "plot": [_short(x) for x in (c.speedup, c.ci_low, c.ci_high, _compile_in_steps(c))],

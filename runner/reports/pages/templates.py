@@ -1,12 +1,19 @@
-"""The templates of the pages. Inserted values are escaped, and a missing name is an error."""
+"""The templates of the pages. Inserted texts are escaped and printable, and a missing name is an error."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING
 
+from runner.labels import plain
+
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
+
+
+def _printable(value: object) -> object:
+    """A text is one printable line; markup of our own (a subclass of ``str``) stays as it is."""
+    return plain(value) if type(value) is str else value
 
 
 @cache
@@ -17,6 +24,7 @@ def _environment() -> Environment:
         loader=PackageLoader("runner.reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

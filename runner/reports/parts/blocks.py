@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -65,19 +66,16 @@ def fitted(blocks: Sequence[MarkdownBlock], limit: int, everything: str = EVERYT
     the longest blocks are cut, and short blocks stay whole. If it is still too long, blocks at
     the end are omitted.
     """
+
+    def document(room: int) -> str:
+        return "\n\n".join(block.within(room, everything) for block in blocks) + "\n"
+
     longest = max((block.size for block in blocks), default=0)
-    if _length(whole := _document(blocks, longest, everything)) <= limit:
+    if _bytes(whole := document(longest)) <= limit + 1:
         return whole
-    if _length(_document(blocks, SMALLEST, everything)) > limit:
-        return _first(blocks, limit, everything)
-    enough, too_much = SMALLEST, longest
-    while too_much - enough > 1:
-        middle = (enough + too_much) // 2
-        if _length(_document(blocks, middle, everything)) <= limit:
-            enough = middle
-        else:
-            too_much = middle
-    return _document(blocks, enough, everything)
+    rooms = range(SMALLEST, longest)
+    fit = bisect_right(rooms, limit + 1, key=lambda room: _bytes(document(room)))
+    return document(rooms[fit - 1]) if fit else _first(blocks, limit, everything)
 
 
 def _first(blocks: Sequence[MarkdownBlock], limit: int, everything: str) -> str:
@@ -95,13 +93,6 @@ def _first(blocks: Sequence[MarkdownBlock], limit: int, everything: str) -> str:
     return "\n\n".join(kept) + "\n"
 
 
-def _document(blocks: Sequence[MarkdownBlock], room: int, everything: str) -> str:
-    return "\n\n".join(block.within(room, everything) for block in blocks) + "\n"
-
-
-def _length(document: str) -> int:
-    return len(document.encode())
-
-
 def _bytes(row: str) -> int:
+    """With the end of its line."""
     return len(row.encode()) + 1
