@@ -2,7 +2,7 @@
 
 import sys
 
-from torchduet.names import check_names
+from torchduet import check_names
 
 
 def main() -> int:

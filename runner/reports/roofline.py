@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
 from runner.labels import case_name
-from runner.reports.parts.axes import COLORS, GREY, SHAPES, light_grid, new_figure, note, shortened
-from runner.reports.parts.pictures import ABOVE, by_name, plain_style
+from runner.reports.parts.axes import GREY, legend, light_grid, new_figure, note, shortened, styles
+from runner.reports.parts.pictures import by_name, plain_style
 from runner.reports.parts.sections import (
     Section,
     compiler_name,
@@ -38,6 +38,8 @@ MOST_ROWS = 60
 LABEL_WIDTH = 30
 MARGIN = 1.6  # factor around the outermost points; both axes are logarithmic
 GIGA_IN_TERA = 1e-3
+Styles = Mapping[str, Mapping[str, str]]
+"""By compiler; "" is eager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     order = compilers(summary)
     drawn = [(plot_name(s.suite, s.dtype, "_roofline"), picture_of(s)) for s in sections(summary)]
     panels = [(name, picture) for name, picture in drawn if picture.operations]
-    return by_name(panels, lambda found: draw(found, order))
+    return by_name(panels, lambda members: draw(members, order))
 
 
 def picture_of(section: Section) -> Picture:
@@ -116,33 +118,28 @@ def _rates(members: Sequence[Comparison], eager: str, candidate: str) -> dict[st
 def draw(panels: Sequence[Picture], order: Sequence[str]) -> Figure:
     """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
     heights = [max(LEAST_IN, 1.4 + ROW_IN * len(panel.operations)) for panel in panels]
+    of_compiler = {"": {"color": GREY, "marker": "o"}, **styles(order, first_shape=1)}  # eager: a gray ring
     with plain_style():
         figure = new_figure(WIDTH_IN, sum(heights))
         grid = figure.subplots(len(panels), 2, squeeze=False, height_ratios=heights, width_ratios=(1.15, 1.0))
         for (left, right), panel in zip(grid, panels, strict=True):
-            styles = _styles(order)
-            _draw_roofline(left, panel, styles)
-            _draw_bytes(right, panel, styles)
+            _draw_roofline(left, panel, of_compiler)
+            _draw_bytes(right, panel, of_compiler)
             left.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=32, parse_math=False)
             note(left, panel.facts, (0.0, 1.0), (0, 21), color=GREY)
     return figure
 
 
-def _styles(order: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Color and shape by compiler. Eager is a gray ring."""
-    return {
-        "": (GREY, "o"),
-        **{c: (COLORS[i % len(COLORS)], SHAPES[(i + 1) % len(SHAPES)]) for i, c in enumerate(order)},
-    }
+def _mark(ax: Axes, x: float, y: float, compiler: str, of_compiler: Styles) -> None:
+    style = {**of_compiler[compiler], "linewidth": 0, "zorder": 4 if compiler else 3}
+    ax.plot(x, y, mfc=_face(compiler, of_compiler), ms=5.0 if compiler else 6.5, **style)
 
 
-def _mark(ax: Axes, x: float, y: float, compiler: str, styles: Mapping[str, tuple[str, str]]) -> None:
-    color, shape = styles[compiler]
-    face = color if compiler else "white"
-    ax.plot(x, y, shape, color=color, mfc=face, ms=5.0 if compiler else 6.5, zorder=4 if compiler else 3)
+def _face(compiler: str, of_compiler: Styles) -> str:
+    return of_compiler[compiler]["color"] if compiler else "white"
 
 
-def _draw_roofline(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> None:
+def _draw_roofline(ax: Axes, panel: Picture, of_compiler: Styles) -> None:
     numbered = enumerate(panel.operations, 1)
     drawn = [
         (place, operation) for place, operation in numbered if operation.flop_per_byte and operation.flops
@@ -171,21 +168,30 @@ def _draw_roofline(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str
             [operation.flop_per_byte] * 2, [rates[0], rates[-1]], color="#BBBBBB", linewidth=0.8, zorder=2
         )
         for compiler, rate in operation.flops.items():
-            _mark(ax, operation.flop_per_byte, rate, compiler, styles)
+            _mark(ax, operation.flop_per_byte, rate, compiler, of_compiler)
         note(ax, f"{place}", (operation.flop_per_byte, rates[-1]), (0, 5), "data", ha="center")
     text = f"peak measured here: {significant(peak, 3)} TFLOP/s"
     note(ax, text, (0.99, peak), (0, 3), ("axes fraction", "data"), ha="right")
     _axis(ax, "x", "y")
-    _legend(ax, panel, styles)
+    legend(
+        ax,
+        [
+            (
+                compiler_name(compiler) if compiler else "eager",
+                {**of_compiler[compiler], "linewidth": 0, "ms": 5, "mfc": _face(compiler, of_compiler)},
+            )
+            for compiler in ("", *panel.compilers)
+        ],
+    )
 
 
-def _draw_bytes(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> None:
+def _draw_bytes(ax: Axes, panel: Picture, of_compiler: Styles) -> None:
     ax.set_xscale("log")
     for place, operation in enumerate(panel.operations):
         rates = sorted(operation.bytes.values())
         ax.plot([rates[0], rates[-1]], [place, place], color="#BBBBBB", linewidth=0.8, zorder=2)
         for compiler, rate in operation.bytes.items():
-            _mark(ax, rate, place, compiler, styles)
+            _mark(ax, rate, place, compiler, of_compiler)
     short = shortened((operation.name for operation in panel.operations), LABEL_WIDTH)
     names = [f"{short[operation.name]}  {n}" for n, operation in enumerate(panel.operations, 1)]
     ax.set_yticks(range(len(names)), names, parse_math=False)
@@ -209,15 +215,3 @@ def _axis(ax: Axes, *axes: str) -> None:
     for name in axes:
         getattr(ax, f"{name}axis").set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     light_grid(ax)
-
-
-def _legend(ax: Axes, panel: Picture, styles: Mapping[str, tuple[str, str]]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = []
-    for compiler in ("", *panel.compilers):
-        color, shape = styles[compiler]
-        label = compiler_name(compiler) if compiler else "eager"
-        face = color if compiler else "white"
-        handles.append(Line2D([], [], label=label, linewidth=0, ms=5, marker=shape, color=color, mfc=face))
-    ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)

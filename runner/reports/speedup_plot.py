@@ -12,24 +12,24 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner.analysis.comparison import Comparison, GroupSummary, Summary
 from runner.analysis.digits import MISSING, share_text, speedup_text
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name
 from runner.reports.parts.axes import (
-    COLORS,
     GREY,
-    SHAPES,
+    legend,
     light_grid,
     new_figure,
     note,
     ratio_ticks,
     shorten,
     shortened,
+    styles,
 )
-from runner.reports.parts.pictures import ABOVE, by_name, plain_style
+from runner.reports.parts.pictures import by_name, plain_style
 from runner.reports.parts.sections import (
     Section,
     compiler_name,
@@ -56,6 +56,10 @@ FACTS_WIDTH = 170  # characters
 TITLE_WIDTH = 90
 LABEL_WIDTH = 48
 MOST_MODELS = 100  # in a panel
+HOLLOW = (
+    "hollow: same, inconclusive or unsteady",
+    {"linewidth": 0, "ms": 4.5, "marker": "o", "color": GREY, "mfc": "white"},
+)
 SHOWN_MODELS = 50  # of a larger panel: the models with speedups furthest from 1
 
 
@@ -80,7 +84,7 @@ class Row:
 def render(summary: Summary) -> Mapping[str, bytes]:
     order = compilers(summary)
     panels = [(plot_name(s.suite, s.dtype), s) for s in sections(summary) if s.rounds]
-    return by_name(panels, lambda found: draw(found, order))
+    return by_name(panels, lambda members: draw(members, order))
 
 
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
@@ -95,7 +99,7 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
         for ax, (panel, left_out), panel_rows in zip(axes, shown, rows, strict=True):
             ax.set_xscale("log")
             ax.set_xlim(limits)
-            _draw_panel(ax, panel, panel_rows, _styles(order))
+            _draw_panel(ax, panel, panel_rows, styles(order))
             _draw_title(ax, panel, left_out)
     return figure
 
@@ -139,14 +143,7 @@ def _mean_mark(group: GroupSummary) -> Mark:
     )
 
 
-Style = dict[str, Any]
-
-
-def _styles(order: Sequence[str]) -> dict[str, Style]:
-    return {
-        compiler: {"color": COLORS[i % len(COLORS)], "marker": SHAPES[i % len(SHAPES)]}
-        for i, compiler in enumerate(order)
-    }
+Style = Mapping[str, str]
 
 
 def _lines(rows: Sequence[Row]) -> float:
@@ -157,7 +154,7 @@ def _row_lines(row: Row) -> float:
     return max(2.0, len(row.marks)) + PAD_LINES  # a label has two lines
 
 
-def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[str, Style]) -> None:
+def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], of_compiler: Mapping[str, Style]) -> None:
     total = _lines(rows)
     ax.set_ylim(total, 0)  # the first model on top
     threshold = panel.comparisons[0].record.job.protocol.noise_threshold
@@ -172,7 +169,7 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[s
             ax.axhline(
                 top, color="black" if is_mean else "#CCCCCC", linewidth=0.8 if is_mean else 0.5, zorder=0
             )
-        _draw_row(ax, row, top + height / 2, styles)
+        _draw_row(ax, row, top + height / 2, of_compiler)
         centers.append(top + height / 2)
         top += height
     ax.set_yticks(centers, [row.label for row in rows], parse_math=False)
@@ -182,13 +179,14 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], styles: Mapping[s
     ax.set_xlabel(
         f"speedup over eager (log scale); shaded: noise threshold \N{PLUS-MINUS SIGN}{share_text(threshold)}"
     )
-    _draw_legend(ax, panel.compilers, styles)
+    names = [(compiler_name(c), {"linewidth": 1.3, "ms": 4.5, **of_compiler[c]}) for c in panel.compilers]
+    legend(ax, [*names, HOLLOW])
 
 
-def _draw_row(ax: Axes, row: Row, center: float, styles: Mapping[str, Style]) -> None:
+def _draw_row(ax: Axes, row: Row, center: float, of_compiler: Mapping[str, Style]) -> None:
     for place, mark in enumerate(row.marks):
         y = center + place - (len(row.marks) - 1) / 2
-        style = styles[mark.compiler]
+        style = of_compiler[mark.compiler]
         if mark.value is not None:
             face = style["color"] if mark.solid else "white"
             if mark.low is not None and mark.high is not None:
@@ -237,14 +235,3 @@ def _draw_title(ax: Axes, panel: Section, left_out: str) -> None:
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold", pad=22 + height, parse_math=False)
     note(ax, "\n".join(facts), (0.0, 1.0), (0, 17), va="bottom", color=GREY)
     note(ax, "speedup [95 % interval]", (1.0, 1.0), (6, 3), va="bottom", color=GREY)
-
-
-def _draw_legend(ax: Axes, names: Sequence[str], styles: Mapping[str, Style]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], label=compiler_name(name), linewidth=1.3, ms=4.5, **styles[name]) for name in names
-    ]
-    hollow = "hollow: same, inconclusive or unsteady"
-    handles.append(Line2D([], [], label=hollow, linewidth=0, ms=4.5, marker="o", color=GREY, mfc="white"))
-    ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ TICKS = (
     tuple(10.0**i for i in range(-6, 7)),
 )
 MOST_RATIO = 20.0  # between the ends of the axis; beyond it, ticks are decades
+
+# options of a legend: one line above the axes, at the left
+ABOVE: Mapping[str, Any] = {
+    "loc": "lower left",
+    "bbox_to_anchor": (0, 1.0),
+    "frameon": False,
+    "borderaxespad": 0.2,
+    "borderpad": 0.0,
+}
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -78,6 +87,22 @@ def note(
         parse_math=False,
         **style,
     )
+
+
+def styles(order: Sequence[str], first_shape: int = 0) -> dict[str, dict[str, str]]:
+    """Color and shape of each name, by its place in ``order``."""
+    return {
+        name: {"color": COLORS[i % len(COLORS)], "marker": SHAPES[(i + first_shape) % len(SHAPES)]}
+        for i, name in enumerate(order)
+    }
+
+
+def legend(ax: Axes, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """One line above the axes, at the left: (label, style of its mark)."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=label, **style) for label, style in entries]
+    ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)
 
 
 def shortened(names: Iterable[str], room: int) -> dict[str, str]:

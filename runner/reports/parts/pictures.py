@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,16 +44,6 @@ def by_name(
     for name, members in together.items():
         files.update(pictures(name, draw(members)))
     return files
-
-
-# Legend options: one line above the axes, at the left.
-ABOVE: Mapping[str, Any] = {
-    "loc": "lower left",
-    "bbox_to_anchor": (0, 1.0),
-    "frameon": False,
-    "borderaxespad": 0.2,
-    "borderpad": 0.0,
-}
 
 
 def pictures(name: str, figure: Figure) -> dict[str, bytes]:
