@@ -99,8 +99,8 @@ def _without_fp64(comparison: Comparison) -> bool:
 
 def _few_processes(comparison: Comparison) -> bool:
     estimate = comparison.estimate
-    several = bool(comparison.record.job.environments) and estimate is not None
-    return several and estimate.processes < LEAST_ACROSS
+    several = bool(comparison.record.job.environments)
+    return several and estimate is not None and estimate.processes < LEAST_ACROSS
 
 
 COUNTED: tuple[tuple[Holds, str], ...] = (
