@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harness.devices import type_of
 from harness.loading.own_model import suite_of
-from harness.schema import PUBLISHED_MODEL, Case, Record, Scalar, Where
+from harness.schema import PUBLISHED_MODEL, Case, Job, Record, Scalar, Where
 
 LONGEST_PART = 48  # characters: a file's name has up to five parts and at most 255 characters
 LONGEST_REASON = 200  # characters
@@ -129,6 +129,11 @@ def case_name(case: Case) -> str:
     return plain(
         f"{case.name} ({', '.join((*scale, *case.changes))})" if scale or case.changes else case.name
     )
+
+
+def job_title(job: Job) -> str:
+    """``Sequential (training, float32, cpu)``"""
+    return f"{case_name(job.case)} ({job.case.mode.value}, {job.dtype}, {job.device})"
 
 
 def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:

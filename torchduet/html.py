@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from runner.labels import plain
+from runner.labels import job_title, plain
 from runner.reports.parts.fit import fit
 from runner.reports.parts.sections import Section, compiler_name, sections
-from torchduet.result import title
 
 if TYPE_CHECKING:
     from torchduet.result import Result
@@ -26,7 +25,7 @@ def page(result: Result) -> str:
 
 def _lines(result: Result) -> Iterator[str]:
     summary = result.summary
-    yield f"<p><b>{_text(title(result.records[0].job))}</b></p>"
+    yield f"<p><b>{_text(job_title(result.records[0].job))}</b></p>"
     for section in sections(summary):
         yield _table(section)
     for comparison in summary.comparisons:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.schema import Job, Record
+from harness.schema import Record
 from runner.analysis.derive import summarize
-from runner.labels import case_name
+from runner.labels import job_title
 from runner.reports.parts.sections import compiler_name, compilers, sections
 from torchduet.advice import for_python
 
@@ -100,7 +100,7 @@ class Result:
     def __repr__(self) -> str:
         """One line: ``<Result MLP (training, float32, cpu): inductor: pass, 1.31x [1.2, 1.4], ...>``"""
         outcomes = "; ".join(map(repr, self.comparisons))
-        return f"<Result {title(self.records[0].job)}: {outcomes}>"
+        return f"<Result {job_title(self.records[0].job)}: {outcomes}>"
 
     def _repr_html_(self) -> str:
         """For notebooks: table, warnings and picture, as HTML without other files."""
@@ -130,11 +130,6 @@ class Result:
         if path is not None:
             Path(path).write_bytes(png(figure))
         return figure
-
-
-def title(job: Job) -> str:
-    """``Sequential (training, float32, cpu)``"""
-    return f"{case_name(job.case)} ({job.case.mode.value}, {job.dtype}, {job.device})"
 
 
 def without_files(record: Record) -> Record:

@@ -16,13 +16,13 @@ from runner.cli.main import main
 from runner.cli.upstream import understood
 from runner.engine import launch
 from runner.errors import UsageError
+from runner.labels import job_title
 from runner.plan import possible, probe
 from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Found
 from runner.plan.environments.spec import Asked
 from tests.factories import make_job, make_record
-from torchduet.result import title
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
 
@@ -162,7 +162,7 @@ def test_the_doctor_says_which_device_it_has_measured() -> None:
 
 
 def test_a_result_names_its_device() -> None:
-    assert title(make_job(device="cuda:0")) == "model (training, float32, cuda:0)"
+    assert job_title(make_job(device="cuda:0")) == "model (training, float32, cuda:0)"
 
 
 @pytest.mark.parametrize(
