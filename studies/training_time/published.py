@@ -18,13 +18,6 @@ LABELS = {
     "submodules": "PyTorch + compile, each block",
 }
 PRECISIONS, MODES = tuple(HEADS), tuple(LABELS)
-ADDED = {
-    "eager": "",
-    "script": " + TorchScript script",
-    "compile": " + compile",
-    "submodules": " + compile, each submodule",
-}
-"""What the source adds to the name of the version."""
 NOISE = (
     "Noise of the published times: TorchSharp with tf32 was timed three times (5:19, 5:22, 5:23); these "
     "times are 1.3% apart. PyTorch 2.1 with CUDA 11.8 and Python 3.11 in fp32 is in two lists, with 5:27 and "
@@ -32,24 +25,21 @@ NOISE = (
 )
 
 
-def lists() -> dict[str, dict[str, dict[str, str]]]:
-    """List of the source -> variant -> precision -> minutes:seconds."""
-    groups: dict[str, dict[str, dict[str, str]]] = {}
-    for row in published("training_time"):
-        groups.setdefault(row["group"], {})[row["variant"]] = row
-    return groups
+def lists() -> list[str]:
+    """The lists of the source, by the versions that they name."""
+    return list(dict.fromkeys(row["group"] for row in published("training_time")))
 
 
-def reference(group: str) -> str:
-    """The eager variant of a list, to whose float32 time its ratios are relative."""
-    return next(name for name in lists()[group] if name.startswith("PyTorch") and "+" not in name)
+def row_of(group: str, mode: str) -> dict[str, str]:
+    """Minutes:seconds by precision; empty if the list does not have the mode."""
+    rows = (row for row in published("training_time") if (row["group"], row["mode"]) == (group, mode))
+    return next(rows, {})
 
 
 def ratio(group: str, mode: str, precision: str) -> float | None:
     """How many times as fast as float32 eager of the same list; None if the source has no such time."""
-    times, base = lists()[group], reference(group)
-    time = times.get(base + ADDED[mode], {}).get(precision) if mode in ADDED else None
-    return seconds_of(times[base]["float32"]) / seconds_of(time) if time else None
+    time = row_of(group, mode).get(precision)
+    return seconds_of(row_of(group, "eager")["float32"]) / seconds_of(time) if time else None
 
 
 def seconds_of(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from runner.analysis.digits import MISSING, speedup_text
 from studies.expectations import environment_text, expectation_table, table
 from studies.journal import Line
+from studies.published import published
 from studies.training_time.conclusions import STEP_NOISE, WALL_NOISE, conclusions
 from studies.training_time.published import (
     HEADS,
@@ -16,7 +17,7 @@ from studies.training_time.published import (
     lists,
     minutes_text,
     ratio,
-    reference,
+    row_of,
 )
 from studies.training_time.results import PASS, REFERENCE, Results, Row, results
 
@@ -131,7 +132,7 @@ def _side_by_side(found: Results) -> list[str]:
         )
         texts = [MISSING if value is None else f"{value:.2f}" for value in ratios]
         lines.append([HEADS[row.precision], LABELS.get(row.mode, row.mode), *texts])
-    sources = [f"{reference(group)}, {group} (published)" for group in lists()]
+    sources = [f"{row_of(group, 'eager')['variant']}, {group} (published)" for group in lists()]
     return table(["precision", "variant", "ours", "ours, without compiling", *sources], lines)
 
 
@@ -149,15 +150,13 @@ def _attention(study: Line) -> str:
 
 def _published() -> list[str]:
     lines = [
-        [f"{group}: {variant}{_mark(variant)}", *(times[name] or MISSING for name in PRECISIONS)]
-        for group, variants in lists().items()
-        for variant, times in variants.items()
+        [
+            f"{row['group']}: {row['variant']}{'' if row['mode'] else ' (published, not measured here)'}",
+            *(row[name] or MISSING for name in PRECISIONS),
+        ]
+        for row in published("training_time")
     ]
     return table(["", *(HEADS[name] for name in PRECISIONS)], lines)
-
-
-def _mark(variant: str) -> str:
-    return " (published, not measured here)" if variant.startswith("TorchSharp") else ""
 
 
 def _following(found: Results) -> list[str]:
