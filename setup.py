@@ -86,9 +86,7 @@ def _places(tree: ast.AST, lines: list[bytes], modules: set[str]) -> Iterator[tu
             first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
             text = first.value if isinstance(first, ast.Constant) else None
             if isinstance(text, str) and _names_module(text, modules):
-                quote = re.compile(rb"[A-Za-z]*(\"\"\"|'''|\"|')").match(
-                    lines[node.lineno - 1], node.col_offset
-                )
+                quote = _QUOTE.match(lines[node.lineno - 1], node.col_offset)
                 if quote is not None:  # a part of an f-string has none, or that of the whole
                     yield node.lineno - 1, quote.end()
 

@@ -114,21 +114,12 @@ class Row:
     spell: Callable[[Any], Spelled] | None = None
 
 
-def setting(
-    default: Any,
-    *flags: Flag,
-    many: bool = False,
-    always: bool = False,
-    identifies: bool = False,
-    read: Callable[[Given, Any], Any] | None = None,
-    spell: Callable[[Any], Spelled] | None = None,
-    recorded: str | None = None,
-) -> Any:
+def setting(default: Any, *flags: Flag, recorded: str | None = None, **of_row: Any) -> Any:
     """A dataclass field with its row. ``default``: the value, or a function that returns the value.
 
-    ``recorded``: the older name, which records keep.
+    ``recorded``: the older name, which records keep. ``of_row``: the other fields of ``Row``.
     """
-    row = Row(flags=flags, many=many, always=always, identifies=identifies, read=read, spell=spell)
+    row = Row(flags=flags, **of_row)
     metadata: dict[str, Any] = {ROW: row, **({RECORDED: recorded} if recorded else {})}
     if callable(default):
         return field(default_factory=default, metadata=metadata)

@@ -21,9 +21,9 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from harness.codec import from_json, to_json
 from harness.loading.own_model import OwnModel, is_own_model
@@ -62,6 +62,13 @@ def load_suite(name: str) -> Suite:
     if name not in suite_names():
         raise LookupError(f"there is no suite called {name!r}")
     return cast("Suite", importlib.import_module(f"suites.{name}"))
+
+
+def cases_of(name: str, setting: Setting, models: Sequence[str] | None = None) -> tuple[Case, ...]:
+    """The curated cases of a suite, or those of these models of its library."""
+    suite: Any = load_suite(name)
+    offered = suite.cases(setting) if models is None else [suite.case_for(m, setting) for m in models]
+    return checked_cases(offered, name, setting)
 
 
 def checked_cases(offered: Iterable[object], suite: str, setting: Setting) -> tuple[Case, ...]:

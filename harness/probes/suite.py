@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.codec import from_json, to_json
 from harness.failures import words_of
-from harness.loading.suite_files import checked_cases, load_suite
+from harness.loading.suite_files import cases_of, load_suite
 from harness.probes.answering import answer
 from harness.schema import Setting
 
@@ -30,15 +30,9 @@ def reply(question: dict[str, Any]) -> dict[str, Any]:
         return {"names": find(suite, question["patterns"])}
     setting = from_json(Setting, question["setting"])
     try:
-        return {"cases": _cases(suite, setting, question.get("names"))}
+        return {"cases": to_json(cases_of(suite, setting, question.get("names")))}
     except BaseException as error:  # the user's code may raise anything, also SystemExit
         return {"wrong": f"{type(error).__name__}: {words_of(error)}"}
-
-
-def _cases(name: str, setting: Setting, names: Sequence[str] | None) -> Any:
-    suite: Any = load_suite(name)
-    offered = suite.cases(setting) if names is None else [suite.case_for(one, setting) for one in names]
-    return to_json(checked_cases(offered, name, setting))
 
 
 def find(suite: str, patterns: Sequence[str]) -> dict[str, list[str] | str]:

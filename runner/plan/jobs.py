@@ -9,10 +9,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
-from typing import Any
 
 from harness.devices import of, type_of
-from harness.loading.suite_files import checked_cases, load_suite
+from harness.loading.suite_files import cases_of, load_suite
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Setting
 from runner.errors import UsageError, unknown
 from runner.plan.batch_sizes import BATCH_SIZE_FILE
@@ -46,26 +45,21 @@ def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
     )
 
 
-def suite_cases(name: str, setting: Setting, limit_s: float = LIMIT_S) -> tuple[Case, ...]:
-    """All cases of a suite. A file of the user's own is listed in another process.
+def suite_cases(
+    name: str, setting: Setting, models: Sequence[str] | None = None, *, limit_s: float = LIMIT_S
+) -> tuple[Case, ...]:
+    """All cases of a suite, or those of these models. A file of the user's own is listed in another process.
 
     Raises ``UsageError`` if the suite's file cannot be used.
     """
     if name.endswith(".py"):
-        return listed_cases(name, setting, limit_s=limit_s)
-    return checked_cases(load_suite(name).cases(setting), name, setting)
+        return listed_cases(name, setting, models, limit_s=limit_s)
+    return cases_of(name, setting, models)
 
 
 def _find(name: str, patterns: Sequence[str]) -> Answers:
     """The names in the suite's library that match these patterns; {} if the suite has no ``find``."""
     return ask_suite(name, patterns) if name.endswith(".py") or hasattr(load_suite(name), "find") else {}
-
-
-def _cases_of(name: str, models: Sequence[str], setting: Setting) -> tuple[Case, ...]:
-    if name.endswith(".py"):
-        return listed_cases(name, setting, models)
-    suite: Any = load_suite(name)
-    return checked_cases([suite.case_for(model, setting) for model in models], name, setting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +68,7 @@ class Catalog:
 
     cases: Callable[[str, Setting], tuple[Case, ...]] = suite_cases
     find: Callable[[str, Sequence[str]], Answers] = _find
-    cases_of: Callable[[str, Sequence[str], Setting], tuple[Case, ...]] = _cases_of
+    cases_of: Callable[[str, Setting, Sequence[str]], tuple[Case, ...]] = suite_cases
 
 
 def catalog_for(config: RunConfig) -> Catalog:
@@ -182,61 +176,50 @@ def changed_case(case: Case, changes: Changes) -> Case:
 
 def _named(config: RunConfig, mode: Mode, catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """Suite -> the names that ``--only`` selects in it, in the given order."""
-    setting = setting_for(config, config.devices[0], mode)
+    only, setting = config.selection.only, setting_for(config, config.devices[0], mode)
     listed = {suite: [case.name for case in catalog.cases(suite, setting)] for suite in config.suites}
-    named: dict[str, dict[str, None]] = {suite: {} for suite in config.suites}
-    unmatched = []
-    for pattern in config.selection.only:
-        matched = False
-        for suite, names in listed.items():
-            fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
-            named[suite].update(dict.fromkeys(fitting))
-            matched = matched or bool(fitting)
-        if not matched or GLOB.search(pattern):
-            unmatched.append((pattern, matched))
-    if unmatched:
-        _find_beyond(unmatched, listed, named, catalog, partial(_other_modes, config, mode, catalog))
+    fitting = {
+        (suite, pattern): [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+        for suite, names in listed.items()
+        for pattern in only
+    }
+    beyond = [p for p in only if GLOB.search(p) or not any(fitting[suite, p] for suite in listed)]
+    answers = {suite: catalog.find(suite, beyond) if beyond else {} for suite in listed}
+    named: dict[str, dict[str, None]] = {suite: {} for suite in listed}
+    for pattern in only:
+        matched, sentences = False, []
+        for suite, answer in answers.items():
+            more = answer.get(pattern, ())
+            if isinstance(more, str):
+                sentences.append(more)
+                more = ()
+            names = [*fitting[suite, pattern], *more]
+            named[suite].update(dict.fromkeys(names))
+            matched = matched or bool(names)
+        if not matched:
+            raise _no_model(config, mode, catalog, pattern, sentences)
     return {suite: tuple(names) for suite, names in named.items()}
 
 
-def _find_beyond(
-    patterns: Sequence[tuple[str, bool]],
-    listed: Mapping[str, list[str]],
-    named: Mapping[str, dict[str, None]],
-    catalog: Catalog,
-    other_modes: Callable[[str], str],
-) -> None:
-    """Adds to ``named`` the names in the suites' libraries that match these patterns."""
-    answers = {suite: catalog.find(suite, [pattern for pattern, _ in patterns]) for suite in listed}
-    for pattern, matched in patterns:
-        sentences = []
-        for suite, answer in answers.items():
-            found = answer.get(pattern, ())
-            if isinstance(found, str):
-                sentences.append(found)
-            else:
-                named[suite].update(dict.fromkeys(found))
-                matched = matched or bool(found)  # noqa: PLW2901 - continues the search
-        if matched:
-            continue
-        if sentences:
-            raise UsageError(f"--only: {'; '.join(sentences)}")
-        if modes := other_modes(pattern):
-            raise UsageError(f"--only: {pattern} cannot be run with {modes}")
-        everything = dict.fromkeys(name for names in listed.values() for name in names)
-        raise unknown("--only", pattern, "model", everything)
+def _no_model(
+    config: RunConfig, mode: Mode, catalog: Catalog, pattern: str, sentences: Sequence[str]
+) -> UsageError:
+    """Why no suite has the model of ``--only``. ``sentences``: what the suites' libraries say."""
+    if sentences:
+        return UsageError(f"--only: {'; '.join(sentences)}")
 
+    def names(mode: Mode) -> list[str]:
+        setting = setting_for(config, config.devices[0], mode)
+        return [case.name for suite in config.suites for case in catalog.cases(suite, setting)]
 
-def _other_modes(config: RunConfig, mode: Mode, catalog: Catalog, pattern: str) -> str:
-    """The end of a sentence on a model that only other modes have; "" if no mode has it."""
-
-    def has(other: Mode) -> bool:
-        setting = setting_for(config, config.devices[0], other)
-        cases = (case for suite in config.suites for case in catalog.cases(suite, setting))
-        return any(fnmatchcase(case.name, pattern) for case in cases)
-
-    others = [f"--{other.value}" for other in Mode if other is not mode and has(other)]
-    return f"--{mode.value}; use {' or '.join(others)}" if others else ""
+    others = [
+        f"--{other.value}"
+        for other in Mode
+        if other is not mode and any(fnmatchcase(name, pattern) for name in names(other))
+    ]
+    if others:
+        return UsageError(f"--only: {pattern} cannot be run with --{mode.value}; use {' or '.join(others)}")
+    return unknown("--only", pattern, "model", dict.fromkeys(names(mode)))
 
 
 def _selected(
@@ -247,8 +230,8 @@ def _selected(
     selection = dataclasses.replace(config.selection, only=named)
     cases = select(offered, selection, narrowed=bool(config.selection.only))
     beyond = [name for name in named if name not in listed]
-    kept = [name for name in beyond if not any(re.search(pattern, name) for pattern in selection.excludes)]
-    return (*cases, *(catalog.cases_of(suite, kept, setting) if kept else ()))
+    more = [name for name in beyond if not any(re.search(pattern, name) for pattern in selection.excludes)]
+    return (*cases, *(catalog.cases_of(suite, setting, more) if more else ()))
 
 
 def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -> tuple[Case, ...]:
@@ -261,8 +244,8 @@ def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -
         if any(re.search(pattern, case.name) for pattern in selection.excludes):
             return False
         if narrowed or selection.filters:
-            found = any(re.search(pattern, case.name) for pattern in selection.filters)
-            return case.name in selection.only or found
+            fits = any(re.search(pattern, case.name) for pattern in selection.filters)
+            return case.name in selection.only or fits
         return ON_REQUEST not in case.tags
 
     chosen = tuple(case for case in offered if wanted(case))

@@ -35,7 +35,7 @@ def find(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str
     return {pattern: known.get(pattern, ()) for pattern in patterns}
 
 
-def beyond(suite: str, names: Sequence[str], setting: Setting) -> tuple[Case, ...]:
+def beyond(suite: str, setting: Setting, names: Sequence[str]) -> tuple[Case, ...]:
     return tuple(
         dataclasses.replace(case(name), published_batch_size=None, scale=setting.scale) for name in names
     )
