@@ -6,29 +6,29 @@ from dataclasses import replace
 
 import pytest
 
+from harness.schema import Job
+from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare
 from tests.factories import make_job, make_record
 
 
-def test_shares_are_of_the_best_peak_of_the_run() -> None:
+def comparisons(*cases: tuple[Job, float]) -> tuple[Comparison, ...]:
+    """Of models with 1e8 FLOP per step, and these measured peaks."""
     records = []
-    for number, peak in enumerate((1e11, 1e9)):
-        record = make_record(make_job(f"model_{number}"), "inductor")
+    for job, peak in cases:
+        record = make_record(job, "inductor")
         metrics = {**record.metrics, "flops_per_step": 10**8, "measured_peak_flop_per_s": peak}
         records.append(replace(record, metrics=metrics))
-    for comparison in compare(records):
+    return tuple(compare(records))
+
+
+def test_shares_are_of_the_best_peak_of_the_run() -> None:
+    for comparison in comparisons((make_job("one"), 1e11), (make_job("other"), 1e9)):
         rate = comparison.number("candidate_tflop_per_s")
         assert rate is not None
         assert comparison.number("candidate_share_of_measured") == pytest.approx(rate / 0.1)
 
 
 def test_other_precisions_have_peaks_of_their_own() -> None:
-    records = []
-    for dtype, peak in (("float32", 1e11), ("bfloat16", 1e12)):
-        record = make_record(make_job(dtype=dtype), "inductor")
-        metrics = {**record.metrics, "flops_per_step": 10**8, "measured_peak_flop_per_s": peak}
-        records.append(replace(record, metrics=metrics))
-    first, second = (comparison.work for comparison in compare(records))
-    assert first is not None
-    assert second is not None
-    assert (first["measured_peak_tflop_per_s"], second["measured_peak_tflop_per_s"]) == (0.1, 1.0)
+    both = comparisons((make_job(dtype="float32"), 1e11), (make_job(dtype="bfloat16"), 1e12))
+    assert [comparison.number("measured_peak_tflop_per_s") for comparison in both] == [0.1, 1.0]

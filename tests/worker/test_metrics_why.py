@@ -53,20 +53,6 @@ def test_a_graph_break_names_its_reason_and_line() -> None:
     assert numbers["recompiles"] == 0
 
 
-def test_a_recompilation_names_its_guard() -> None:
-    def scaled(x: torch.Tensor, factor: int) -> torch.Tensor:
-        return x * factor
-
-    compiled = torch.compile(scaled, backend="eager")
-    compiled(torch.ones(2), 2)
-    with observing("compile", CPU, Extras(explain=True)) as numbers:
-        compiled(torch.ones(2), 3)
-    assert numbers["recompiles"] == 1
-    assert "factor == 2" in str(numbers["recompile_reasons"])
-    assert "scaled (" in str(numbers["recompile_reasons"])
-    assert numbers["graph_break_reasons"] is None
-
-
 def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model() -> None:
     """Candidates share a process, and so the code objects of the model."""
 
@@ -85,6 +71,8 @@ def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model
         compiled(torch.ones(2), 3)
     assert numbers["recompiles"] == 1
     assert "factor == 2" in str(numbers["recompile_reasons"])
+    assert "scaled (" in str(numbers["recompile_reasons"])
+    assert numbers["graph_break_reasons"] is None
 
 
 def test_without_being_asked_there_is_no_text() -> None:
