@@ -1,4 +1,4 @@
-"""The search over versions, with made-up outcomes; the outcomes, from made-up records."""
+"""The search over versions, with made-up outcomes; the result_changes, from made-up records."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ from rich.console import Console
 
 from harness.schema import Environment, Job, Record, Status
 from runner.errors import UsageError
+from runner.plan.environments.prepare import SameEnvironments
 from runner.plan.environments.spec import Asked
 from runner.runs.bisect.command import BAD, CANNOT_JUDGE, GOOD, bisect, followed, judge
-from runner.runs.bisect.search import FASTER, OPEN, SAME, SLOWER, STATUS, Outcome, name_of, outcomes, search
+from runner.runs.bisect.search import (
+    FASTER,
+    OPEN,
+    SAME,
+    SLOWER,
+    STATUS,
+    ResultChange,
+    name_of,
+    result_changes,
+    search,
+)
 from runner.runs.bisect.versions import pip_versions, versions_asked
 from tests.command_line import parsed
 from tests.factories import make_job, make_record
@@ -32,12 +43,12 @@ class World:
         self.truths, self.missing = truths, missing
         self.asked: list[tuple[str, set[str]]] = []
 
-    def __call__(self, version: str, names: Collection[str]) -> Mapping[str, Outcome]:
+    def __call__(self, version: str, names: Collection[str]) -> Mapping[str, ResultChange]:
         self.asked.append((version, set(names)))
         if version in self.missing:
             raise UsageError(f"pip finds no torch=={version}")
         place = VERSIONS.index(version)
-        return {name: Outcome(change=self.truths[name](place), text="") for name in names}
+        return {name: ResultChange(change=self.truths[name](place), text="") for name in names}
 
     def search(self) -> dict[str, tuple[str, Sequence[str]]]:
         return search(VERSIONS, list(self.truths), self)
@@ -130,16 +141,16 @@ def test_outcomes(
     older: dict[str, Any], newer: dict[str, Any], change: str, worse: bool, text: str, reverse: bool
 ) -> None:
     records = in_environments(older, newer)
-    (found,) = outcomes(records[::-1] if reverse else records, "old", "new").items()
+    (found,) = result_changes(records[::-1] if reverse else records, "old", "new").items()
     assert found[0] == ONE
     assert (found[1].change, found[1].worse) == (change, worse)
     assert found[1].text.startswith(text)
 
 
 def test_below_three_processes_a_speed_is_not_decided_and_a_missing_record_is_no_outcome() -> None:
-    (found,) = outcomes(in_environments({}, {"speedup": 0.5}, processes=1), "old", "new").values()
+    (found,) = result_changes(in_environments({}, {"speedup": 0.5}, processes=1), "old", "new").values()
     assert found.change == OPEN
-    assert outcomes(in_environments({}, {})[:1], "old", "new") == {}
+    assert result_changes(in_environments({}, {})[:1], "old", "new") == {}
 
 
 # -- versions ----------------------------------------------------------------------
@@ -212,13 +223,13 @@ def printed(call: Callable[[Console], int]) -> tuple[int, list[str]]:
     ],
 )
 def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: str, tmp_path: Path) -> None:
-    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, Outcome]:
+    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
         path.mkdir()
         place = VERSIONS.index(both[1].name.removeprefix("torch-"))
         if place == missing:
             raise UsageError("pip finds no such torch")
         assert both[0].requirements == ("torch==2.0", "numpy<2")
-        return {ONE: Outcome(change=SLOWER if place >= first else SAME, text="pass")}
+        return {ONE: ResultChange(change=SLOWER if place >= first else SAME, text="pass")}
 
     jobs = followed([make_job("m", candidates=("inductor",))])
     asked = ("torch", VERSIONS, "numpy<2")
@@ -238,14 +249,15 @@ def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: st
         ({ONE: SLOWER}, BAD),
         ({ONE: OPEN}, CANNOT_JUDGE),
         ({}, CANNOT_JUDGE),
-        (None, CANNOT_JUDGE),
+        (UsageError("--envs: the build cannot import torch"), CANNOT_JUDGE),
+        (SameEnvironments("--envs: good and new are the same environment"), GOOD),
     ],
 )
-def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | None, code: int) -> None:
-    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, Outcome]:
-        if changes is None:
-            raise UsageError("--envs: the build cannot import torch")
-        return {n: Outcome(change=c, text="", worse=c == SLOWER) for n, c in changes.items()}
+def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | UsageError, code: int) -> None:
+    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
+        if isinstance(changes, UsageError):
+            raise changes
+        return {n: ResultChange(change=c, text="", worse=c == SLOWER) for n, c in changes.items()}
 
     jobs = followed([make_job("m", candidates=("eager", "inductor"))])
     builds = [Asked(name=name, text="") for name in ("good", "new")]

@@ -16,7 +16,7 @@ from runner.plan.config import RunConfig, Where
 if TYPE_CHECKING:
     from harness.schema import Job
     from runner.plan.environments.spec import Asked
-    from runner.runs.bisect.search import Outcome
+    from runner.runs.bisect.search import ResultChange
 
 BUILDS = "envs"
 FLAG = flag(
@@ -59,22 +59,24 @@ def perform(request: BisectRequest, argv: Sequence[str]) -> int:
     from runner.plan.environments.prepare import prepared
     from runner.plan.jobs import plan
     from runner.runs.bisect.command import bisect, followed, judge
-    from runner.runs.bisect.search import outcomes
+    from runner.runs.bisect.search import result_changes
     from runner.runs.bisect.versions import pip_versions, versions_asked
     from runner.store.run_folder import RunFolder, new_folder
 
-    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, Outcome]:
+    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
         there, facts = prepared(both, list({job.key: job for job in jobs}.values()), skip=True)
         with opened(where, there, job_command) as executor:
             folder = RunFolder.create(path, there, argv, facts)
             with folder.claimed():
                 if measure_missing(folder, there, console, executor):
                     raise KeyboardInterrupt
-        return outcomes(folder.read().records, *(one.name for one in both))
+        return result_changes(folder.read().records, *(build.name for build in both))
 
     versions, config, where = request
     jobs, console = followed(plan(config)), Console()
     if versions == BUILDS:
         return judge(config.environments, jobs, new_folder(config.output_dir, "bisect"), console, run)
-    asked = versions_asked(versions, pip_versions)
-    return bisect(asked, jobs, new_folder(config.output_dir, f"bisect-{asked[0]}").resolve(), console, run)
+    packages = versions_asked(versions, pip_versions)
+    return bisect(
+        packages, jobs, new_folder(config.output_dir, f"bisect-{packages[0]}").resolve(), console, run
+    )

@@ -82,6 +82,10 @@ def say(line: str) -> None:
 # -- the environments themselves ----------------------------------------------------------------------
 
 
+class SameEnvironments(UsageError):
+    """Two of ``--envs`` use the same installation of torch, with equal versions and settings."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """An environment and the facts that its interpreter reports."""
@@ -99,7 +103,7 @@ def resolved(asked: Sequence[Asked], say: Say, ask: Probe = probe) -> tuple[Foun
     for first, second in itertools.combinations(found, 2):
         if same(first.facts, second.facts):
             one, other = first.environment, second.environment
-            raise UsageError(
+            raise SameEnvironments(
                 f"--envs: {one.name} and {other.name} are the same environment "
                 f"({versions_text(first.facts)}); {DIFFERENT}"
             )

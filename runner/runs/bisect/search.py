@@ -20,7 +20,7 @@ OF_NEWER = {Verdict.SAME: SAME, Verdict.FASTER: SLOWER, Verdict.SLOWER: FASTER} 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ResultChange:
     """``worse``: slower, or it passed before and does not now."""
 
     change: str
@@ -33,38 +33,38 @@ def name_of(job: Job, compiler: str) -> str:
     return plain(f"{job.case.name} {job.case.mode.value} {job.dtype} {job.device}, {compiler}")
 
 
-def outcomes(records: Sequence[Record], older: str, newer: str) -> dict[str, Outcome]:
-    """The outcome of each result with a record in both environments, by ``name_of``."""
+def result_changes(records: Sequence[Record], older: str, newer: str) -> dict[str, ResultChange]:
+    """The change of each result with a record in both environments, by ``name_of``."""
     sides: dict[str, dict[str, Record]] = {}
     for record in records:
         sides.setdefault(_name(record), {})[record.env] = record
     every = summarize(records).pairs  # the older environment is first, as in the job's candidates
     pairs = {_name(p.first.record): p for p in every if _name(p.first.record) == _name(p.second.record)}
     complete = {name: both for name, both in sides.items() if {older, newer} <= both.keys()}
-    return {name: _outcome(b[older], b[newer], pairs.get(name)) for name, b in complete.items()}
+    return {name: _change(b[older], b[newer], pairs.get(name)) for name, b in complete.items()}
 
 
 def _name(record: Record) -> str:
     return name_of(record.job, record.candidate.removesuffix(of_environment("", record.env)))
 
 
-def _outcome(older: Record, newer: Record, pair: CandidatePair | None) -> Outcome:
+def _change(older: Record, newer: Record, pair: CandidatePair | None) -> ResultChange:
     was, now = older.status, newer.status
     if was != now:
         why = f", {newer.failure.kind}: {newer.failure.message}"[:120] if newer.failure else ""
         text = plain(f"{was.value} -> {now.value}{why}")
-        return Outcome(change=STATUS, text=text, worse=was.passed and not now.passed)
+        return ResultChange(change=STATUS, text=text, worse=was.passed and not now.passed)
     if not now.passed:
-        return Outcome(change=SAME, text=now.value)
+        return ResultChange(change=SAME, text=now.value)
     if pair is None or pair.speedup is None or pair.verdict is None:
-        return Outcome(change=OPEN, text=f"{now.value}, no speed")
+        return ResultChange(change=OPEN, text=f"{now.value}, no speed")
     low, high = (end and 1 / end for end in (pair.ci_high, pair.ci_low))
     change = OF_NEWER.get(pair.verdict, OPEN)
     text = f"{now.value}, {speedup_text(1 / pair.speedup, low, high)} of its speed: {change}"
-    return Outcome(change=change, text=text, worse=change == SLOWER)
+    return ResultChange(change=change, text=text, worse=change == SLOWER)
 
 
-Measure = Callable[[str, Collection[str]], Mapping[str, Outcome]]
+Measure = Callable[[str, Collection[str]], Mapping[str, ResultChange]]
 """``measure(version, names)``: these results, compared with the oldest version. Raises ``UsageError``."""
 
 
@@ -81,7 +81,7 @@ def search(
     changed = [name for name in names if changes[name] not in (SAME, OPEN)]
 
     @cache
-    def at(version: str) -> Mapping[str, Outcome]:
+    def at(version: str) -> Mapping[str, ResultChange]:
         try:
             return measure(version, changed)
         except UsageError:
@@ -91,10 +91,10 @@ def search(
         low, high, left = 0, len(versions) - 1, [*range(1, len(versions) - 1)]
         while left:
             place = left.pop(len(left) // 2)
-            outcome = at(versions[place]).get(name)
-            if outcome is not None and outcome.change == change:
+            here = at(versions[place]).get(name)
+            if here is not None and here.change == change:
                 high = place
-            elif outcome is not None and outcome.change in (SAME, SLOWER, FASTER):
+            elif here is not None and here.change in (SAME, SLOWER, FASTER):
                 low = place
             left = [other for other in left if low < other < high]
         return versions[low : high + 1]
