@@ -16,7 +16,7 @@ from harness.timing.first_calls import FIRST_CALLS
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import seconds_text, significant, speedup_text
 from runner.analysis.estimate import Estimate
-from runner.cli.actions import chosen
+from runner.cli.actions import chosen, measure
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
@@ -77,13 +77,14 @@ def flags_of(part: str, options: CompileModesOptions, more: Sequence[str]) -> li
         **({"--threads": str(options.threads)} if options.threads else {}),
         **(QUICK if options.quick else (ON_CPU if cpu else ON_GPU)[part]),
     }
-    replaced = {word.partition("=")[0] for word in more}
+    theirs = understood(more)[0].keys()
+    ours = [f"{flag}={value}" for flag, value in values.items()]
     return [
         *PARTS[part],
         *(["--only=resnet152"] if part == "images" and not options.quick else []),
         *EACH,
         *(["--freezing"] if cpu else []),  # max-autotune measures kernels only for constant weights there
-        *(f"{flag}={value}" for flag, value in values.items() if flag not in replaced),
+        *(flag for flag in ours if not theirs & understood([flag])[0].keys()),
         *more,
     ]
 
@@ -93,7 +94,9 @@ def run(options: CompileModesOptions, more: Sequence[str]) -> int:
     commands = {part: flags_of(part, options, more) for part in options.parts}
     for words in commands.values():
         typed, _ = understood(words)
-        parsed(chosen(typed), typed)
+        if chosen(typed) is not measure:
+            raise UsageError("compile-modes measures; give flags of other actions to runner.py")
+        parsed(measure, typed)
     folder = new_folder(options.output_dir, "study-compile-modes")
     codes = [
         subprocess.run(

@@ -32,7 +32,7 @@ class StudyOptions:
         None,
         one_flag("--output-dir=DIR", kind=FOLDER, help="a new folder for the run (default: under logs/)"),
     )
-    quick: bool = row(False, "--quick", help="a test of one or two minutes; its numbers have no meaning")
+    quick: bool = row(False, "--quick", help="a trial of a few minutes; its numbers have no meaning")
 
 
 DATA_DIR = one_flag(

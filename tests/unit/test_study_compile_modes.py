@@ -80,7 +80,7 @@ def jobs(*more: str, **options: Any) -> list[Job]:
         ),
         (
             {"quick": True},
-            ("--scale=small", "--compilers=inductor"),
+            ("--scale=small", "--inductor", "-n9"),
             {"vit_base_patch16_224": "small 2", "Llama_2_7B": "small 1"},
         ),
     ],
@@ -114,6 +114,7 @@ def test_each_model_is_a_job_with_the_modes_as_candidates(
         (["--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),
         (["--device=cpu", "--new-tokens=8"], "--new-tokens is for --generate"),
         (["--device=cpu", "--data-dir=."], "--data-dir: there is no such flag"),
+        (["--device=cpu", "--list"], "compile-modes measures"),
     ],
 )
 def test_bad_flags_end_in_one_sentence_and_write_nothing(
