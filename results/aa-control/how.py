@@ -17,7 +17,12 @@ import collections
 import itertools
 import math
 import statistics
+import os
+import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from scipy import stats
@@ -26,7 +31,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import folder_for, new_parser, run_program  # noqa: E402 - nothing is installed
+from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
+from harness.schema import Record  # noqa: E402
 from runner.analysis.comparison import Comparison  # noqa: E402
 from runner.analysis.derive import compare  # noqa: E402
 from runner.analysis.estimate import Verdict  # noqa: E402
@@ -113,6 +119,26 @@ def sequential(group: list[Comparison]) -> list[float]:
         for earlier, later in itertools.pairwise(runs)
         if earlier.baseline_ms and later.candidate_ms
     ]
+
+
+@contextmanager
+def folder_for(keep: Path | None, name: str) -> Iterator[Path]:
+    """The folder to keep, or a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix=f"torchduet-{name}-") as temporary:
+        yield keep or Path(temporary)
+
+
+def run_program(folder: Path, *flags: str, variables: Mapping[str, str] | None = None) -> tuple[Record, ...]:
+    """The records of a run of ``runner.py`` into this folder. ``SystemExit`` if the run failed."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "runner.py"), *flags, f"--output-dir={folder}"],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **(variables or {})},
+    )
+    if done.returncode not in (0, 1):  # 1: a candidate failed, and its record has the reason
+        raise SystemExit(f"{' '.join(flags)} ended with {done.returncode}")
+    return records_of(folder)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,12 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import os
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +30,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import folder_for, new_parser, records_of, run_program  # noqa: E402 - as a script
+from benchmarks.common import new_parser, records_of  # noqa: E402 - as a script
+from harness.schema import Record  # noqa: E402
 from benchmarks.processes import MODELS, SUITES, processes_of  # noqa: E402
 from runner.analysis.statistics import paired_speedup  # noqa: E402
 
@@ -129,6 +134,26 @@ def difference(
     )
     spreads = statistics.stdev(first), statistics.stdev(second)
     return math.exp(means[0]), math.exp(means[1]), text, *spreads, float(found.pvalue)
+
+
+@contextmanager
+def folder_for(keep: Path | None, name: str) -> Iterator[Path]:
+    """The folder to keep, or a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix=f"torchduet-{name}-") as temporary:
+        yield keep or Path(temporary)
+
+
+def run_program(folder: Path, *flags: str, variables: Mapping[str, str] | None = None) -> tuple[Record, ...]:
+    """The records of a run of ``runner.py`` into this folder. ``SystemExit`` if the run failed."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "runner.py"), *flags, f"--output-dir={folder}"],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **(variables or {})},
+    )
+    if done.returncode not in (0, 1):  # 1: a candidate failed, and its record has the reason
+        raise SystemExit(f"{' '.join(flags)} ended with {done.returncode}")
+    return records_of(folder)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,13 @@ from __future__ import annotations
 
 import math
 import runpy
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tabulate import tabulate
@@ -25,7 +29,7 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import folder_for, new_parser, run_program  # noqa: E402 - nothing is installed
+from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
 from harness.schema import Record  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.plan.interpreter import cache_settings  # noqa: E402
@@ -130,6 +134,26 @@ def batches(parent: Path) -> str:
     sizes = {model: size for models in MODELS.values() for model, size in models.items()}
     file.write_text("".join(f"{model},{size}\n" for model, size in sizes.items()), encoding="utf-8")
     return f"--batch-size-file={file}"
+
+
+@contextmanager
+def folder_for(keep: Path | None, name: str) -> Iterator[Path]:
+    """The folder to keep, or a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix=f"torchduet-{name}-") as temporary:
+        yield keep or Path(temporary)
+
+
+def run_program(folder: Path, *flags: str, variables: Mapping[str, str] | None = None) -> tuple[Record, ...]:
+    """The records of a run of ``runner.py`` into this folder. ``SystemExit`` if the run failed."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "runner.py"), *flags, f"--output-dir={folder}"],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **(variables or {})},
+    )
+    if done.returncode not in (0, 1):  # 1: a candidate failed, and its record has the reason
+        raise SystemExit(f"{' '.join(flags)} ended with {done.returncode}")
+    return records_of(folder)
 
 
 if __name__ == "__main__":
