@@ -54,8 +54,7 @@ PHASE_TIMEOUT = flag(
     "--phase-timeout=PHASE=S",
     group=Group.PROTOCOL,
     many=True,
-    help="seconds for one call of a phase: build (with eager's first runs), compile (one candidate), "
-    "measure (a batch of rounds); may be repeated",
+    help="seconds for one call of a phase: build, compile or measure (may be repeated)",
 )
 
 
@@ -92,8 +91,8 @@ _PROCESSES = Kind(_processes, lambda count: "auto" if count == AUTO else str(cou
 class Protocol:
     """How a job is measured. Every record contains it, because derived numbers depend on it."""
 
-    accuracy: bool = setting(True, PERFORMANCE)
-    performance: bool = setting(True, ACCURACY)
+    accuracy: bool = setting(True, PERFORMANCE)  # parity is checked
+    performance: bool = setting(True, ACCURACY)  # times are measured
     parity: str = _protocol(
         "scaled",
         "--parity=RULE",
@@ -107,68 +106,71 @@ class Protocol:
         help="seed of the weights, the inputs and the order of the rounds (default: 1337)",
         always=True,
     )
-    # None: torch's choice
+    # CPU threads of the worker; null: torch's choice
     threads: int | None = _condition(
         None, "-t", "--threads=N", kind=COUNT, help="CPU threads of the worker (default: torch's choice)"
     )
-    # None: rounds continue until the intervals are narrow enough
+    # exactly this number of rounds; null: until the intervals are narrow enough
     repeat: int | None = _protocol(
         None,
         *("-n", "--repeat=N"),
         kind=COUNT,
         help="exactly N rounds (default: 10 to 100, until the interval is narrow enough)",
     )
-    min_rounds: int = setting(10, _part(part="min_rounds", kind=COUNT))
-    max_rounds: int = setting(100, _part(part="max_rounds", kind=COUNT))
+    min_rounds: int = setting(10, _part(part="min_rounds", kind=COUNT))  # the fewest rounds
+    max_rounds: int = setting(100, _part(part="max_rounds", kind=COUNT))  # the most rounds
+    # no further round begins after this time
     max_measure_s: float = setting(60.0, _part(part="max_measure_s", kind=SECONDS))
+    # stop when each interval is within ± this share
     ci_width: float = _protocol(
         0.02,
         *("--ci-width", "--precision=P%"),
         kind=SHARE,
-        help="stop when every 95%% interval is within +-P%% (default: 2%%); --precision is the old name",
+        help="stop when every 95%% interval is within +-P%% (default: 2%%)",
         recorded="precision",
     )
     # a smaller change is never called faster or slower
     noise_threshold: float = setting(0.02, _part(part="noise_threshold", kind=_RATIO))
+    # the accepted share of false discoveries
     alpha: float = setting(0.05, _part(part="alpha", kind=_ALPHA))
-    # the number of steps of a sample is raised until a sample lasts this long
+    # the steps of a sample are raised until it lasts this long
     min_sample_s: float = setting(0.01, _part(part="min_sample_s", kind=_SAMPLE))
+    # fresh processes that measure every job, one after another
     processes: int = _protocol(
         1,
         "--processes=N",
         kind=_PROCESSES,
-        help="measure every job in N fresh processes, one after another; the intervals then contain the "
-        "measured variation between processes instead of an assumed one (default: 1); auto: as many as the "
-        "open verdicts need, at most 10",
+        help="measure every job in N fresh processes, or in as many as the verdicts need (auto, at most 10): "
+        "docs/MEASURING.md (default: 1)",
     )
-    process: int = 0  # the number of the process; gives each its order of rounds; the engine sets it, no flag
+    process: int = 0  # number of this process; in a record always 0
     timeout_s: float = _protocol(
         1200.0, "--timeout=S", kind=SECONDS, help="seconds for one worker, with compilation (default: 1200)"
     )
+    # seconds for one call, by phase: `build`, `compile`, `measure`
     phase_timeouts_s: dict[str, float] = setting(
         dict, PHASE_TIMEOUT, read=_phase_timeouts, spell=_spelled_timeouts
     )
+    # limit of the host memory of a worker and its processes; null: none
     max_memory_bytes: int | None = _protocol(
         None,
         "--max-memory=GB",
         kind=GIGABYTES,
-        help="limit of the host memory of a worker and all its processes; a job above the limit ends as OOM "
-        "(default: no limit)",
+        help="limit of the host memory of a worker; a job above it ends as OOM (default: no limit)",
     )
     cold_cache: bool = _protocol(
         False,
         "--cold-cache",
-        help="write over the device's last cache (L2 of a GPU) before each sample; a sample is then one step",
+        help="write over the device's last cache before each sample, which is then one step",
         identifies=True,
     )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
+    # dropout keeps its probability; otherwise it becomes 1e-30. In files without this field, own models kept it
     keep_dropout: bool = _protocol(
         False,
         "--dropout=WHAT",
         kind=Kind(_keep_dropout, lambda keep: DROPOUT[int(keep)]),
-        help="of your own model: neutralize: dropout layers run but drop nothing (default); keep: the "
-        "model's own probability; where a compiler draws other random numbers, only the rate, the scale and "
-        "the independence of its masks are tested",
+        help="of your own model: neutralize: dropout drops nothing (default); keep: docs/FAQ.md",
         identifies=True,
     )
     use_eval_mode: bool = _protocol(
@@ -177,6 +179,7 @@ class Protocol:
         help="train in eval mode: no dropout, no running statistics",
         identifies=True,
     )
+    # out of memory is a failure; the batch is not halved
     fixed_batch: bool = by_flag(
         False,
         "--fixed-batch",
@@ -192,7 +195,7 @@ _option = partial(by_flag, group=Group.OPTIONS, identifies=True)
 class CompilerOptions:
     """Options of the compilers. If a compiler cannot take an option, its record has a note."""
 
-    # "key=value", with the keys of torch._inductor.config
+    # settings of `torch._inductor.config`, `key=value`
     inductor_config: tuple[str, ...] = _option(
         (),
         "--inductor-config=KEY=VALUE",
@@ -203,6 +206,7 @@ class CompilerOptions:
     dynamic_shapes: bool = _option(False, "--dynamic-shapes", help="compile for any size")
     dynamic_batch: bool = _option(False, "--dynamic-batch-only", help="compile for any batch size")
     freezing: bool = _option(False, "--freezing", help="inductor: weights are constants (inference)")
+    # TorchScript's: `nnc` or `nvfuser`
     fuser: str | None = setting(
         None,
         flag("--nnc", group=Group.OPTIONS, means="nnc", help="TorchScript's fuser: NNC"),
@@ -232,28 +236,26 @@ class Extras:
     localize: bool = _extra(
         False,
         "--localize",
-        help="after a parity failure: find the stage of the compiler and the smallest submodule that go "
-        "wrong, and write repro-*.py, which shows it; compiles many times",
+        help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
     )
     profiler_trace: bool = _extra(
         False,
         "--export-profiler-trace",
-        help="a Chrome trace of eager and each candidate; report.md lists the kernels that changed most",
+        help="a Chrome trace of each variant; report.md lists the kernels that changed most",
     )
     cold_start: bool = _extra(
         False,
         "--cold-start-latency",
-        help="compile with empty caches: a cache folder of its own for each worker",
+        help="compile with empty caches",
     )
     warm_start: bool = _extra(
         False,
         "--warm-start-latency",
-        help="fill the compile caches in one worker, then measure in another with these caches",
+        help="compile with caches that another worker has filled",
     )
     allocator: str = _extra(
         "default",
         "--allocator=NAME",
         kind=choice("allocator", ALLOCATORS),
-        help="the worker's host memory allocator: default (the system's, with settings that keep the heap), "
-        "system (as it comes), jemalloc, tcmalloc",
+        help="the worker's malloc: default (the system's, but it keeps its heap), system, jemalloc, tcmalloc",
     )

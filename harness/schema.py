@@ -106,10 +106,10 @@ LOSSES = ("own", "mean", "sum")
 class Setting:
     """The request to a suite. The suite chooses the sizes of its cases by it."""
 
-    mode: Mode
-    device_type: str  # of harness.devices
-    scale: str  # one of SCALES
-    folder: str = ""  # where a suite finds models that are not its own (``--torchbench``); "": by import
+    mode: Mode  # as in a case
+    device_type: str  # `cpu`, `cuda`
+    scale: str  # as in a case
+    folder: str = ""  # as in a case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,22 +120,23 @@ class Case:
     show both if they differ. Both are None if only the model's own code knows its batch.
     """
 
-    suite: str
-    name: str
-    mode: Mode
-    batch_size: int | None
-    published_batch_size: int | None
-    scale: str = "full"
+    suite: str  # the suite's name, the path of its file, or `module:function`
+    name: str  # the model's name; any text
+    mode: Mode  # `training`, `inference` or `generate`
+    batch_size: int | None  # null: only the model's code knows it
+    published_batch_size: int | None  # of the source of the case
+    scale: str = "full"  # `full`, `small` or `tiny`
+    # `quick`, `on_request`, `published_model` (the published model at every scale) and others
     tags: tuple[str, ...] = ()
-    loss: str = "own"  # one of LOSSES
-    config: tuple[str, ...] = ()  # "key=value": changes to the model's own configuration
-    pretrained: bool = False  # published weights instead of random ones: needs a network
-    tolerance: float | None = None  # of the parity check; None: the mode's own
-    skip: str = ""  # why this is not run unless asked for with --no-skip
-    no_skip: bool = False  # its suite skips it, and it was asked for all the same
-    prompt_tokens: int | None = None  # generation only, as is new_tokens
-    new_tokens: int | None = None
-    folder: str = ""  # as in the ``Setting``
+    loss: str = "own"  # `own`, `mean` or `sum`
+    config: tuple[str, ...] = ()  # changes to the model's configuration, `key=value`
+    pretrained: bool = False  # published weights instead of random ones
+    tolerance: float | None = None  # of the parity check; null: the default of the mode
+    skip: str = ""  # why it is skipped by default; empty: it is not
+    no_skip: bool = False  # the suite skips this case, and `--no-skip` requested it
+    prompt_tokens: int | None = None
+    new_tokens: int | None = None  # text generation only
+    folder: str = ""  # the checkout of suite torchbench; empty: none, or found by import
 
     @property
     def batch(self) -> int:
@@ -157,10 +158,10 @@ class Case:
 class Environment:
     """One of the environments that a run compares (``--envs``): a Python interpreter with its packages."""
 
-    name: str
+    name: str  # the name that the user gave
     python: str  # path of the interpreter
-    asked: str  # the user's text: that path, or requirements such as "torch==2.2.2"
-    torch: str = ""  # the version that planning found
+    asked: str  # the user's text: a path, or requirements such as `torch==2.2.2`
+    torch: str = ""  # its version when the run was planned
 
 
 def of_environment(compiler: str, environment: str) -> str:
@@ -172,17 +173,20 @@ def of_environment(compiler: str, environment: str) -> str:
 class Job:
     """One case on one device at one precision, with all its candidates: one worker's work."""
 
-    case: Case
-    device: str
-    dtype: str
-    candidates: tuple[str, ...]
-    protocol: Protocol = field(default_factory=Protocol)
-    options: CompilerOptions = field(default_factory=CompilerOptions)
-    baseline_dtype: str | None = None  # eager's precision where it is not the candidates'
-    unavailable: dict[str, str] = field(default_factory=dict)  # candidates that are not run here, and why
-    extras: Extras = field(default_factory=Extras)
-    environments: tuple[Environment, ...] = ()  # the first is the reference; (): the runner's own alone
-    own_compilers: dict[str, str] = field(default_factory=dict)  # candidate -> "file.py:function"
+    case: Case  # the model
+    device: str  # `cpu`, `cuda`, `cuda:1`
+    dtype: str  # the precision of the candidates, a word of `--dtypes`
+    candidates: tuple[str, ...]  # all compilers of this job, in the order of their preparation
+    protocol: Protocol = field(default_factory=Protocol)  # how the job is measured
+    options: CompilerOptions = field(default_factory=CompilerOptions)  # options of the compilers
+    baseline_dtype: str | None = None  # eager's precision, if it differs from the candidates'
+    # candidates that cannot be run here, each with the reason
+    unavailable: dict[str, str] = field(default_factory=dict)
+    extras: Extras = field(default_factory=Extras)  # additional data to collect
+    # of `--envs`, the reference first; empty: the runner's own interpreter
+    environments: tuple[Environment, ...] = ()
+    # candidates that are functions of the user, each with its place: `file.py:function`
+    own_compilers: dict[str, str] = field(default_factory=dict)
 
     @property
     def option_words(self) -> tuple[str, ...]:
@@ -232,11 +236,12 @@ class Round:
     sample's iterations); ``minor_faults[v]`` the page faults of one step.
     """
 
-    order: tuple[str, ...]
-    seconds: dict[str, float]
-    minor_faults: dict[str, float]
-    prefill_s: dict[str, float] = field(default_factory=dict)  # generation only: the part before decoding
-    index: int = 0  # the number of the round in its process, which the parent counts
+    order: tuple[str, ...]  # the variants, in the order in which they ran; `baseline` is eager
+    seconds: dict[str, float]  # by variant: time of one step
+    minor_faults: dict[str, float]  # by variant: page faults of one step
+    # by variant: time of the prefill; text generation only
+    prefill_s: dict[str, float] = field(default_factory=dict)
+    index: int = 0  # number of the round in its process, which the parent counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,19 +252,21 @@ class Samples:
     """
 
     baseline_s: tuple[float, ...]
-    candidate_s: tuple[float, ...]
+    candidate_s: tuple[float, ...]  # time of one step: the mean over the steps of the sample
     baseline_position: tuple[int, ...]
-    candidate_position: tuple[int, ...]
+    candidate_position: tuple[int, ...]  # position in the random order of the round, from 0
     baseline_minor_faults: tuple[float, ...]
-    candidate_minor_faults: tuple[float, ...]
-    iterations_per_sample: int
-    baseline_prefill_s: tuple[float, ...] = ()  # generation only: until the first new token
-    candidate_prefill_s: tuple[float, ...] = ()
-    rounds_by_process: tuple[int, ...] = ()  # with several processes: the rounds of each, in their order
-    # several environments: eager of the reference environment in the same round
-    reference_s: tuple[float, ...] = ()
+    candidate_minor_faults: tuple[float, ...]  # page faults of one step
+    iterations_per_sample: int  # steps in one sample, the same for every variant
+    baseline_prefill_s: tuple[float, ...] = ()
+    candidate_prefill_s: tuple[float, ...] = ()  # text generation only: time until the first new token
+    # number of rounds of each process, one after the other; empty: one process
+    rounds_by_process: tuple[int, ...] = ()
+    reference_s: tuple[float, ...] = ()  # with `--envs`: eager of the reference environment in the same round
+    # its position; all positions then count over all variants of the round
     reference_position: tuple[int, ...] = ()
-    round_index: tuple[int, ...] = ()  # the number of the round in its process; () in older records
+    # number of the round, from 0 in each process, by which samples of one job are joined
+    round_index: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.baseline_s)
@@ -279,33 +286,38 @@ class TensorError:
     the reference, ``allowed`` the limit that ``candidate_rmse`` had to stay under.
     """
 
-    name: str
-    numel: int
-    scale: float
+    name: str  # for example `grad.layer.weight`
+    numel: int  # number of elements
+    scale: float  # root mean square of the reference
     eager_rmse: float
-    candidate_rmse: float
-    allowed: float
+    candidate_rmse: float  # root mean square error
+    allowed: float  # the limit of `candidate_rmse`
     candidate_max: float
-    allowed_max: float
-    failure: str | None = None
-    slope: float | None = None  # projection of the error on the truth: 0.01 is a result 1 % too large
+    allowed_max: float  # the largest error of the candidate, and its limit
+    failure: str | None = None  # the fault; null if the tensor passed
+    slope: float | None = None
     eager_slope: float | None = None
-    allowed_slope: float | None = None  # None: a slope is not judged here
+    # the projection of the error on the reference, of candidate and eager, and its limit: 0.01 is a result
+    # that is 1 % too large; null: not judged
+    allowed_slope: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
     """Where a candidate goes wrong (``--localize``). ``stage`` is empty if this could not be found."""
 
-    stage: str  # "capture", "AOTAutograd", "decompositions" or "code generation"
+    # `capture`, `AOTAutograd`, `decompositions` or `code generation`; empty: not found, `note` says why
+    stage: str
     compiler: str = ""  # the compiler that ends with this stage
-    module: str = ""  # the smallest submodule that fails when it is compiled alone; "": the whole model
+    module: str = ""
+    # the smallest submodule that fails when compiled alone, and its class; no name: the whole model
     module_class: str = ""
     why: str = ""  # the worst tensor of this submodule, and why it fails
     trials: int = 0  # submodules that were compiled
     repro: str = ""  # the script that shows the fault, relative to the run folder
-    note: str = ""  # why the search has no result, or is not complete
-    everywhere: bool = False  # parts of all classes that were tried fail: the whole backend is wrong
+    note: str = ""  # why there is no result, or why a smaller submodule may fail, too
+    # parts of all classes that were tried fail: the whole backend is wrong, and `module` is an example
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,29 +328,31 @@ class Parity:
     ``reference`` is "fp64", or "eager" if no fp64 run could be made.
     """
 
-    rule: str
-    reference: str
+    rule: str  # `scaled` or `field`
+    reference: str  # `fp64`, or `eager` if no fp64 run was possible
     tolerance: float
-    multiplier: float
+    multiplier: float  # `tol` and `m` of the rule: docs/PARITY.md
     tensors: int
-    failed: int
-    worst: TensorError | None
-    eager_bit_equal: bool
-    eager_spread: float
-    noise_tensors: tuple[str, ...] = ()  # zeros would pass: eager has no correct digit in them
-    sensitive_tensors: tuple[str, ...] = ()  # passed only in comparison with perturbed weights
-    random: str = ""  # calls in eager's step that draw random numbers, if these may explain a failure
-    found_by: str = ""  # the check that ``worst`` and ``failed`` come from; "": the first or the third call
-    steps: int = 0  # consecutive steps that were compared
-    other_data: tuple[str, ...] = ()  # of "weights" and "inputs", what was changed after the compilation
-    not_checked: tuple[str, ...] = ()  # sentences: which checks were not possible, and why
-    resolution_median: float | None = None  # permitted RMS error / size of a tensor: the median
-    resolution_largest: float | None = None  # and the largest, of the tensors that are not noise
-    lower_precision: str = (
-        ""  # what the errors look like, where a precision lower than asked may be the cause
-    )
-    unjudged: str = ""  # why parity cannot be judged, if eager's own results are the cause
-    where: Where | None = None  # of a failure, with --localize
+    failed: int  # number of compared tensors; number of tensors beyond their limit
+    worst: TensorError | None  # the tensor that is nearest to its limit, or furthest beyond it
+    eager_bit_equal: bool  # whether the two runs of eager were equal bit for bit
+    eager_spread: float  # distance between the two runs of eager
+    noise_tensors: tuple[str, ...] = ()  # tensors in which even eager has no correct digit
+    # tensors that passed only in comparison with eager at perturbed weights
+    sensitive_tensors: tuple[str, ...] = ()
+    random: str = ""  # with `cannot_judge`: the calls in eager's step that draw random numbers
+    found_by: str = ""  # the check that `worst` and `failed` come from; empty: the first or the third call
+    steps: int = 0  # consecutive steps that were compared; 0: none, or an older file
+    other_data: tuple[str, ...] = ()  # what was changed in place after the compilation: `inputs`, `weights`
+    not_checked: tuple[str, ...] = ()  # checks that were not possible, each with the reason
+    resolution_median: float | None = None
+    # the permitted RMS error of a tensor / its size: of the median tensor, and the largest; without noise
+    # tensors
+    resolution_largest: float | None = None
+    # of a failure: the precision whose errors the candidate's look like; empty: none
+    lower_precision: str = ""
+    unjudged: str = ""  # why eager's own results do not allow a judgment; empty: they do
+    where: Where | None = None  # null: no failure, or no `--localize`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,11 +360,11 @@ class ModelFacts:
     """The model and the inputs as they were built."""
 
     parameters: int
-    parameter_bytes: int
-    input_shapes: tuple[str, ...]
-    batch_size: int | None = None  # first size of the first input that has one
-    remarks: tuple[str, ...] = ()  # sentences: what was changed or assumed about the model and its inputs
-    generators: tuple[str, ...] = ()  # the random generators that eager's step uses
+    parameter_bytes: int  # as built
+    input_shapes: tuple[str, ...]  # for example `input.0: int64[8, 128]`
+    batch_size: int | None = None  # that ran: the first dimension of the first input that has one
+    remarks: tuple[str, ...] = ()  # changes to the model and its inputs, and assumptions about them
+    generators: tuple[str, ...] = ()  # the random number generators that eager's step draws from
 
 
 PHASES = (
@@ -365,10 +379,10 @@ PHASES = (
 class Failure:
     """Why a candidate or a job failed: the exception or signal, the phase, and the log."""
 
-    kind: str  # exception class, "SIGSEGV", "exit 3", "timeout"
-    message: str
-    phase: str  # one of PHASES
-    log: str | None = None  # relative to the run folder
+    kind: str  # the exception's class, `SIGSEGV`, `exit 3`, `timeout`
+    message: str  # its words
+    phase: str  # where it happened, see *Phases*
+    log: str | None = None  # of the case, relative to the run's folder
 
 
 Scalar = float | int | str | bool | None
@@ -378,24 +392,34 @@ Scalar = float | int | str | bool | None
 class Record:
     """Exactly one per (job, candidate), always. Numbers that do not exist are None, never 0."""
 
-    job: Job
+    job: Job  # what was requested, and how it is measured
+    # the compiler; `eager` is the A/A control. With `--envs`: `inductor@new`, compared with eager of its own
+    # environment; `eager@new` with eager of the reference environment
     candidate: str
-    status: Status
-    parity: Parity | None = None
-    samples: Samples | None = None
+    status: Status  # how the candidate ended, see *Status*
+    parity: Parity | None = None  # null: it was not checked
+    samples: Samples | None = None  # the paired times; null: nothing was timed
+    # numbers, texts and booleans by name, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
-    model: ModelFacts | None = None
+    model: ModelFacts | None = None  # facts of the model as built
+    # facts of the worker's process: torch, Python, processor, device, threads, allocator, versions of
+    # libraries and of torchduet
     environment: dict[str, Scalar] = field(default_factory=dict)
-    failure: Failure | None = None
-    reproduce: str = ""
-    notes: tuple[str, ...] = ()
-    started: str = ""  # UTC, ISO 8601
-    ended: str = ""
-    env: str = ""  # name of the environment that ran it; "": the runner's own interpreter
-    env_parity: Parity | None = None  # cross-environment parity of that environment's eager
-    # seconds of each of the candidate's calls before timing, in order: the first call compiles
+    failure: Failure | None = None  # why there is no number
+    reproduce: str = ""  # the command that measures this case again
+    notes: tuple[str, ...] = ()  # remarks for the reader, for example that a fresh worker was needed
+    started: str = ""
+    ended: str = ""  # UTC, ISO 8601
+    env: str = ""  # name of the environment that ran the candidate; empty: the runner's own interpreter
+    # eager of this environment compared with eager of the reference environment
+    env_parity: Parity | None = None
+    # seconds of each of the candidate's calls before timing. The first call compiles; the first three count
+    # as compilation, and the calls of the warm-up follow
     first_calls_s: tuple[float, ...] = ()
-    rounds_ended: str = ""  # why no further round was timed, a word of analysis.measuring_ended; "": unknown
-    # the standard deviation of the log speedup between processes that its interval assumes; None: not known
+    # why no further round was timed (empty if not known): `fixed count`, `precise`, `clear verdict`,
+    # `most rounds`, `out of time`, `out of budget`, `stopped`, or `needs processes`: no round of one process
+    # closes the verdict
+    rounds_ended: str = ""
+    # the standard deviation of the log speedup between processes that the interval of one process assumes
     assumed_between_sd: float | None = None
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = SCHEMA_VERSION  # the version of this line

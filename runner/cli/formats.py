@@ -29,9 +29,8 @@ class Output:
         group=Group.OUTPUT,
         listed=True,
         kind=Kind(_format),
-        help="html, md, csv, json, png, svg: which files to write; console: print the tables; repeated "
-        "or comma-separated (default: all of these). hud: the JSON of PyTorch's and vLLM's dashboards. The "
-        "records are always kept",
+        help="html, md, csv, json, png, svg: files; console: the tables; hud: for dashboards, docs/CI.md "
+        "(default: all but hud)",
     )
 
 

@@ -193,8 +193,7 @@ class Changes:
         None,
         "--scale=SCALE",
         kind=choice("scale", SCALES),
-        help="full: as published (default on CUDA); small: same widths, less depth, vocabulary and length "
-        "(default on a CPU); tiny: for tests",
+        help="full: as published (default on CUDA); small (default on a CPU); tiny: tests: docs/MODELS.md",
     )
     batch_size: int | None = _model(
         None, "--batch-size=N", kind=COUNT, help="batch size of every model (default: each model's own)"
@@ -253,9 +252,8 @@ class RunConfig:
         *("-d", "--devices", "--device=DEVICE"),
         listed=True,
         kind=DEVICE,
-        help=f"{', '.join(devices.EXAMPLES)}; repeated or comma-separated (default: the GPU if there is one, "
-        f"else the CPU). Untried: {', '.join(devices.UNTRIED)}. Several devices of one kind share the "
-        "plan: each model runs on one of them, side by side",
+        help=f"{', '.join(devices.EXAMPLES)}; repeated or comma-separated (default: a GPU if there is one): "
+        "docs/GPU.md",
         always=True,
     )
     # the reference environment first; (): only the environment that runs this program
@@ -328,21 +326,18 @@ class Where:
         True,
         "--no-fork-server",
         means=False,
-        help="start a new interpreter for every worker (default: fork a process that has imported torch)",
+        help="start a new interpreter for every worker",
     )
     time_budget_s: float | None = _protocol(
         None,
         "--time-budget=TIME",
         kind=DURATION,
-        help="for the whole run, such as 30m or 2h; spare time goes to jobs without a clear verdict",
+        help="for the whole run, such as 30m; spare time goes to jobs without a clear verdict",
     )
     # None: as many as suit the machine
     prepare_ahead: int | None = _protocol(
         None,
         "--prepare-ahead=N",
         kind=COUNT,
-        help="build, compile and check up to N jobs side by side; each is then timed alone (default: as "
-        "many as have CPUs for their --threads, two for three CPUs, 32 at most, as memory allows; 1 without "
-        "--threads, on a GPU, and where compile times are asked for). With N > 1, compilation latencies "
-        "include the other jobs' load",
+        help="prepare up to N jobs side by side; each is timed alone: docs/PERFORMANCE.md",
     )

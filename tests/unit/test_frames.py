@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,18 +36,6 @@ def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, 
     assert {column: str(dtype) for column, dtype in table.dtypes.items()} == {
         c.name: c.dtype for c in columns
     }
-
-
-def test_the_page_lists_the_columns() -> None:
-    text = (ROOT / "docs" / "DATAFRAMES.md").read_text(encoding="utf-8")
-    for title, declared_columns in (
-        ("comparisons", COLUMNS),
-        ("samples", SAMPLES),
-        ("first_calls", FIRST_CALLS),
-    ):
-        part = text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
-        found = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", part, re.MULTILINE)
-        assert found == [(column.name, column.dtype, column.page_text) for column in declared_columns]
 
 
 def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> None:

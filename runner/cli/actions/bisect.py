@@ -25,10 +25,7 @@ FLAG = flag(
     nargs="?",
     const=BUILDS,
     metavar="VERSIONS",
-    help="find the first version that changes the status or the speed of each chosen model: "
-    "torch==2.11.0..2.13.0, or torch==2.11.0,2.12.0,2.13.0, or 'timm==1.0.20..1.0.31 torch==2.13.0'. Each "
-    "step measures two versions in alternation. Without VERSIONS, for git bisect run: --envs good=PYTHON "
-    "--envs new=PYTHON; exit code 1 if a model is worse in the second, 125 if it cannot be judged, else 0",
+    help="find the first version that changes a model, such as in torch==2.11.0..2.13.0: docs/HOWTO.md",
 )
 FLAGS = (FLAG,)
 

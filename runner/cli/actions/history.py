@@ -22,9 +22,7 @@ HISTORY = flag(
     nargs="?",
     const="logs",
     metavar="DIR",
-    help="list the runs of DIR, and write DIR/index.html: all runs with links, and pass rate, speedup, "
-    "compile time and memory over time (default: logs); --suites, --compilers and --tag choose the "
-    "listed runs",
+    help="list the runs of DIR (default: logs) and write DIR/index.html: docs/HOWTO.md",
 )
 FLAGS = (HISTORY,)
 

@@ -18,7 +18,7 @@ FLAGS = (
     flag(
         "--list-compilers",
         group=Group.ACTIONS,
-        help="list the compilers, and why a compiler cannot be used here; with --envs for each environment",
+        help="list the compilers, and why one cannot be used here",
     ),
 )
 

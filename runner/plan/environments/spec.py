@@ -31,8 +31,8 @@ ENVS = flag(
     group=Group.ENVIRONMENTS,
     metavar="NAME=PYTHON",
     many=True,
-    help="measure in this interpreter (old=/path/to/python), or in an environment that is made once for "
-    "these requirements (torch==2.2.2, old='torch==2.2.2 numpy<2'); if repeated, their rounds alternate",
+    help="a Python (old=/path/to/python) or requirements (torch==2.2.2) to measure in; if repeated, their "
+    "rounds alternate: docs/HOWTO.md",
 )
 REFERENCE_ENV = flag(
     "--reference-env",

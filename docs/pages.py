@@ -1,0 +1,214 @@
+"""Writes ``docs/FLAGS.md``, and the tables of ``FORMAT.md`` and ``DATAFRAMES.md``: ``python -m docs.pages``.
+
+A table stands below the heading of its class or data frame. The meaning of a field is the comment beside or
+above it in ``harness/schema.py``, or the help of its flag. A field without one shares the next row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from harness import schema
+from harness.codec import recorded_name
+from harness.declared import GROUPS, Metric
+from harness.metrics import declared
+from harness.settings import ROW
+from runner.analysis.columns import COLUMNS, Column
+from runner.cli.parser import build_parser
+from runner.cli.upstream import Theirs, answers, renamed
+from torchduet.frames import FIRST_CALLS, SAMPLES
+
+DOCS = Path(__file__).resolve().parent
+TYPES = {"str": "text", "Mode": "text", "int": "whole number", "float": "number", "bool": "boolean"}
+
+
+def written() -> dict[str, str]:
+    """The text of each page that this script writes."""
+    return {
+        "FLAGS.md": flags_page(),
+        "FORMAT.md": _with_tables("FORMAT.md", {**_records(), "Metrics": _metrics()}),
+        "DATAFRAMES.md": _with_tables("DATAFRAMES.md", _frames()),
+    }
+
+
+def _with_tables(page: str, tables: Mapping[str, str]) -> str:
+    """The page, with the first table below each of these headings replaced."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for heading, table in tables.items():
+        section = re.compile(rf"(\n## {heading}\n(?:(?!##|\|).*\n)*)(?:\|.*\n)+")
+        text, count = section.subn(lambda found, table=table: found[1] + table, text)
+        if count != 1:
+            raise ValueError(f"docs/{page} has {count} sections {heading!r} with a table")
+    return text
+
+
+def _table(*rows: tuple[str, ...]) -> str:
+    head, *others = (f"| {' | '.join(row)} |\n" for row in rows)
+    return "".join([head, "|---" * len(rows[0]), "|\n", *others])
+
+
+def _records() -> dict[str, str]:
+    kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
+    return {kind.__name__: _fields(kind) for kind in kinds if isinstance(kind, type)}
+
+
+def _fields(kind: Any) -> str:
+    meanings = _meanings(kind)
+    rows, names = [("field", "type", "meaning")], []
+    for field in dataclasses.fields(kind):
+        names.append(f"`{recorded_name(field)}`")
+        if meaning := meanings[field.name]:
+            rows.append((", ".join(names), _type(str(field.type)), _cell(meaning)))
+            names = []
+    if names:
+        raise ValueError(f"{kind.__name__} has fields without a meaning: {names}")
+    return _table(*rows)
+
+
+def _meanings(kind: Any) -> dict[str, str]:
+    """By field: the comment above and beside it, else the help of its first flag."""
+    helps = {
+        one.name: one.metadata[ROW].flags[0].help for one in dataclasses.fields(kind) if ROW in one.metadata
+    }
+    meanings = {one.name: helps.get(one.name, "") for one in dataclasses.fields(kind)}
+    above: list[str] = []
+    for line in inspect.getsource(kind).splitlines():
+        code, _, comment = line.partition("# ")
+        name = re.match(r"    (\w+): ", code)
+        if name and name[1] in meanings and (above or comment):
+            meanings[name[1]] = " ".join([*above, comment]).strip()
+        above = [*above, comment] if comment and not code.strip() else []
+    return meanings
+
+
+def _type(annotation: str) -> str:
+    many, _, inner = annotation.partition("[")
+    if many == "tuple":
+        return f"list of {_type(inner.partition(',')[0])}"
+    if many == "dict":
+        return "object"
+    plain, _, none = annotation.partition(" | ")
+    return TYPES.get(plain, plain) + (" or null" if none else "")
+
+
+def _metrics() -> str:
+    """First the measured metrics, then the derived ones."""
+    metrics = sorted(declared().metrics, key=lambda one: (one.derive is not None, GROUPS.index(one.group)))
+    rows = [(", ".join(f"`{name}`" for name in one.names), one.meaning, _places(one)) for one in metrics]
+    return _table(("metric", "meaning", "where"), *rows)
+
+
+def _places(one: Metric) -> str:
+    shown = {"derived": one.derive, "record": not one.derive, "table": one.columns, "averages": one.average}
+    return ", ".join(place for place, there in shown.items() if there)
+
+
+def _frames() -> dict[str, str]:
+    frames = {"comparisons": COLUMNS, "samples": SAMPLES, "first_calls": FIRST_CALLS}
+    return {name: _columns(columns) for name, columns in frames.items()}
+
+
+def _columns(columns: tuple[Column, ...]) -> str:
+    rows = [(f"`{one.name}`", one.dtype, one.page_text) for one in columns]
+    return _table(("column", "dtype", "unit and meaning"), *rows)
+
+
+HEAD = """\
+# Every flag
+
+`python -m docs.pages` writes this page from the table of settings; a test compares them.
+A value is given as `--flag VALUE` or `--flag=VALUE`. Flags cannot be abbreviated. The script of a suite
+(`python suites/tiny_gpt.py ...`) takes the same flags and measures its own suite.
+"""
+
+
+def flags_page() -> str:
+    parser = build_parser()
+    parts = [HEAD, *_groups(parser)]
+    assert parser.epilog is not None
+    examples, _, codes = parser.epilog.partition("\n\nexit code:")
+    commands = examples.removeprefix("examples:\n")
+    parts.append(f"## Examples\n\n```\n{re.sub('(?m)^  ', '', commands).rstrip()}\n```\n")
+    parts.append(f"## Exit code\n\n{codes.strip().capitalize()}.\n")
+    parts.append(_upstream())
+    return "\n".join(parts)
+
+
+UPSTREAM = """\
+## Coming from benchmarks/dynamo
+
+The commands of PyTorch's `benchmarks/dynamo` can be typed as they are: `python suites/huggingface.py ...`
+for its suite scripts, `python runner.py ...` for its runner. Flags with the same name are in the tables
+above. Other flags are translated, or accepted because nothing needs to be typed here; a note on standard
+error says so. The rest ends with a sentence and exit code 2. `--some_flag` is read as `--some-flag`. A
+command that names a compiler and no mode measures inference.
+
+`--inductor` is `torch.compile`'s default mode, without CUDA graphs; upstream's benchmark switches CUDA
+graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
+"""
+
+
+def _upstream() -> str:
+    """The flags of ``benchmarks/dynamo`` that are not ours, and its names of compilers and models."""
+    compilers, models = renamed()
+    names = [*compilers.items(), *((name, (ours, "")) for name, ours in models.items())]
+    here = [(name, f"`{ours}`: {_cell(why)}".removesuffix(": ")) for name, (ours, why) in names]
+    taken = [(row.names, _answer(row)) for row in answers() if not row.refused]
+    refused = [(row.names, _cell(row.why)) for row in answers() if row.refused]
+    return "\n".join(
+        (
+            UPSTREAM,
+            _table(("flag", "answer"), *_joined(taken)),
+            _table(("not supported", "what to use, or why"), *_joined(refused)),
+            _table(("compiler or model", "here"), *_joined([((name,), answer) for name, answer in here])),
+        )
+    )
+
+
+def _joined(rows: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[str, str]]:
+    """Neighbors with the same answer are one row."""
+    for answer, same in groupby(rows, key=lambda row: row[1]):
+        yield ", ".join(f"`{name}`" for names, _ in same for name in names), answer
+
+
+def _answer(row: Theirs) -> str:
+    words = dict.fromkeys(ours for ours in (*row.choices.values(), row.ours) if ours)
+    code = ", ".join(f"`{word.replace('{re}', '{}').replace('{}', row.value)}`" for word in words)
+    return ": ".join(part for part in (code, _cell(row.why)) if part)
+
+
+def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
+    # argparse has no public access to its groups
+    for group in parser._action_groups:  # noqa: SLF001
+        actions = group._group_actions  # noqa: SLF001
+        if actions:
+            rows = [(_names(action), _cell(str(action.help))) for action in actions]
+            title = str(group.title)
+            yield f"## {title[0].upper()}{title[1:]}\n\n{_table(('flag', 'what it does'), *rows)}"
+
+
+def _names(action: argparse.Action) -> str:
+    words = " ".join(action.metavar) if isinstance(action.metavar, tuple) else action.metavar
+    value = "" if action.nargs == 0 or words is None else f" {words}"
+    several = " ..." if action.nargs == "+" else ""
+    optional = f" [{value.strip()}]" if action.nargs == "?" else f"{value}{several}"
+    *others, last = action.option_strings
+    return _cell(", ".join([*(f"`{name}`" for name in others), f"`{last}{optional}`"]))
+
+
+def _cell(text: str) -> str:
+    for written, shown in (("%%", "%"), ("|", "\\|"), ("<", "&lt;"), ("*.", "\\*."), ("_*", "_\\*")):
+        text = text.replace(written, shown)
+    return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", text)
+
+
+if __name__ == "__main__":
+    for name, text in written().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
