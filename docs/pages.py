@@ -43,9 +43,11 @@ def _with_tables(page: str, tables: Mapping[str, str]) -> str:
     text = (DOCS / page).read_text(encoding="utf-8")
     for heading, table in tables.items():
         section = re.compile(rf"(\n## {heading}\n(?:(?!##|\|).*\n)*)(?:\|.*\n)+")
-        text, count = section.subn(lambda found, table=table: found[1] + table, text)
-        if count != 1:
-            raise ValueError(f"docs/{page} has {count} sections {heading!r} with a table")
+        parts = section.split(text)
+        if len(parts) != 3:
+            raise ValueError(f"docs/{page} needs one section {heading!r} with a table")
+        before, head, after = parts
+        text = before + head + table + after
     return text
 
 

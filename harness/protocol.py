@@ -165,7 +165,7 @@ class Protocol:
         identifies=True,
     )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
-    # dropout keeps its probability; otherwise it becomes 1e-30. In files without this field, own models kept it
+    # dropout keeps its probability; otherwise it becomes 1e-30. Files without this field: own models kept it
     keep_dropout: bool = _protocol(
         False,
         "--dropout=WHAT",
