@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from runner.analysis.comparison import Summary
@@ -34,6 +35,7 @@ FORMATS = ("md",)
 FILE = "report.md"
 LIMIT = 65_536  # bytes; GitHub allows as many characters in a comment
 SHOWN_CASES = 20  # of each warning; the rest is folded
+LEAST_OF_SUMMARY = 6_000  # bytes of its list, and of its table
 OPEN_ROWS = 60  # a table with more rows is folded
 LONGEST_LINE = 600  # characters
 
@@ -76,10 +78,10 @@ def _cut(line: str) -> str:
 
 def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
     yield text("## Executive summary")
-    yield list_block(closing_lines(summary))
+    yield replace(list_block(closing_lines(summary)), least=LEAST_OF_SUMMARY)
     for table in averages_tables(summary):
         yield text(f"**{escape(table.title)}**")
-        yield _rows(table)
+        yield replace(_rows(table), least=LEAST_OF_SUMMARY)
         yield text(averages_note(summary))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
@@ -131,7 +131,7 @@ def draw(panels: Sequence[Picture], order: Sequence[str]) -> Figure:
 
 
 def _mark(ax: Axes, x: float, y: float, compiler: str, of_compiler: Styles) -> None:
-    style = {**of_compiler[compiler], "linewidth": 0, "zorder": 4 if compiler else 3}
+    style: dict[str, Any] = {**of_compiler[compiler], "linewidth": 0, "zorder": 4 if compiler else 3}
     ax.plot(x, y, mfc=_face(compiler, of_compiler), ms=5.0 if compiler else 6.5, **style)
 
 

@@ -32,7 +32,9 @@ def averages_tables(summary: Summary) -> tuple[Table, ...]:
     parts = tuple(part for part in sections(summary) if any(group.total > 1 for group in part.groups))
     titles = zip(column_titles(parts), parts, strict=True)
     rows = [(title, group) for title, part in titles for group in part.groups if group.total > 1]
-    cells: list[Cell[tuple[str, GroupSummary]]] = [Cell("models", lambda row: row[0])][: len(parts) > 1]
+    cells: list[Cell[tuple[str, GroupSummary]]] = []
+    if len(parts) > 1:
+        cells.append(Cell("models", lambda row: row[0]))
     cells.append(Cell("compiler", lambda row: compiler_name(row[1].compiler)))
     names = len(cells)
     cells += [Cell(header, partial(_cell, text)) for header, text in _columns(summary)]

@@ -22,6 +22,7 @@ class MarkdownBlock:
     rows: Sequence[str] = ()
     more: int = 0
     foot: tuple[str, ...] = ()
+    least: int = 0  # bytes of rows that it keeps, however long the document is
     fold: str | None = None  # title of the fold around the block; None: not folded
 
     @property
@@ -34,6 +35,7 @@ class MarkdownBlock:
 
         ``everything`` names the files that have all rows.
         """
+        room = max(room, self.least)
         kept = 0
         for row in self.rows:
             room -= _bytes(row)
