@@ -100,8 +100,8 @@ def compiler_label(record: Record) -> str:
 
 def ran_batch(record: Record) -> int | None:
     """The batch that ran: as the worker found it in the model's inputs, or else the job's."""
-    asked = record.job.case.batch_size
-    return asked if record.model is None or record.model.batch_size is None else record.model.batch_size
+    planned = record.job.case.batch_size
+    return planned if record.model is None or record.model.batch_size is None else record.model.batch_size
 
 
 def ran_case(record: Record) -> Case:
@@ -143,8 +143,8 @@ def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:
         for name, value in record.environment.items():
             values.setdefault(name, {}).setdefault(str(value), value)
     return {
-        name: next(iter(found.values())) if len(found) == 1 else " | ".join(found)
-        for name, found in values.items()
+        name: next(iter(variants.values())) if len(variants) == 1 else " | ".join(variants)
+        for name, variants in values.items()
     }
 
 

@@ -51,11 +51,11 @@ def in_python(text: str) -> str:
 
 def _argument(name: str, text: str | None) -> str:
     """``--repeat`` as ``Protocol(repeat=...)``; the flag's bare words if there is no such setting."""
-    found = _settings().get(f"--{name}")
-    holder, _, field = found[0].partition(".") if found else ("", "", "")
-    if found is None or holder not in HOLDERS:
+    setting = _settings().get(f"--{name}")
+    holder, _, field = setting[0].partition(".") if setting else ("", "", "")
+    if setting is None or holder not in HOLDERS:
         return OTHERS.get(name, name.replace("-", " "))
-    return f"{HOLDERS[holder].__name__}({field}={_value(*found[1:], text)})"
+    return f"{HOLDERS[holder].__name__}({field}={_value(*setting[1:], text)})"
 
 
 def _value(flag: Flag, many: bool, text: str | None) -> str:

@@ -43,15 +43,15 @@ IN_A_WORKER = (
 T = TypeVar("T")
 
 
-def holder(name: str, kind: type[T], given: T | None) -> T:
+def holder(name: str, kind: type[T], value: T | None) -> T:
     """The settings of this argument. ``UsageError`` that shows how to write them."""
-    if given is None:
+    if value is None:
         return kind()
-    if isinstance(given, kind):
-        return given
-    values = given.items() if isinstance(given, dict) else ()
-    words = ", ".join(f"{key}={value!r}" for key, value in values) or "..."
-    raise UsageError(f"{name}: it is a {type(given).__name__}; write {name}={kind.__name__}({words})")
+    if isinstance(value, kind):
+        return value
+    values = value.items() if isinstance(value, dict) else ()
+    words = ", ".join(f"{key}={part!r}" for key, part in values) or "..."
+    raise UsageError(f"{name}: it is a {type(value).__name__}; write {name}={kind.__name__}({words})")
 
 
 def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
@@ -127,8 +127,8 @@ def _source_of(function: Callable[..., Any]) -> str:
     """``package.module:function``, with which a worker imports the function."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if module != "__main__" and name.isidentifier():
-        found = getattr(importlib.import_module(module), name, None) if module else None
-        if found is function:
+        imported = getattr(importlib.import_module(module), name, None) if module else None
+        if imported is function:
             return f"{module}:{name}"
     known = getattr(function, "__name__", function)
     raise UsageError(

@@ -73,7 +73,7 @@ def _printing_to(path: Path) -> Iterator[None]:
 def _standard_error_in(log: int) -> Iterator[None]:
     """Redirects file descriptor 2: C++ code, such as torch's profiler, writes to it directly."""
     try:
-        kept = os.dup(2)
+        original = os.dup(2)
     except OSError:  # the process has no standard error
         yield
         return
@@ -81,5 +81,5 @@ def _standard_error_in(log: int) -> Iterator[None]:
         os.dup2(log, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)

@@ -88,8 +88,8 @@ def _cut_batch(comparison: Comparison) -> bool:
 
 
 def _ran_less(comparison: Comparison) -> bool:
-    ran, asked = ran_batch(comparison.record), comparison.record.job.case.batch_size
-    return ran is not None and asked is not None and ran < asked
+    ran, planned = ran_batch(comparison.record), comparison.record.job.case.batch_size
+    return ran is not None and planned is not None and ran < planned
 
 
 def _without_fp64(comparison: Comparison) -> bool:

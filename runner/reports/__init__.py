@@ -54,14 +54,14 @@ def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[
             continue
         render: Callable[[Summary], Mapping[str, bytes]] = module.render
         try:
-            made = render(summary)
+            content = render(summary)
         except Exception as error:  # see above
             name = module.__name__.rsplit(".", 1)[-1]
             print(f"error: report {name} was not made: {type(error).__name__}: {error}", file=sys.stderr)
             continue
-        made = {name: made[name] for name in made if name.rsplit(".", 1)[-1] not in unwanted}
-        twice = files.keys() & made.keys()
+        content = {name: content[name] for name in content if name.rsplit(".", 1)[-1] not in unwanted}
+        twice = files.keys() & content.keys()
         if twice:
             raise ValueError(f"{module.__name__} and another report both write {sorted(twice)}")
-        files.update(made)
+        files.update(content)
     return files

@@ -36,12 +36,12 @@ def phases(comparison: Comparison) -> list[tuple[str, float]] | None:
 
     A phase includes the phases after it, except the phases of the same level.
     """
-    found = [
+    times = [
         (one.phase, float(f"{seconds:.4g}"))
         for one in declared().metrics
         if one.phase and (seconds := comparison.number(one.name)) is not None and seconds > 0
     ]
-    return found if len(found) > 1 else None
+    return times if len(times) > 1 else None
 
 
 def _short(value: Number) -> Number:

@@ -47,7 +47,7 @@ def new_figure(width: float, height: float) -> Figure:
 def ticks_between(low: float, high: float, most: int) -> Sequence[float]:
     """At most ``most`` round speedups as ticks of a logarithmic axis with these ends; otherwise decades."""
     choices = [[tick for tick in ticks if low <= tick <= high] for ticks in TICKS]
-    fine = (found for found in choices if len(found) <= most and high / low < MOST_RATIO)
+    fine = (ticks for ticks in choices if len(ticks) <= most and high / low < MOST_RATIO)
     return next(fine, choices[-1])
 
 

@@ -36,14 +36,14 @@ class MarkdownBlock:
         ``everything`` names the files that have all rows.
         """
         room = max(room, self.least)
-        kept = 0
+        shown = 0
         for row in self.rows:
             room -= _bytes(row)
             if room < 0:
                 break
-            kept += 1
-        left = len(self.rows) + self.more - kept
-        body = "\n".join((*self.head, *self.rows[:kept], *self.foot)) if kept or not left else ""
+            shown += 1
+        left = len(self.rows) + self.more - shown
+        body = "\n".join((*self.head, *self.rows[:shown], *self.foot)) if shown or not left else ""
         what = "row" if left == 1 else "rows"
         note = f"({left:,} {what} omitted, to keep this short: {everything}.)" if left else ""
         parts = [part for part in (body, note) if part]
@@ -84,15 +84,15 @@ def _first(blocks: Sequence[MarkdownBlock], limit: int, everything: str) -> str:
     """The first blocks that fit, each with the fewest rows, and a sentence on the omitted blocks."""
     note = REST.format(count=len(blocks), limit=limit, where=everything)
     room = limit - _bytes(note) - 1
-    kept: list[str] = []
+    shown: list[str] = []
     for block in blocks:
         short = block.within(SMALLEST, everything)
         room -= _bytes(short) + 2
         if room < 0:
             break
-        kept.append(short)
-    kept.append(REST.format(count=len(blocks) - len(kept), limit=limit, where=everything))
-    return "\n\n".join(kept) + "\n"
+        shown.append(short)
+    shown.append(REST.format(count=len(blocks) - len(shown), limit=limit, where=everything))
+    return "\n\n".join(shown) + "\n"
 
 
 def _bytes(row: str) -> int:

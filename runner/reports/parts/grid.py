@@ -34,25 +34,25 @@ class Table:
 
     def within(self, width: int, gap: int = WIDE_GAP) -> Table:
         """The table without the droppable columns that exceed the width."""
-        kept = list(range(len(self.header)))
+        places = list(range(len(self.header)))
         for column in self.droppable:
-            if self._width(kept, gap) <= width:
+            if self._width(places, gap) <= width:
                 break
-            kept.remove(column)
-        return self._only(kept)
+            places.remove(column)
+        return self._only(places)
 
-    def _only(self, kept: Sequence[int]) -> Table:
+    def _only(self, places: Sequence[int]) -> Table:
         return replace(
             self,
-            header=tuple(self.header[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
-            numbers=tuple(self.numbers[i] for i in kept) if self.numbers else (),
+            header=tuple(self.header[i] for i in places),
+            rows=tuple(tuple(row[i] for i in places) for row in self.rows),
+            numbers=tuple(self.numbers[i] for i in places) if self.numbers else (),
             droppable=(),
         )
 
-    def _width(self, kept: Sequence[int], gap: int) -> int:
-        widths = (widest((self.header[i], *(row[i] for row in self.rows))) for i in kept)
-        return sum(widths) + gap * (len(kept) - 1)
+    def _width(self, places: Sequence[int], gap: int) -> int:
+        widths = (widest((self.header[i], *(row[i] for row in self.rows))) for i in places)
+        return sum(widths) + gap * (len(places) - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,12 +214,12 @@ def _declared(column: declared_column.Column, metric: Metric) -> Column:
     def value(comparison: Comparison) -> Scalar:
         if column.operations_only and OPERATION not in comparison.record.job.case.tags:
             return None
-        found = comparison.value(column.side + metric.name)
-        return comparison.value(column.or_else) if column.or_else and not found else found
+        number = comparison.value(column.side + metric.name)
+        return comparison.value(column.or_else) if column.or_else and not number else number
 
     def cell(comparison: Comparison) -> str:
-        found = value(comparison)
-        text = found if isinstance(found, str) else finite(found)
+        number = value(comparison)
+        text = number if isinstance(number, str) else finite(number)
         star = "*" if column.starred_by and comparison.value(column.starred_by) else ""
         return MISSING if text is None else number_text(text, metric.unit, metric.digits) + star
 

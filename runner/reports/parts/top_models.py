@@ -20,8 +20,8 @@ def top_models(section: Section, *, most: int, otherwise: int) -> tuple[Section,
     if len(models) <= most:
         return section, ""
     by_distance = sorted(range(len(models)), key=lambda place: -_distance(models[place]))
-    kept = sorted(by_distance[:otherwise])
-    comparisons = tuple(comparison for place in kept for comparison in models[place])
+    places = sorted(by_distance[:otherwise])
+    comparisons = tuple(comparison for place in places for comparison in models[place])
     shown = f"{otherwise:,} of {len(models):,} models, with the speedups furthest from 1"
     return replace(
         section, comparisons=comparisons
