@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from harness.settings import ROW, Flag, Given, Kind, Row, Spelled
 from runner.errors import UsageError
@@ -13,40 +13,32 @@ from runner.errors import UsageError
 T = TypeVar("T")
 
 
-class Names(Protocol):
-    """The name of a setting in messages: a flag on the command line, an argument in Python."""
+class Names:
+    """The name of a setting in messages: here its flag, ``-n/--repeat`` or ``--scale=full``."""
 
-    def of(self, path: str, one: Flag) -> str:
+    def of(self, path: str, flag: Flag) -> str:  # noqa: ARG002 - other names depend on the path
         """The name of the setting at this path of the configuration, such as ``protocol.repeat``."""
+        return flag.shown
 
-    def valued(self, path: str, one: Flag, value: Any) -> str:
+    def valued(self, path: str, flag: Flag, value: Any) -> str:  # noqa: ARG002
         """The setting with this value, as the user would write it."""
+        return flag.long if flag.metavar is None else f"{flag.long}={value}"
 
 
-class FlagNames:
-    """``-n/--repeat``, ``--scale=full``."""
-
-    def of(self, path: str, one: Flag) -> str:  # noqa: ARG002 - the signature of Names
-        return one.shown
-
-    def valued(self, path: str, one: Flag, value: Any) -> str:  # noqa: ARG002
-        return one.long if one.metavar is None else f"{one.long}={value}"
-
-
-class ArgumentNames:
+class ArgumentNames(Names):
     """``protocol.repeat``, ``device='cpu'``. ``other``: path -> argument, if their names differ."""
 
     def __init__(self, other: Mapping[str, str]) -> None:
         self._other = other
 
-    def of(self, path: str, one: Flag) -> str:  # noqa: ARG002
+    def of(self, path: str, flag: Flag) -> str:  # noqa: ARG002
         return self._other.get(path, path)
 
-    def valued(self, path: str, one: Flag, value: Any) -> str:
-        return f"{self.of(path, one)}={getattr(value, 'value', value)!r}"
+    def valued(self, path: str, flag: Flag, value: Any) -> str:
+        return f"{self.of(path, flag)}={getattr(value, 'value', value)!r}"
 
 
-FLAGS = FlagNames()
+FLAGS = Names()
 
 
 def value_of(name: str, kind: Kind, text: str) -> Any:
@@ -81,7 +73,7 @@ def rows(kind: Any) -> Iterator[tuple[str, Any, Row | None]]:
 
 
 def row_at(kind: Any, path: str) -> Row:
-    return next(row for found, _, row in rows(kind) if found == path and row is not None)
+    return next(row for other, _, row in rows(kind) if other == path and row is not None)
 
 
 def _pairs(value: Any, base: Any) -> Iterator[tuple[str, Row, Any, Any]]:
@@ -94,17 +86,20 @@ def _pairs(value: Any, base: Any) -> Iterator[tuple[str, Row, Any, Any]]:
 # -- typed flags -> values --------------------------------------------------------------------------
 
 
-def read(base: T, given: Given, names: Names = FLAGS, prefix: str = "") -> T:
+def read(base: T, given: Given) -> T:
     """``base`` with the values that were given. ``UsageError`` that names the wrong flag."""
-    changed = {}
-    for field in dataclasses.fields(base):  # type: ignore[arg-type]
-        before, row = getattr(base, field.name), field.metadata.get(ROW)
-        path = f"{prefix}{field.name}"
-        if row is not None:
-            changed[field.name] = read_row(row, given, before, names, path)
-        elif dataclasses.is_dataclass(before):
-            changed[field.name] = read(before, given, names, f"{path}.")
-    return dataclasses.replace(base, **changed)  # type: ignore[type-var]
+    for path, row, before, _ in _pairs(base, base):
+        value = read_row(row, given, before, FLAGS, path)
+        if value is not before:
+            base = _replaced(base, path, value)
+    return base
+
+
+def _replaced(base: Any, path: str, value: Any) -> Any:
+    name, _, inner = path.partition(".")
+    if inner:
+        value = _replaced(getattr(base, name), inner, value)
+    return dataclasses.replace(base, **{name: value})
 
 
 def read_row(row: Row, given: Given, before: Any, names: Names = FLAGS, path: str = "") -> Any:
@@ -114,34 +109,30 @@ def read_row(row: Row, given: Given, before: Any, names: Names = FLAGS, path: st
             return row.read(given, before)
         except ValueError as error:
             raise UsageError(f"{names.of(path, row.flags[0])}: {error}") from None
-    found: list[Any] = []
-    chosen = []
-    for one in row.flags:
-        values = _values(one, given, names.of(path, one))
-        found += values
-        chosen += [one] if values else []
-    if not chosen:
+    typed = {flag.long: _values(flag, given, names.of(path, flag)) for flag in row.flags if flag.key in given}
+    typed = {name: values for name, values in typed.items() if values}
+    values = [value for of_flag in typed.values() for value in of_flag]
+    if not values:
         return before
     if row.many:
-        unique = any(one.listed or one.metavar is None for one in row.flags)
-        return tuple(dict.fromkeys(found)) if unique else tuple(found)
-    if len({repr(value) for value in found}) > 1 and len(chosen) > 1:
-        raise UsageError(f"{chosen[0].long} and {chosen[1].long} exclude each other; choose one")
-    return found[-1]
+        unique = any(flag.listed or flag.metavar is None for flag in row.flags)
+        return tuple(dict.fromkeys(values)) if unique else tuple(values)
+    if len({repr(value) for value in values}) > 1 and len(typed) > 1:
+        first, second = [*typed][:2]
+        raise UsageError(f"{first} and {second} exclude each other; choose one")
+    return values[-1]
 
 
-def _values(one: Flag, given: Given, name: str) -> list[Any]:
-    """The values of one flag, [] if it was not given."""
-    if one.key not in given:
-        return []
-    if one.metavar is None:
-        return [one.means]
-    words = given[one.key] if one.many or one.listed else [given[one.key]]
-    if one.part:
-        words = [word.partition("=")[2] for word in words if word.partition("=")[0] == one.part]
-    if one.listed:
+def _values(flag: Flag, given: Given, name: str) -> list[Any]:
+    """The values of a flag that was given; of one with a part, those of this part."""
+    if flag.metavar is None:
+        return [flag.means]
+    words = given[flag.key] if flag.many or flag.listed else [given[flag.key]]
+    if flag.part:
+        words = [word.partition("=")[2] for word in words if word.partition("=")[0] == flag.part]
+    if flag.listed:
         words = listed(name, words)
-    return [value_of(name, one.kind, word) for word in words]
+    return [value_of(name, flag.kind, word) for word in words]
 
 
 # -- values -> flags ----------------------------------------------------------------------------------
@@ -160,49 +151,42 @@ def spell(row: Row, value: Any) -> Spelled:
         return row.spell(value)
     if not row.many:
         return [_spell_item(row, value)]
-    found: Spelled = [_spell_item(row, item) for item in value]
-    joined: Spelled = []
-    for one in dict.fromkeys(flag for flag, _ in found):
-        texts = [text for flag, text in found if flag == one and text is not None]
-        if one.listed:
-            joined.append((one, ",".join(texts)))
-        else:
-            joined += [(one, text) for text in texts] if one.metavar is not None else [(one, None)]
-    return joined
+    items = [_spell_item(row, item) for item in value]
+    spelled: Spelled = []
+    for flag in dict.fromkeys(flag for flag, _ in items):
+        texts = [text for other, text in items if other == flag and text is not None]
+        if flag.listed:
+            texts = [",".join(texts)]
+        spelled += [(flag, text) for text in texts or [None]]
+    return spelled
 
 
 def _spell_item(row: Row, item: Any) -> tuple[Flag, str | None]:
-    """The first flag that can give this value."""
-    for one in row.flags:
-        if one.metavar is None:
-            if type(one.means) is type(item) and one.means == item:
-                return one, None
+    """The first flag that can give this value; else the first with a value, which will refuse it."""
+    refusing = []
+    for flag in row.flags:
+        if flag.metavar is None:
+            if type(flag.means) is type(item) and flag.means == item:
+                return flag, None
             continue
-        text = _text(one, item)
         try:
-            one.kind.read(text)
-        except ValueError:
-            continue
-        return one, text
-    valued = [one for one in row.flags if one.metavar is not None]
-    if valued:
-        return valued[0], _text(valued[0], item)
-    means = " or ".join(repr(one.means) for one in row.flags)
+            text = flag.kind.text(item)
+            flag.kind.read(text)
+        except (TypeError, ValueError, AttributeError):
+            refusing.append((flag, str(item)))
+        else:
+            return flag, text
+    if refusing:
+        return refusing[0]
+    means = " or ".join(repr(flag.means) for flag in row.flags)
     raise ValueError(f"{item!r} is not a valid value; give {means}, or leave it out")
-
-
-def _text(one: Flag, item: Any) -> str:
-    try:
-        return one.kind.text(item)
-    except (TypeError, ValueError, AttributeError):
-        return str(item)
 
 
 def words(value: Any, *bases: tuple[list[str], Any], hidden: Sequence[str] = ()) -> list[str]:
     """The shortest words for this value: the words of one base, then the flags that differ from this base."""
 
     def after(begin: list[str], base: Any) -> list[str]:
-        return [*begin, *(one.word(text) for found in spelled(value, base, hidden) for one, text in found)]
+        return [*begin, *(flag.word(text) for row in spelled(value, base, hidden) for flag, text in row)]
 
     return min((after(begin, base) for begin, base in bases), key=len)
 
@@ -221,13 +205,13 @@ def check_values(value: Any, base: Any, names: Names) -> None:
         read_row(row, given, theirs, names, path)
 
 
-def _as_given(found: Spelled) -> Given:
+def _as_given(spelled: Spelled) -> Given:
     given: dict[str, Any] = {}
-    for one, text in found:
+    for flag, text in spelled:
         if text is None:
-            given[one.key] = True
-        elif one.many or one.listed:
-            given.setdefault(one.key, []).append(f"{one.part}={text}" if one.part else text)
+            given[flag.key] = True
+        elif flag.many or flag.listed:
+            given.setdefault(flag.key, []).append(f"{flag.part}={text}" if flag.part else text)
         else:
-            given[one.key] = text
+            given[flag.key] = text
     return given
