@@ -7,7 +7,7 @@ standard deviation of the reported speedup, and the distribution of p. For compa
 deviation of the ratio of medians of the same rounds and of sequential timing (eager of one run against the
 control of the next, as if one had been timed after the other).
 
-Kept as it was when it made the results beside it (2026-11-23); no check covers it.
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-23).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def print_table(comparisons: list[Comparison]) -> None:
 
 def row(name: str, group: list[Comparison]) -> tuple[object, ...]:
     paired = [math.log(c.speedup) for c in group if c.speedup]
-    medians = [math.log(c.speedup_of_medians) for c in group if c.speedup_of_medians]
+    medians = [math.log(c.estimate.speedup_of_medians) for c in group if c.estimate]
     called = sum(c.verdict in (Verdict.FASTER, Verdict.SLOWER) for c in group)
     covered = sum(
         c.ci_low is not None and c.ci_high is not None and c.ci_low <= 1 <= c.ci_high for c in group

@@ -7,7 +7,7 @@ Both ways in several fresh processes a job: each difference has an interval that
 processes (Welch). Without an effect, about 1 in 20 intervals leaves out 1. The second table has eager's own
 step and page faults: medians over all rounds.
 
-Kept as it was when it made the results beside it (2026-11-23); no check covers it.
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-23).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 A point is a model with its interval. Only models that pass parity are shown. Where the runs have several
 processors, the points of all but the most frequent are hollow.
 
-Kept as it was when it made the results beside it (2026-11-23); no check covers it.
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-23).
 """
 
 from __future__ import annotations

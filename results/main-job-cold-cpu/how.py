@@ -5,7 +5,7 @@
 Every harness must build the model, compile it and time samples. Efficiency is the share of these in the wall
 time, from the start of the run's first record to the end of its last.
 
-Kept as it was when it made the results beside it (2026-11-23); no check covers it.
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-23).
 """
 
 from __future__ import annotations

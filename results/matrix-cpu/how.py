@@ -8,7 +8,7 @@ lcnet_050 and regnety_002 at batch 4, DistilBertForMaskedLM and ElectraForCausal
 scale. All ways run this program, so their ratios hold on any machine. Prints where the time went and
 the efficiency (see results/main-job-cold-cpu/how.py). Each way begins with empty compile caches of its own.
 
-Kept as it was when it made the results beside it (2026-11-23); no check covers it.
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-23).
 """
 
 from __future__ import annotations

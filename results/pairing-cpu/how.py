@@ -13,7 +13,7 @@ false one. A block is 30 pairs in one of three orders; the three orders follow e
 Samples are taken as a worker takes them: ``harness.timing.measure``, as many steps in each as last 10 ms, the
 worker's settings of malloc. ``samples.jsonl`` holds them all, in measured order; ``pairing.png`` the picture.
 
-Kept as it was when it made the results beside it (2026-11-23); no check covers it.
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-23).
 """
 
 from __future__ import annotations

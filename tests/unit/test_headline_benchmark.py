@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import headline
+from harness.schema import Status
+from runner.store.record_file import append_record
+from tests.factories import make_job, make_record
 
 
 def test_a_part_is_measured_by_one_process(tmp_path: Path) -> None:
@@ -46,3 +49,25 @@ def test_complete_parts_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert headline.main() == 0
     parts = (str(tmp_path / "part-00"), str(tmp_path / "part-01"))
     assert joined == [("--merge", *parts, f"--output-dir={tmp_path / 'merged'}")]
+
+
+def test_the_tables_count_each_job_once_and_name_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):  # the same jobs in both runs
+        (tmp_path / f"part-{number}").mkdir()
+        for speedup, name in ((1.5, "fast"), (0.8, "slow")):
+            record = make_record(make_job(name), "inductor", speedup=speedup)
+            append_record(tmp_path / f"part-{number}" / "records.jsonl", record)
+    failed = make_record(make_job("broken"), "inductor", status=Status.CRASH)
+    append_record(tmp_path / "part-1" / "records.jsonl", failed)
+    monkeypatch.setattr("sys.argv", ["headline.py", "--tables", str(tmp_path)])
+    assert headline.main() == 0
+    averages, costs, fastest, slowest, failures = capsys.readouterr().out.split("\n\n|")[-5:]
+    assert "| 2/3 [" in averages
+    assert "n 2 " in averages
+    assert "0 of 3" in costs
+    for lines, names in ((fastest, ["fast", "slow"]), (slowest, ["slow", "fast"])):
+        assert [line.split()[1] for line in lines.splitlines()[2:]] == names
+    assert "broken" in failures
+    assert "crash" in failures
