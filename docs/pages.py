@@ -17,7 +17,7 @@ from typing import Any
 
 from harness import schema
 from harness.codec import recorded_name
-from harness.declared import GROUPS, Metric
+from harness.declared import GROUPS
 from harness.metrics import declared
 from harness.settings import ROW
 from runner.analysis.columns import COLUMNS, Column
@@ -33,7 +33,7 @@ def written() -> dict[str, str]:
     """The text of each page that this script writes."""
     return {
         "FLAGS.md": flags_page(),
-        "FORMAT.md": _with_tables("FORMAT.md", {**_records(), "Metrics": _metrics()}),
+        "FORMAT.md": _with_tables("FORMAT.md", _records()),
         "DATAFRAMES.md": _with_tables("DATAFRAMES.md", _frames()),
     }
 
@@ -58,7 +58,8 @@ def _table(*rows: tuple[str, ...]) -> str:
 
 def _records() -> dict[str, str]:
     kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
-    return {kind.__name__: _fields(kind) for kind in kinds if isinstance(kind, type)}
+    tables = {kind.__name__: _fields(kind) for kind in kinds if isinstance(kind, type)}
+    return {**tables, "Metrics": _metrics(derived=False), "Derived metrics": _metrics(derived=True)}
 
 
 def _fields(kind: Any) -> str:
@@ -100,16 +101,11 @@ def _type(annotation: str) -> str:
     return TYPES.get(plain, plain) + (" or null" if none else "")
 
 
-def _metrics() -> str:
-    """First the measured metrics, then the derived ones."""
-    metrics = sorted(declared().metrics, key=lambda one: (one.derive is not None, GROUPS.index(one.group)))
-    rows = [(", ".join(f"`{name}`" for name in one.names), one.meaning, _places(one)) for one in metrics]
-    return _table(("metric", "meaning", "where"), *rows)
-
-
-def _places(one: Metric) -> str:
-    shown = {"derived": one.derive, "record": not one.derive, "table": one.columns, "averages": one.average}
-    return ", ".join(place for place, there in shown.items() if there)
+def _metrics(*, derived: bool) -> str:
+    metrics = [one for one in declared().metrics if (one.derive is not None) == derived]
+    metrics.sort(key=lambda one: GROUPS.index(one.group))
+    rows = [(", ".join(f"`{name}`" for name in one.names), one.meaning) for one in metrics]
+    return _table(("metric", "meaning"), *rows)
 
 
 def _frames() -> dict[str, str]:
