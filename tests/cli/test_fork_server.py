@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import Case, Job, Mode, Protocol
+from harness.schema import Protocol
 from harness.worker.status_page import Activity
 from runner.engine.host_process import HostPool, forking_works
 from runner.engine.worker_process import WorkerLost, WorkerProcess
 from runner.engine.worker_start import ForkedStart
 from runner.plan.interpreter import worker_environment
 from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner
+from tests.factories import make_job
 
 pytestmark = pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
 
@@ -44,8 +45,7 @@ def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
 def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
     from harness.codec import to_json
 
-    case = Case(suite=suite, name=name, mode=Mode.TRAINING, batch_size=8, published_batch_size=8)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=Protocol(threads=1))
+    job = make_job(name, suite=suite, candidates=("eager",), protocol=Protocol(threads=1))
     return {"call": "open", "job": to_json(job)}
 
 

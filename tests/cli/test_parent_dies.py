@@ -209,6 +209,16 @@ def wait_for_call(folder: Path) -> None:
         time.sleep(0.05)
 
 
+def stopped(run: subprocess.Popen[str], folder: Path, number: int) -> tuple[str, str]:
+    """What a run prints that this signal ends, while a worker is called."""
+    wait_for_call(folder)
+    run.send_signal(number)
+    output, errors = run.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in output + errors
+    assert left_in(folder) == []
+    return output, errors
+
+
 def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs") as run:
         wait_for_call(tmp_path)
@@ -255,30 +265,22 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
 
 def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=slow", "-n1000") as run:
-        wait_for_call(tmp_path)
-        run.send_signal(signal.SIGINT)
-        output, errors = run.communicate(timeout=PATIENCE_S)
+        output, _ = stopped(run, tmp_path, signal.SIGINT)
         assert run.returncode == 130
-        assert "Traceback" not in output + errors
         assert output.index("Stopped early") < output.index("slow training float32, inductor:")
         assert f"Stopped early; go on with: python runner.py --resume {tmp_path / 'run'}" in output
         found = read_records(tmp_path / "run" / "records.jsonl").records
         assert {r.candidate for r in found} == {"eager", "inductor"}
         assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in found)
-        assert left_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
-        wait_for_call(tmp_path)
-        run.send_signal(number)
-        output, errors = run.communicate(timeout=PATIENCE_S)
+        _, errors = stopped(run, tmp_path, number)
         assert run.returncode == 128 + number
         assert errors.endswith("stopped\n")
         assert f"--resume {tmp_path / 'run'}" in errors
-        assert "Traceback" not in output + errors
-        assert left_in(tmp_path) == []
 
 
 def test_a_signal_shows_the_cursor_again(tmp_path: Path) -> None:
@@ -327,12 +329,8 @@ def test_ctrl_c_during_the_imports_is_one_word(module: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs", "--phase-timeout=compile=10") as run:
-        wait_for_call(tmp_path)
-        run.send_signal(signal.SIGINT)
-        output, errors = run.communicate(timeout=PATIENCE_S)
+        assert "--resume" in "".join(stopped(run, tmp_path, signal.SIGINT))
         assert run.returncode == 130
-        assert "Traceback" not in output + errors
-        assert "--resume" in output + errors
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import gc
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,14 +19,14 @@ from harness.codec import to_json
 from harness.metrics.bandwidth import bandwidth
 from harness.metrics.peak import measured
 from harness.precision import precision, settle
-from harness.schema import BASELINE, Case, Job, Mode, Protocol, Record, Status
+from harness.schema import BASELINE, Job, Protocol, Record, Status
 from harness.worker.session import Session
 from harness.workload import Workload
 from runner.engine.host_process import HostPool, forking_works
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import ForkedStart
 from runner.plan.interpreter import worker_environment
-from tests.factories import known
+from tests.factories import known, make_job
 from tests.worker.planted import silent, workload
 
 HERE = Path(__file__).parent
@@ -37,9 +36,8 @@ STEP_S = 0.020
 
 
 def job(device: devices.Device, *candidates: str, dtype: str = "float32", **protocol: Any) -> Job:
-    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=8, published_batch_size=8)
     settings = Protocol(**{"repeat": 10, "min_sample_s": 0.0, **protocol})
-    return Job(case=case, device=str(device), dtype=dtype, candidates=candidates, protocol=settings)
+    return make_job(device=str(device), dtype=dtype, candidates=candidates, protocol=settings)
 
 
 def by_candidate(result: torchduet.Result) -> dict[str, Record]:
@@ -208,8 +206,8 @@ def test_a_forked_worker_opens_the_device_after_a_suites_imports(
 ) -> None:
     if suite != "tiny_gpt" and not device.accelerated:
         pytest.skip("a CPU needs no driver that a model library could use: one suite stands in")
-    case = replace(job(device).case, suite=f"{FAULTS}:model", name="model")
-    wanted = Job(case=case, device=str(device), dtype="float32", candidates=("eager",), protocol=QUICK)
+    suite_of_it = f"{FAULTS}:model"
+    wanted = make_job(suite=suite_of_it, device=str(device), candidates=("eager",), protocol=QUICK)
     with HostPool() as pool:
         start = ForkedStart(pool=pool, suite=suite, device=str(device))
         log = tmp_path / "output.log"

@@ -18,7 +18,6 @@ from harness.loading.own_model import is_own_model
 from harness.schema import (
     Case,
     Job,
-    Mode,
     Protocol,
     Setting,
 )
@@ -76,20 +75,15 @@ def command_suite(command: str) -> str | None:
 
 
 def test_quick_and_processes_are_in_the_command() -> None:
-    case = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",))
-    quick = dataclasses.replace(job, protocol=dataclasses.replace(QUICK, processes=5))
+    quick = make_job(suite="ops", protocol=dataclasses.replace(QUICK, processes=5))
     assert job_command(quick).startswith("python suites/ops.py --quick --training ")
     assert job_command(quick).endswith("--seed=1337 --processes=5")
-    nearly = dataclasses.replace(job, protocol=Protocol(max_rounds=20))
+    nearly = make_job(suite="ops", protocol=Protocol(max_rounds=20))
     assert job_command(nearly).endswith("--seed=1337 --protocol=max_rounds=20")
 
 
 def test_a_compiler_that_is_not_here_is_skipped_again() -> None:
-    case = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(
-        case=case, device="cpu", dtype="float32", candidates=("eager", "tvm"), unavailable={"tvm": "not here"}
-    )
+    job = make_job(suite="ops", candidates=("eager", "tvm"), unavailable={"tvm": "not here"})
     assert "--skip-unavailable" in job_command(job).split()
     assert "--skip-unavailable" not in job_command(job, ("eager",))
 
@@ -97,9 +91,7 @@ def test_a_compiler_that_is_not_here_is_skipped_again() -> None:
 def test_where_it_is_installed_the_command_is_torchduet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = Case(suite="ops", name="x", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",))
-    own = dataclasses.replace(job, case=dataclasses.replace(case, suite="package.module:make"))
+    job, own = make_job(suite="ops"), make_job(suite="package.module:make")
     monkeypatch.chdir(ROOT)
     assert job_command(job).startswith("python suites/ops.py --training ")
     assert job_command(own).startswith("python runner.py --model=package.module:make --training ")

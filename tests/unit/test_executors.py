@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from harness.schema import Case, Job, Mode, Protocol, Record, Status
+from harness.schema import Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.cli.progress import BarView, PlainView
@@ -29,13 +29,13 @@ from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import Catalog, plan
 from tests.command_line import parsed
+from tests.factories import make_job
 
 PATIENCE_S = 300.0  # of a test that would otherwise hang
 
 
 def work(name: str, device: str = "cuda:0", candidates: tuple[str, ...] = ("a", "b")) -> Work:
-    case = Case(suite="s", name=name, mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(case=case, device=device, dtype="float32", candidates=candidates, protocol=Protocol(repeat=6))
+    job = make_job(name, device=device, candidates=candidates, protocol=Protocol(repeat=6))
     return Work(job=job, candidates=candidates)
 
 

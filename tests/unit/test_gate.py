@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from harness.devices import of
-from harness.schema import Case, Extras, Job, Mode, Protocol, Record, Status
+from harness.schema import Extras, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Gate, Ungated
 from runner.engine.executors import Event, Stop, Waits, Work
@@ -30,15 +30,7 @@ GB = 10**9
 
 
 def work(number: int, device: str = "cpu", extras: Extras | None = None) -> Work:
-    case = Case(suite="s", name=f"m{number}", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(
-        case=case,
-        device=device,
-        dtype="float32",
-        candidates=("a",),
-        protocol=Protocol(repeat=6),
-        extras=extras or Extras(),
-    )
+    job = make_job(f"m{number}", device=device, protocol=Protocol(repeat=6), extras=extras or Extras())
     return Work(job=job, candidates=("a",))
 
 

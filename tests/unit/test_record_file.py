@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from harness.codec import to_json
-from harness.schema import Case, Job, Mode, Record, Status
+from harness.schema import Record, Status
 from runner.cli.main import main
 from runner.store.record_file import append_record, read_records
 from runner.store.run_folder import RunFolder
+from tests.factories import make_job
 
 
 def record(candidate: str, name: str = "m") -> Record:
-    case = Case(suite="s", name=name, mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("a", "b"))
+    job = make_job(name, candidates=("a", "b"))
     return Record(job=job, candidate=candidate, status=Status.PASS, metrics={"x": 0.1 + 0.2, "none": None})
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import Case, Job, Mode
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from runner.store.run_folder import RECORDS, RunFolder, read_run
@@ -14,45 +13,40 @@ from runner.store.run_json import RUN
 from tests.factories import make_job, make_record
 
 
-def job(name: str = "m") -> Job:
-    case = Case(suite="s", name=name, mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    return Job(case=case, device="cpu", dtype="float32", candidates=("a",))
-
-
 def test_a_new_folder_holds_the_plan(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "deep" / "run", [job(), job("n")], ["--training"])
-    assert folder.jobs() == (job(), job("n"))
+    folder = RunFolder.create(tmp_path / "deep" / "run", [make_job(), make_job("n")], ["--training"])
+    assert folder.jobs() == (make_job(), make_job("n"))
     assert folder.read().records == ()
 
 
 def test_an_empty_folder_is_as_good(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    RunFolder.create(tmp_path / "run", [job()], [])
+    RunFolder.create(tmp_path / "run", [make_job()], [])
 
 
 def test_another_run_is_not_written_over(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", [job()], [])
+    RunFolder.create(tmp_path / "run", [make_job()], [])
     with pytest.raises(
         UsageError, match=r"--output-dir: .* holds another run; name a new folder, or use --resume"
     ):
-        RunFolder.create(tmp_path / "run", [job()], [])
+        RunFolder.create(tmp_path / "run", [make_job()], [])
 
 
 def test_a_folder_with_files_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("x")
     with pytest.raises(UsageError, match=r"holds files already"):
-        RunFolder.create(tmp_path, [job()], [])
+        RunFolder.create(tmp_path, [make_job()], [])
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"is a file"):
-        RunFolder.create(tmp_path / "file", [job()], [])
+        RunFolder.create(tmp_path / "file", [make_job()], [])
     with pytest.raises(UsageError, match=r"cannot be written"):
-        RunFolder.create(tmp_path / "file" / "below", [job()], [])
+        RunFolder.create(tmp_path / "file" / "below", [make_job()], [])
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"link is a link to a folder that is not there"):
-        RunFolder.create(tmp_path / "link", [job()], [])
+        RunFolder.create(tmp_path / "link", [make_job()], [])
 
 
 def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:
@@ -63,31 +57,31 @@ def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:
 
 
 def test_a_damaged_plan_cannot_be_resumed(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run", [job()], [])
+    folder = RunFolder.create(tmp_path / "run", [make_job()], [])
     (folder.path / "run.json").write_text("{")
     with pytest.raises(UsageError, match=r"--resume: .*run.json cannot be read"):
         folder.jobs()
 
 
 def test_the_logs_first_line_says_how_to_run_the_job_by_hand(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run", [job()], [])
-    log = folder.open_case(job())
+    folder = RunFolder.create(tmp_path / "run", [make_job()], [])
+    log = folder.open_case(make_job())
     first = log.read_text().splitlines()[0]
     assert first.endswith(f"python -m harness.worker --job {log.parent / 'job.json'}")
-    assert folder.open_case(job()) == log  # a second worker adds to the same log
+    assert folder.open_case(make_job()) == log  # a second worker adds to the same log
     assert log.read_text().count("by hand") == 1
 
 
 @pytest.mark.parametrize("name", ["../../up", "/abs/olute", "a b", "<script>", "🦓", "x" * 500, "..", "-rf"])
 def test_no_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
-    folder = RunFolder.create(tmp_path / "run", [job(name)], [])
-    log = folder.open_case(job(name))
+    folder = RunFolder.create(tmp_path / "run", [make_job(name)], [])
+    log = folder.open_case(make_job(name))
     assert log.resolve().is_relative_to(folder.path / "cases")
     assert len(log.parent.name) < 200
 
 
 def test_names_that_look_alike_when_cleaned_have_folders_of_their_own() -> None:
-    assert len({job(name).key for name in ("a/b", "a_b", "a b", "a\\b")}) == 4
+    assert len({make_job(name).key for name in ("a/b", "a_b", "a b", "a\\b")}) == 4
 
 
 def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_file(tmp_path: Path) -> None:

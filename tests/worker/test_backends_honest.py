@@ -12,10 +12,11 @@ from torch import nn
 from harness.backends import load_backend
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program, forward_of
-from harness.schema import Case, Job, Mode, Protocol, Status
+from harness.schema import Mode, Protocol, Status
 from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.workload import Workload
+from tests.factories import make_job
 from tests.worker.planted import Backend, Trial, backends, mean_of, silent, trial
 
 # Dynamo looks at every tensor's gradient, and means nothing by it
@@ -92,8 +93,7 @@ def test_other_candidates_do_not_count() -> None:
 def prepared(backend: Backend, monkeypatch: pytest.MonkeyPatch, module: nn.Module | None = None) -> Any:
     """What a session says of that candidate in inference."""
     monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=backend))
-    case = Case(suite="none", name="m", mode=Mode.INFERENCE, batch_size=4, published_batch_size=4)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("planted",), protocol=Protocol(threads=1))
+    job = make_job(mode=Mode.INFERENCE, candidates=("planted",), protocol=Protocol(threads=1))
     work = Workload(module=module or nn.Linear(8, 8), args=(torch.randn(4, 8),))
     session = Session(job, silent, lambda _: work)
     session.open()

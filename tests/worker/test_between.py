@@ -15,10 +15,10 @@ from torch import nn
 
 from harness.parity.between import safetensors_file
 from harness.parity.between.exchange import export, imported
-from harness.schema import Case, Environment, Job, Mode, Parity, Protocol, Status
+from harness.schema import Environment, Job, Mode, Parity, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import known
+from tests.factories import known, make_job
 from tests.worker.planted import silent
 
 HERE = Environment(name="here", python="python", asked="here")
@@ -149,15 +149,8 @@ def test_complex_buffers_travel(tmp_path: Path) -> None:
 
 
 def job(mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> Job:
-    case = Case(suite="none", name="m", mode=mode, batch_size=16, published_batch_size=16)
-    return Job(
-        case=case,
-        device="cpu",
-        dtype=dtype,
-        candidates=(),
-        protocol=Protocol(min_sample_s=0.0, threads=1, **protocol),
-        environments=(HERE,),
-    )
+    settings = Protocol(min_sample_s=0.0, threads=1, **protocol)
+    return make_job(mode=mode, dtype=dtype, candidates=(), protocol=settings, environments=(HERE,))
 
 
 def two_sessions(
@@ -174,21 +167,20 @@ def two_sessions(
 
 def agreement(
     folder: Path, of: Job, theirs: Callable[[], Workload], ours: Callable[[], Workload]
-) -> tuple[Parity | None, str]:
+) -> tuple[Parity, str]:
     reference, other = two_sessions(folder, of, theirs, ours)
     _, found, notes = other.cross_parity()
-    if found is not None and found.failed:
+    if known(found).failed:
         perturbed = folder / "perturbed"
         reference.perturb(perturbed)
         _, found, notes = other.cross_parity(perturbed if perturbed.exists() else None)
-    return found, "".join(notes)
+    return known(found), "".join(notes)
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: str) -> None:
     found, note = agreement(tmp_path, job(mode, dtype), lambda: workload(1), lambda: workload(2))
-    assert found is not None
     assert found.failed == 0
     assert found.reference == "fp64"
     assert found.tensors > (5 if mode is Mode.TRAINING else 0)
@@ -198,10 +190,8 @@ def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
     found, _ = agreement(tmp_path, job(mode), lambda: workload(1), lambda: workload(2, Model(eps=0.05)))
-    assert found is not None
     assert found.failed > 0
-    assert found.worst is not None
-    assert found.worst.failure is not None
+    assert known(found.worst).failure is not None
 
 
 class Unsteady(Model):
@@ -223,7 +213,6 @@ def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
 
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
     found, _ = agreement(tmp_path, job(), lambda: workload(1), lambda: workload(2, Model(width=8)))
-    assert found is not None
     assert (found.failed, found.tensors) == (1, 1)
     assert str(known(found.worst).failure).startswith("another model: parameter first.weight")
 
@@ -255,7 +244,6 @@ def kinked(last_first: bool, seed: int = 3) -> Workload:
 
 def test_a_rounding_across_a_kink_is_no_fault(tmp_path: Path) -> None:
     found, _ = agreement(tmp_path, job(), lambda: kinked(last_first=False), lambda: kinked(last_first=True))
-    assert found is not None
     assert found.failed == 0
     assert found.sensitive_tensors == ("gradient.weight",)
 
@@ -279,19 +267,26 @@ def test_an_output_that_only_one_returns_is_a_note(tmp_path: Path) -> None:
         )
 
     found, note = agreement(tmp_path, job(), lambda: of(Terse(), 1), lambda: of(Talkative(), 2))
-    assert known(found).failed == 0
+    assert found.failed == 0
     assert note == "not compared between environments, because only one has them: output.hidden"
 
 
 def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
-    found, note = agreement(tmp_path, job(accuracy=False), lambda: workload(1), lambda: workload(2))
-    assert (found, note) == (None, "")
+    _, other = two_sessions(tmp_path, job(accuracy=False), lambda: workload(1), lambda: workload(2))
+    assert other.cross_parity()[1:] == (None, ())
 
 
-def test_a_turn_begins_with_a_sample_that_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(job(), silent, lambda _: workload(1))
-    session.open()
-    session.warm_up()
+@pytest.fixture
+def session() -> Session:
+    ready = Session(job(), silent, lambda _: workload(1))
+    ready.open()
+    ready.warm_up()
+    return ready
+
+
+def test_a_turn_begins_with_a_sample_that_is_not_timed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     variant = session._variants["baseline"]
     steps: list[int] = []
     whole = variant.step
@@ -308,10 +303,7 @@ def test_a_turn_begins_with_a_sample_that_is_not_timed(monkeypatch: pytest.Monke
     session.finish()
 
 
-def test_steps_per_sample_can_be_given() -> None:
-    session = Session(job(), silent, lambda _: workload(1))
-    session.open()
-    session.warm_up()
+def test_steps_per_sample_can_be_given(session: Session) -> None:
     rounds, recompiled = session.take_turn(3)
     assert len(rounds) == 1
     assert recompiled == {}
@@ -355,6 +347,6 @@ def test_generation_goes_on_with_the_reference_s_tokens(tmp_path: Path) -> None:
 
     of = job(Mode.GENERATE)
     found, _ = agreement(tmp_path, of, lambda: make(1), lambda: make(2))
-    assert known(found).failed == 0
+    assert found.failed == 0
     wrong, _ = agreement(tmp_path, of, lambda: make(1), lambda: make(2, 0.05))
-    assert known(wrong).failed > 0
+    assert wrong.failed > 0

@@ -12,9 +12,10 @@ import pytest
 
 from harness import devices
 from harness.codec import to_json
-from harness.schema import Case, Job, Mode, Protocol
+from harness.schema import Protocol
 from harness.worker import WHY_FRESH, host
 from tests.accelerator import ROOT, Accelerator, in_place_of_the_cpu
+from tests.factories import make_job
 
 TOYS = str(ROOT / "tests" / "suites" / "toys.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -42,8 +43,7 @@ def opened_by_a_fork(folder: Path, machine: Accelerator) -> dict[str, Any]:
             os._exit(70)
     for descriptor in (request_read, reply_write, page, log):
         os.close(descriptor)
-    case = Case(suite=TOYS, name="linear", mode=Mode.TRAINING, batch_size=8, published_batch_size=8)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=Protocol(threads=1))
+    job = make_job("linear", suite=TOYS, candidates=("eager",), protocol=Protocol(threads=1))
     os.write(requests, json.dumps({"call": "open", "job": to_json(job)}).encode() + b"\n")
     with os.fdopen(replies, encoding="utf-8") as incoming:
         line = incoming.readline()

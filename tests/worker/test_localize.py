@@ -21,6 +21,7 @@ from harness.worker.localize.submodules import called_inside, given_to
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from runner.labels import where_text
+from tests.factories import make_job
 from tests.worker.planted import right_graph
 
 BACKEND = '''
@@ -88,8 +89,8 @@ def build(case: Case) -> Workload:
 
 
 def job(mode: Mode, dtype: str = "float32") -> Job:
-    case = Case(suite="none", name="net", mode=mode, batch_size=64, published_batch_size=64)
-    return Job(case=case, device="cpu", dtype=dtype, candidates=("planted",), protocol=Protocol(threads=1))
+    protocol = Protocol(threads=1)
+    return make_job("net", mode=mode, dtype=dtype, candidates=("planted",), protocol=protocol)
 
 
 def backend(factor: float = 1.05) -> Callable[[Program], Compiled]:
@@ -185,17 +186,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("localized")
     (folder / "net.py").write_text(MODEL)
     (folder / "compiler.py").write_text(BACKEND.format(factor=1.05))
-    case = Case(
+    own = make_job(
+        "make",
         suite=f"{folder / 'net.py'}:make",
-        name="make",
         mode=Mode.INFERENCE,
         batch_size=None,
         published_batch_size=None,
-    )
-    own = Job(
-        case=case,
-        device="cpu",
-        dtype="float32",
         candidates=("mine",),
         own_compilers={"mine": f"{folder / 'compiler.py'}:scaled_gelu"},
         protocol=Protocol(threads=1),

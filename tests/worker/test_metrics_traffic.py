@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from harness.metrics import Ended, bandwidth, of_eager_step, traffic
-from harness.schema import BASELINE, WHOLE, Case, Job, Mode
+from harness.schema import BASELINE, WHOLE, Mode
 from harness.workload import Workload
+from tests.factories import make_job
 from tests.worker.planted import CPU, Trial
 
 ROWS, IN, OUT = 32, 8, 16
@@ -55,8 +56,7 @@ def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
             module=nn.Linear(IN, OUT), args=(torch.ones(ROWS, IN),), loss=lambda output, _: output.sum()
         )
         subject = Trial(workload=work, dtype="float32", mode=mode).variant()
-        case = Case(suite="s", name="n", mode=mode, batch_size=ROWS, published_batch_size=None)
-        job = Job(case=case, device="cpu", dtype="float32", candidates=())
+        job = make_job(mode=mode, batch_size=ROWS)
         ended = Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronize=lambda: None)
         return {**of_eager_step(ended, [("traffic", traffic)]), **bandwidth.measure(ended)[WHOLE]}
 

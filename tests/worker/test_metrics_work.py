@@ -13,8 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.hardware.peaks import PEAKS, data_sheet_peak
 from harness.metrics import Ended, activations, at_the_end, energy, flops, items, of_eager_step, peak, traffic
 from harness.precision import precision
-from harness.schema import BASELINE, WHOLE, Case, Job, Mode
+from harness.schema import BASELINE, WHOLE, Mode
 from harness.workload import Workload
+from tests.factories import make_job
 from tests.worker.planted import CPU, Trial
 
 BATCH, IN, OUT = 32, 8, 16
@@ -22,8 +23,7 @@ BATCH, IN, OUT = 32, 8, 16
 
 def ended(work: Workload, mode: Mode, **case: Any) -> Ended:
     subject = Trial(workload=work, dtype="float32", mode=mode).variant()
-    made = Case(suite="s", name="n", mode=mode, batch_size=BATCH, published_batch_size=None, **case)
-    job = Job(case=made, device="cpu", dtype="float32", candidates=())
+    job = make_job(mode=mode, batch_size=BATCH, **case)
     return Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronize=lambda: None)
 
 

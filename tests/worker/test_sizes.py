@@ -8,10 +8,11 @@ from torch import nn
 
 from harness.loading.sizes import batches, smaller_inputs
 from harness.precision import precision
-from harness.schema import Case, CompilerOptions, Job, Mode
+from harness.schema import CompilerOptions, Mode
 from harness.timing.step import Variant, replica
 from harness.worker.session import Session
 from harness.workload import Workload
+from tests.factories import make_job
 
 CPU = torch.device("cpu")
 DYNAMIC = CompilerOptions(dynamic_batch=True)
@@ -76,8 +77,7 @@ def test_without_dynamic_shapes_there_is_one_size() -> None:
 
 def test_the_record_has_the_batch_that_was_built() -> None:
     """Not the one that was asked for: a suite may take no notice of it."""
-    case = Case(suite="none", name="m", mode=Mode.INFERENCE, batch_size=16, published_batch_size=16)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",))
+    job = make_job(mode=Mode.INFERENCE, batch_size=16)
     built = Workload(module=Seen(), args=(torch.randn(4, 4),))
     facts, _ = Session(job, lambda _: None, lambda _: built).open()
     assert facts.batch_size == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,11 @@ import torch
 from harness.parity.between.exchange import export, imported, read_runs, write_runs
 from harness.parity.rule import compare, equal
 from harness.parity.steps import MOST, sampled
-from harness.schema import Case, Job, Mode, Protocol, Status
+from harness.schema import Case, Job, Protocol, Status
 from harness.timing.workbench import Workbench
 from harness.worker.session import Session
 from harness.workload import Workload
+from tests.factories import make_job
 from tests.worker.planted import CPU, failure, noisy, refer, rule, silent, workload
 
 META = torch.device("meta")
@@ -50,10 +50,8 @@ def test_a_sample_of_a_large_tensor_stays_on_its_device() -> None:
 
 
 def job(dtype: str, baseline: str | None = None) -> Job:
-    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
     protocol = Protocol(min_sample_s=0.0, threads=1)
-    plain = Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=protocol)
-    return replace(plain, baseline_dtype=baseline)
+    return make_job(dtype=dtype, candidates=("eager",), protocol=protocol, baseline_dtype=baseline)
 
 
 def test_a_model_that_turns_tf32_on_is_measured_without_and_reported() -> None:

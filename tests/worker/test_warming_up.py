@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.schema import BASELINE, Case, Job, Mode, Protocol, Round
+from harness.schema import BASELINE, Protocol, Round
 from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
+from tests.factories import make_job
 from tests.worker.planted import silent, workload
 
 
@@ -71,10 +72,8 @@ def even(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(min_sample_s: float) -> Session:
-    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
     protocol = Protocol(min_sample_s=min_sample_s, threads=1)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=protocol)
-    ready = Session(job, silent, lambda _: workload("mlp"))
+    ready = Session(make_job(candidates=("eager",), protocol=protocol), silent, lambda _: workload("mlp"))
     ready.open()
     ready.prepare("eager")
     return ready
