@@ -21,7 +21,7 @@ from runner.runs.compare.load import load, load_records, results_of
 from runner.runs.compare.output.words import head_lines
 from runner.runs.compare.run import Run
 from runner.store.record_file import append_record
-from tests.factories import control, make_job, make_record
+from tests.factories import control, known, make_job, make_record
 
 MODELS = tuple(f"model_{number}" for number in range(6))
 MOVED = (Verdict.SLOWER, Verdict.FASTER)
@@ -66,8 +66,7 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
     after = run_of(tmp_path / "b", {**dict.fromkeys(MODELS, 1.5), "model_3": 1.2}, machine="another")
     found = compared(before, after)
     assert [c.first.name for c in found.with_verdict(Verdict.SLOWER)] == ["model_3"]
-    lost = the_change(found, "model_3").speedup
-    assert lost is not None
+    lost = known(the_change(found, "model_3").speedup)
     assert lost.factor == pytest.approx(0.8, rel=0.01)
     assert lost.within(0.8)
     assert found.noise is not None
@@ -97,8 +96,7 @@ def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
 
 
 def _scaled(record: Record, factor: float) -> tuple[float, ...]:
-    assert record.samples is not None
-    return tuple(factor * seconds for seconds in record.samples.baseline_s)
+    return tuple(factor * seconds for seconds in known(record.samples).baseline_s)
 
 
 @pytest.mark.parametrize(
@@ -269,8 +267,7 @@ def test_few_rounds_still_have_an_error(tmp_path: Path) -> None:
 
 def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
     record = make_record(make_job(), rounds=20)
-    assert record.samples is not None
-    several = replace(record, samples=replace(record.samples, rounds_by_process=(10, 10)))
+    several = replace(record, samples=replace(known(record.samples), rounds_by_process=(10, 10)))
     (result,) = load_records(write(tmp_path / "a", [several]) / "records.jsonl").results
     assert result.speedup is not None
     assert result.speedup.processes == 2

@@ -16,7 +16,7 @@ from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.paired import shared_rounds
 from runner.runs.compare.run import Result
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records
 
@@ -74,10 +74,9 @@ def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
     (change,) = compared(tmp_path / "run").changes
     assert change.shared_rounds == ROUNDS
     assert change.compiled is not None
-    assert change.eager is not None
     assert change.speedup is not None
     assert change.compiled.factor == pytest.approx(SLOWER, rel=0.005)
-    assert change.eager.factor == pytest.approx(EAGER, rel=0.005)
+    assert known(change.eager).factor == pytest.approx(EAGER, rel=0.005)
     assert change.speedup.factor == pytest.approx(EAGER / SLOWER, rel=0.005)
     assert not change.compiled.within(1.04)  # the rounds vary by 20 %; processes, as assumed, by 2 %
     assert not change.speedup.within(0.93)
@@ -92,9 +91,7 @@ def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
     (apart,) = changes_between(sides[0], sides[1]).changes
     assert apart.shared_rounds == 0
     assert apart.compiled is None  # one model has no spread of the drift
-    assert paired.speedup is not None
-    assert apart.speedup is not None
-    width = [one.half_width or 0.0 for one in (paired.speedup, apart.speedup)]
+    width = [one.half_width or 0.0 for one in (known(paired.speedup), known(apart.speedup))]
     assert 0 < width[0] < width[1] / 1.5
 
 
@@ -117,16 +114,14 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
     sides = [load("--compare", Path(f"{tmp_path / 'run'}@{env}")) for env in ("old", "new")]
     (change,) = changes_between(sides[0], sides[1]).changes
     assert change.shared_rounds == ROUNDS
-    assert change.compiled is not None
-    assert change.compiled.within(SLOWER)
+    assert known(change.compiled).within(SLOWER)
 
 
 def result(rounds: range, folder: str = "run") -> Result:
     record = make_record(make_job(), rounds=len(rounds))
-    assert record.samples is not None
-    record = replace(record, samples=replace(record.samples, round_index=tuple(rounds)))
-    (known,) = results_of([record], {"toys": "toys"})
-    return replace(known, shares=(folder, "m") if folder else None)
+    record = replace(record, samples=replace(known(record.samples), round_index=tuple(rounds)))
+    (single,) = results_of([record], {"toys": "toys"})
+    return replace(single, shares=(folder, "m") if folder else None)
 
 
 def test_the_controls_of_a_run_with_environments_are_used(tmp_path: Path) -> None:
@@ -137,8 +132,7 @@ def test_the_controls_of_a_run_with_environments_are_used(tmp_path: Path) -> Non
         job = replace(model[0].job, case=replace(model[0].job.case, name=f"model_{number}"))
         job = replace(job, candidates=("eager@old", *job.candidates))
         by_name = {record.candidate: record for record in model}
-        samples = by_name["eager@new"].samples
-        assert samples is not None
+        samples = known(by_name["eager@new"].samples)
         samples = replace(samples, rounds_by_process=())
         again = replace(by_name["eager@new"], candidate="eager@old", env="old", samples=samples)
         found += [replace(record, job=job) for record in (again, *model)]
@@ -151,8 +145,7 @@ def test_the_controls_of_a_run_with_environments_are_used(tmp_path: Path) -> Non
 
 
 def test_only_rounds_that_timed_both_sides_count() -> None:
-    shared = shared_rounds(result(range(20)), result(range(10, 40)))
-    assert shared is not None
+    shared = known(shared_rounds(result(range(20)), result(range(10, 40))))
     assert len(shared) == 10
     assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
     assert shared_rounds(result(range(20)), result(range(20), "another run")) is None

@@ -22,6 +22,7 @@ from runner.runs.compare.statistics import (
     se_of_median,
     shamos,
 )
+from tests.factories import known
 
 ASSUMED = 0.006
 ROUNDS = 20
@@ -41,9 +42,7 @@ def one_run(rng: np.random.Generator, truth: float, tau: float) -> PairedEstimat
 
 
 def change(first: PairedEstimate, second: PairedEstimate) -> Estimate:
-    found = difference(first, second)
-    assert found is not None
-    return found
+    return known(difference(first, second))
 
 
 def simulate(
@@ -60,8 +59,7 @@ def simulate(
         )
         source = noise.source if noise is not None else ""
         for pair, truth in zip(runs, truths, strict=True):
-            judged_as = difference(*pair, between([ASSUMED] * 2, noise))
-            assert judged_as is not None
+            judged_as = known(difference(*pair, between([ASSUMED] * 2, noise)))
             covered.append(judged_as.within(math.exp(truth)))
             if truth == 0:
                 alarms.append(judged_as.p_value < 0.05)
@@ -93,12 +91,10 @@ def test_the_noise_is_the_larger_of_controls_and_spread() -> None:
     rng = np.random.default_rng(6)
     steady = [student(rng.normal(0, 0.0025), [(0.002**2, 19)]) for _ in range(12)]
     moving = [student(rng.normal(0, 0.015), [(0.002**2, 19)]) for _ in range(12)]
-    found = process_noise(steady, moving)
-    assert found is not None
+    found = known(process_noise(steady, moving))
     assert found.source == "spread"
     assert found.sd == pytest.approx(0.015 / math.sqrt(2), rel=0.5)
-    other = process_noise(moving, steady)
-    assert other is not None
+    other = known(process_noise(moving, steady))
     assert other.source == "controls"
 
 
@@ -122,13 +118,11 @@ def test_too_little_to_tell_leaves_what_is_assumed() -> None:
 
 def test_the_noise_is_what_is_assumed_or_what_is_shown_where_that_is_more() -> None:
     """Four controls that agree by chance do not make the noise zero; several processes show their own."""
-    alike = process_noise([student(0.0, [(1e-6, 19)])] * 4, [])
-    assert alike is not None
+    alike = known(process_noise([student(0.0, [(1e-6, 19)])] * 4, []))
     assert not alike.resolved
     assert between([0.006, 0.014], alike) == [(0.006**2, 20), (0.014**2, 20)]
     assert between([], alike) == []
-    apart = process_noise([student(value, [(1e-6, 19)]) for value in (0.05, -0.04, 0.06, -0.05)], [])
-    assert apart is not None
+    apart = known(process_noise([student(value, [(1e-6, 19)]) for value in (0.05, -0.04, 0.06, -0.05)], []))
     assert apart.resolved
     ((variance, df),) = between([0.006, 0.014], apart)
     assert variance == 2 * apart.variance
@@ -138,10 +132,8 @@ def test_the_noise_is_what_is_assumed_or_what_is_shown_where_that_is_more() -> N
 def test_welch_and_satterthwaite() -> None:
     one, other = one_run(np.random.default_rng(1), 0.1, 0.0), one_run(np.random.default_rng(2), 0.4, 0.0)
     found = change(one, other)
-    assert one.error is not None
-    assert other.error is not None
     assert found.log == pytest.approx(other.log - one.log)
-    assert found.error == pytest.approx(math.hypot(one.error, other.error))
+    assert found.error == pytest.approx(math.hypot(known(one.error), known(other.error)))
     lopsided = student(0.3, [(0.02**2, 9), (4e-12, 9)])
     assert lopsided.df == pytest.approx(9, rel=0.01)
     assert student(0.3, [(0.02**2, 9), (0.02**2, 9)]).df == pytest.approx(18)
@@ -166,17 +158,13 @@ def test_the_error_of_a_median() -> None:
 
 def test_drift_is_the_middle_of_the_models_with_its_interval_and_spread() -> None:
     logs = np.random.default_rng(3).normal(math.log(1.1), 0.05, 40).tolist()
-    found = drift(logs)
-    assert found is not None
+    found = known(drift(logs))
     assert found.models == 40
     assert found.factor == pytest.approx(1.1, rel=0.02)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 1.1 < found.high
+    assert known(found.low) < 1.1 < known(found.high)
     assert found.spread == pytest.approx(0.05, rel=0.3)
     assert drift([]) is None
-    alone = drift([0.1])
-    assert alone is not None
+    alone = known(drift([0.1]))
     assert (alone.low, alone.high, alone.spread) == (None, None, None)
 
 
@@ -186,17 +174,16 @@ def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) ->
     rng = np.random.default_rng(4)
     alarms = []
     for _ in range(200):
-        known = drift((math.log(1.3) + rng.normal(0, spread, 12) + rng.normal(0, 0.01, 12)).tolist())
-        assert known is not None
-        found = less_drift(math.log(1.3) + rng.normal(0, spread) + rng.normal(0, 0.01), (), (), known)
-        assert found is not None
+        drifted = known(drift((math.log(1.3) + rng.normal(0, spread, 12) + rng.normal(0, 0.01, 12)).tolist()))
+        found = known(
+            less_drift(math.log(1.3) + rng.normal(0, spread) + rng.normal(0, 0.01), (), (), drifted)
+        )
         alarms.append(found.p_value < 0.05)
     assert np.mean(alarms) <= 0.085
 
 
 def chances(values: Sequence[float]) -> float:
-    found = mean_change(values)
-    assert found is not None
+    found = known(mean_change(values))
     return found.p_value
 
 

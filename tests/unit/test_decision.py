@@ -15,6 +15,7 @@ from runner.analysis.verdicts.between import Pool
 from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, stands, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
 from runner.engine.stopping import decide, more_processes
+from tests.factories import known
 
 Floats = np.ndarray
 Generator = np.random.Generator
@@ -42,12 +43,10 @@ def test_tau_is_in_interval_and_p_and_is_named() -> None:
     assert alone.assumed_sd is None
     assert found.assumed_sd == 0.011
     assert found.speedup == alone.speedup
-    assert found.ci_low is not None
-    assert alone.ci_low is not None
     assert found.rounds_half == alone.rounds_half
     center = math.log(found.speedup)
-    expected = math.hypot(center - math.log(alone.ci_low), 2.086 * 0.011)
-    assert center - math.log(found.ci_low) == pytest.approx(expected, rel=1e-3)
+    expected = math.hypot(center - math.log(known(alone.ci_low)), 2.086 * 0.011)
+    assert center - math.log(known(found.ci_low)) == pytest.approx(expected, rel=1e-3)
     assert found.p_value > alone.p_value
 
 
@@ -61,9 +60,7 @@ def test_without_tau_and_dependence_it_is_the_signed_rank_interval() -> None:
 def test_p_is_below_5_percent_exactly_where_the_interval_excludes_1() -> None:
     def agrees(rng: Generator) -> bool:
         found = of(rng.normal(0.025, 0.03, 20))
-        assert found.ci_low is not None
-        assert found.ci_high is not None
-        return (found.p_value < 0.05) == (not found.ci_low <= 1 <= found.ci_high)
+        return (found.p_value < 0.05) == (not known(found.ci_low) <= 1 <= known(found.ci_high))
 
     assert share(300, agrees) == 1.0
 
@@ -90,9 +87,7 @@ def test_at_the_threshold_faster_is_rare() -> None:
 def test_same_needs_the_90_percent_interval_alone() -> None:
     rng = np.random.default_rng(2)
     found = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), Between())
-    assert found.ci_high is not None
-    assert found.high_90 is not None
-    assert found.high_90 < found.ci_high
+    assert known(found.high_90) < known(found.ci_high)
     narrow = of(rng.normal(0, 0.01, 40), Between(assumed_sd=0.0025))
     assert told(narrow) is Verdict.SAME
 
@@ -106,12 +101,9 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
     pooled = of(
         np.concatenate(parts), Between(assumed_sd=0.011, pool=Pool(variance=0.01**2, df=4)), (12, 12, 12)
     )
-    assert pooled.ci_high is not None
-    assert pooled.ci_low is not None
-    assert pooled.between_sd is not None
-    variance = (2 * pooled.between_sd**2 + 4 * 0.01**2) / 6
+    variance = (2 * known(pooled.between_sd) ** 2 + 4 * 0.01**2) / 6
     half = 2.4469 * math.sqrt(variance / 3)  # Student's t with P + 3 = 6 degrees of freedom
-    assert math.log(pooled.ci_high / pooled.ci_low) / 2 == pytest.approx(half, rel=1e-3)
+    assert math.log(known(pooled.ci_high) / known(pooled.ci_low)) / 2 == pytest.approx(half, rel=1e-3)
 
 
 def test_rounds_that_do_not_add_up_are_refused() -> None:
@@ -185,8 +177,7 @@ def test_regimes_need_both_a_gap_and_few_switches() -> None:
     rng = np.random.default_rng(8)
     two = rng.choice([-0.05, 0.05], 60) + rng.normal(0, 0.005, 60)
     assert regimes(two) is None  # apart, but independent from round to round
-    found = regimes(np.sort(two))
-    assert found is not None
+    found = known(regimes(np.sort(two)))
     assert found == pytest.approx((-0.05, 0.05), abs=0.005)
     assert regimes(np.zeros(20)) is None
 
@@ -198,18 +189,14 @@ def test_what_would_close_a_verdict() -> None:
     """Rounds where the rounds are the larger part, processes where tau is, and both are enough."""
     rng = np.random.default_rng(9)
     noisy = of(math.log(1.04) + 0.08 * rng.permutation(np.linspace(-1, 1, 20)), Between(assumed_sd=0.0025))
-    missing = needed(noisy, LIMITS)
-    assert missing is not None
+    missing = known(needed(noisy, LIMITS))
     assert missing.rounds is not None
     assert 20 < missing.rounds < 200
-    assert missing.processes is not None
     near = of(math.log(1.03) + rng.normal(0, 0.005, 40))
-    missing = needed(near, LIMITS)
-    assert missing is not None
+    missing = known(needed(near, LIMITS))
     assert missing.rounds is None
     assert not rounds_can_close(near, LIMITS)
-    assert missing.processes is not None
-    assert missing.processes > 3
+    assert known(known(missing.processes)) > 3
     assert needed(of(np.zeros(3)), LIMITS) is None
 
 

@@ -14,7 +14,7 @@ from harness.schema import Record, Samples
 from runner.analysis.comparison import Numbers
 from runner.analysis.derive import compare, summarize
 from runner.analysis.noise import rounds_for
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 from tests.unit.test_doctor import samples
 
 
@@ -40,19 +40,20 @@ def noisy(n: int, spread: float) -> Samples:
 
 
 def test_the_numbers_of_known_samples() -> None:
-    noise = disturbance_of(
-        made(
-            samples([1.0, 3.0] * 5, [2.0] * 10),
-            rounds_wall_s=10.0,
-            stolen_cpu_s=1.0,
-            involuntary_switches=50,
-            throttled_s=2.0,
-            gpu_clock_min_mhz=1200,
-            gpu_clock_max_mhz=1980,
-            gpu_throttle_reasons="power cap",
+    noise = known(
+        disturbance_of(
+            made(
+                samples([1.0, 3.0] * 5, [2.0] * 10),
+                rounds_wall_s=10.0,
+                stolen_cpu_s=1.0,
+                involuntary_switches=50,
+                throttled_s=2.0,
+                gpu_clock_min_mhz=1200,
+                gpu_clock_max_mhz=1980,
+                gpu_throttle_reasons="power cap",
+            )
         )
     )
-    assert noise is not None
     assert noise["baseline_cv"] == pytest.approx(math.sqrt(10 / 9) / 2)
     assert noise["candidate_cv"] == 0
     assert noise["lag_1"] == pytest.approx(-0.9)
@@ -64,8 +65,7 @@ def test_the_numbers_of_known_samples() -> None:
 
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
-    noise = disturbance_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0))
-    assert noise is not None
+    noise = known(disturbance_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)))
     assert noise["stolen_share"] is None
     assert noise["throttled_share"] is None
     assert noise["involuntary_switches_per_s"] is None
@@ -79,8 +79,7 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
 def test_rounds_grow_with_the_square_of_the_noise() -> None:
     little, much = rounds_for(noisy(40, 0.02), 0.02), rounds_for(noisy(40, 0.08), 0.02)
     assert little is not None
-    assert much is not None
-    assert much == pytest.approx(16 * little, rel=0.25)
+    assert known(much) == pytest.approx(16 * little, rel=0.25)
     # standard deviation of the paired ratio 0.02 * sqrt(2): (1.96 * 0.0283 / 0.0198) ** 2, about 8
     assert 6 <= little <= 14
     assert rounds_for(noisy(40, 1e-6), 0.02) == 6  # below there is no interval
@@ -150,8 +149,7 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
         candidate_energy_per_step_j=2.0,
     )
     (found,) = compare([record])
-    work = found.work
-    assert work is not None
+    work = known(found.work)
     assert work["baseline_tflop_per_s"] == pytest.approx(0.1)
     assert work["candidate_tflop_per_s"] == pytest.approx(0.2)
     assert work["candidate_share_of_measured"] == pytest.approx(0.5)

@@ -22,7 +22,7 @@ from runner.cli.main import main
 from runner.reports import speedup_plot
 from runner.store.record_file import append_record, read_records
 from runner.store.run_folder import RunFolder
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 from tests.unit.test_house import ROOT, sources
 
 HOSTILE = (
@@ -110,13 +110,11 @@ def hostile_record(text: str) -> Record:
     failure = Failure(kind=text, message=text, phase=text, log=text)
     record = replace(make_record(make_job()), job=job, candidate=text)
     assert record.parity is not None
-    assert record.parity.worst is not None
-    assert record.model is not None
     return replace(
         record,
-        parity=replace(record.parity, worst=replace(record.parity.worst, name=text, failure=text)),
+        parity=replace(record.parity, worst=replace(known(record.parity.worst), name=text, failure=text)),
         metrics={**record.metrics, text: text, "compiled_region": text, "graph_breaks": text},
-        model=replace(record.model, input_shapes=(text,)),
+        model=replace(known(record.model), input_shapes=(text,)),
         environment=dict.fromkeys([*record.environment, text], text),
         failure=failure,
         reproduce=text,

@@ -14,6 +14,7 @@ from harness.counters import frames_given_up, graphs_compiled, growth, snapshot
 from harness.parity.rule import compare
 from harness.schema import Mode
 from harness.workload import Workload
+from tests.factories import known
 from tests.worker.planted import Trial, results, trial
 
 DYNAMO = ("dynamo_eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
@@ -156,8 +157,7 @@ class Untypable(nn.Module):
 
 class TwoInputs(Untypable):
     def forward(self, x: torch.Tensor, shift: torch.Tensor | None = None, *more: Any) -> torch.Tensor:  # type: ignore[override]
-        assert shift is not None
-        return super().forward(x) + shift
+        return super().forward(x) + known(shift)
 
 
 @pytest.mark.parametrize(

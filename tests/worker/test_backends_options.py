@@ -26,6 +26,7 @@ from harness.probes.compilers import probe, probed
 from harness.program import Program
 from harness.schema import CompilerOptions, Mode
 from harness.workload import Workload
+from tests.factories import known
 from tests.worker.planted import Trial, results, trial
 
 
@@ -208,8 +209,7 @@ def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> Non
 
     subject = trial("mlp")
     variant = subject.variant()
-    loss = variant.program.loss
-    assert loss is not None
+    loss = known(variant.program.loss)
     of = replace(variant.program, loss=lambda output, target: cast("Any", Looks).apply(loss(output, target)))
     variant.use(around(of.forward(), context, calls=2))
     gc.collect()
@@ -322,8 +322,7 @@ def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     for name in ("inductor", "aot_inductor", "inductor_regional"):
-        why = why_unavailable(name, "cpu")
-        assert why is not None
+        why = known(why_unavailable(name, "cpu"))
         assert "needs a C++ compiler" in why
 
 
@@ -347,8 +346,7 @@ def test_a_missing_package_is_named_with_how_to_get_it(
 def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: object())
     monkeypatch.setitem(sys.modules, "thunder", None)
-    why = why_unavailable("thunder", "cpu")
-    assert why is not None
+    why = known(why_unavailable("thunder", "cpu"))
     assert why.startswith("thunder is installed, but cannot be imported with this torch: ")
 
 

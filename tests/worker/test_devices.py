@@ -27,6 +27,7 @@ from harness.worker.environment import describe, remarks_on_process
 from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
 from harness.workload import Workload
+from tests.factories import known
 
 
 class Fake:
@@ -309,11 +310,9 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
-    found = gpu_of(cuda)
-    assert found is not None
+    found = known(gpu_of(cuda))
     assert found.energy_j() == 5.0
-    meter = meter_of(cuda)
-    assert meter is not None
+    meter = known(meter_of(cuda))
     assert meter() == 5.0
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=False))
     assert gpu_of(cuda) is None

@@ -15,7 +15,7 @@ from harness.metrics import Ended, activations, at_the_end, energy, flops, items
 from harness.precision import precision
 from harness.schema import BASELINE, WHOLE, Mode
 from harness.workload import Workload
-from tests.factories import make_job
+from tests.factories import known, make_job
 from tests.worker.planted import CPU, Trial
 
 BATCH, IN, OUT = 32, 8, 16
@@ -141,8 +141,7 @@ def test_items(inputs: list[torch.Tensor], new_tokens: int | None, expected: obj
     ],
 )
 def test_the_data_sheets(name: str, kind: str, tflop_per_s: float | None) -> None:
-    found = data_sheet_peak(name)
-    assert found is not None
+    found = known(data_sheet_peak(name))
     assert found.source
     assert found.flop_per_s(kind) == (None if tflop_per_s is None else tflop_per_s * 1e12)
 
@@ -214,8 +213,7 @@ def test_rapl_adds_packages_and_goes_on_after_their_range(tmp_path: Path) -> Non
     package(tmp_path, "intel-rapl:0:0", 5, "core")  # within the package: not added again
     package(tmp_path, "intel-rapl:1", 5, "psys")
     two = package(tmp_path, "intel-rapl:2", 100, "package-1")
-    meter = energy.rapl_meter(tmp_path)
-    assert meter is not None
+    meter = known(energy.rapl_meter(tmp_path))
     assert meter() == 0
     one.write_text("50\n")  # began again at 0
     two.write_text("300\n")

@@ -20,6 +20,7 @@ from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
+from tests.factories import known
 from tests.worker.planted import Backend, backends, refusing, results, silent, suite_that, untouched, wrong_by
 
 TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
@@ -208,8 +209,7 @@ def test_reduced_precision_passes(dtype: str) -> None:
     ready = opened(job("norm", dtype=dtype))
     status, parity, _, _ = ready.prepare("aot_eager")
     assert status is Status.PASS, parity
-    assert parity is not None
-    assert parity.multiplier == 3.0
+    assert known(parity).multiplier == 3.0
 
 
 def test_candidates_no_longer_wanted_are_left_out() -> None:
@@ -368,8 +368,7 @@ def test_a_baseline_of_its_own_precision_is_timed_and_parity_is_checked_in_the_c
     status, parity, _, _ = going.prepare("eager")
     assert going._variants["eager"].program.args[0].dtype is torch.bfloat16
     assert status is Status.PASS
-    assert parity is not None
-    assert parity.eager_bit_equal
+    assert known(parity).eager_bit_equal
     going.warm_up()
     rounds, _ = going.measure(2)
     assert all(set(one.seconds) == {BASELINE, "eager"} for one in rounds)
@@ -394,5 +393,4 @@ def test_loss_of_the_output_replaces_the_suites() -> None:
 def test_a_tolerance_of_the_case_is_the_rules() -> None:
     of = job()
     going = opened(replace(of, case=replace(of.case, tolerance=0.25)))
-    assert going._checks is not None
-    assert going._checks.reference.rule.tolerance == 0.25
+    assert known(going._checks).reference.rule.tolerance == 0.25

@@ -17,6 +17,7 @@ from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
+from tests.factories import known
 from tests.worker.planted import silent, suite_that
 
 Build = Callable[[], Any]
@@ -212,16 +213,14 @@ def test_runs_of_eager_that_differ(session: Callable[..., Session], step: float,
     ready.open()
     found, parity, _, _ = ready.prepare("eager")
     assert found is status
-    assert parity is not None
-    assert parity.eager_bit_equal is (step == 0.0)
+    assert known(parity).eager_bit_equal is (step == 0.0)
 
 
 def test_the_published_rule_is_applied_when_asked_for(session: Callable[..., Session]) -> None:
     ready = session(around(lambda x: x), parity="field")
     ready.open()
     _, parity, _, _ = ready.prepare("eager")
-    assert parity is not None
-    assert parity.rule == "field"
+    assert known(parity).rule == "field"
 
 
 def test_a_compiler_that_runs_the_model_moves_no_buffer(session: Callable[..., Session]) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from harness.schema import Case, Mode, Setting
 from suites import timm_models
+from tests.factories import known
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -44,8 +45,7 @@ def trainable(module: nn.Module) -> int:
 
 
 def loss_of(given: Workload, module: nn.Module) -> Tensor:
-    assert given.loss is not None
-    return given.loss(module(*given.args), given.target)
+    return known(given.loss)(module(*given.args), given.target)
 
 
 @pytest.mark.parametrize("name", EACH)

@@ -14,7 +14,7 @@ from harness.schema import Case, Job, Protocol, Status
 from harness.timing.workbench import Workbench
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import make_job
+from tests.factories import known, make_job
 from tests.worker.planted import CPU, failure, noisy, refer, rule, silent, workload
 
 META = torch.device("meta")
@@ -33,10 +33,8 @@ def test_results_of_another_environment_come_to_the_device(tmp_path: Path) -> No
     of = workload("mlp")
     reference = refer({"output": noisy(8)}, {"output": noisy(8), "mask": torch.ones(2, dtype=torch.bool)})
     export(tmp_path / "weights", of, reference)
-    found = imported(tmp_path / "weights", of)[0].reference(rule(), META)
-    assert found is not None
-    assert found.exact is not None
-    assert {tensor.device for tensor in (*found.eager.values(), *found.exact.values())} == {META}
+    found = known(imported(tmp_path / "weights", of)[0].reference(rule(), META))
+    assert {tensor.device for tensor in (*found.eager.values(), *known(found.exact).values())} == {META}
     assert found.eager["mask"].dtype == torch.bool
     write_runs(tmp_path / "runs", [{"output": noisy(8)}])
     assert read_runs(tmp_path / "runs", META)[0]["output"].device == META
