@@ -11,16 +11,16 @@ from torch import nn
 
 from harness.parity import drift as late
 from harness.parity.drift import MOST, DriftCheck
-from harness.schema import BASELINE, Mode, Protocol, Status
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import make_job
 from tests.worker.planted import noisy, refer, silent, workload
 
 
 def session(build: Callable[[], Any], mode: Mode = Mode.TRAINING, dtype: str = "float32") -> Session:
+    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
     protocol = Protocol(min_sample_s=0.0, threads=1, repeat=3)
-    job = make_job(mode=mode, dtype=dtype, candidates=("eager",), protocol=protocol)
+    job = Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=protocol)
     found = Session(job, silent, lambda _: build())
     found.open()
     status, *_ = found.prepare("eager")
