@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from harness.loading.torchvision_ops import mend_torchvision
+
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceGPTConfig:
@@ -22,6 +24,7 @@ class HuggingFaceGPT(nn.Module):
 
     def __init__(self, config: HuggingFaceGPTConfig) -> None:
         super().__init__()
+        mend_torchvision()  # studies build this model without load_suite
         from transformers import OpenAIGPTConfig, OpenAIGPTModel
 
         self.transformer = OpenAIGPTModel(
