@@ -87,7 +87,7 @@ def test_torchs_own_words_for_precision_and_device() -> None:
         ({"device": torch.device("meta")}, "device: there is no device called 'meta'"),
         ({"protocol": Protocol(repeat=0)}, "protocol.repeat: 0 is too small; give a whole number from 1 up"),
         ({"protocol": Protocol(threads=0)}, "protocol.threads: 0 is too small"),
-        ({"protocol": Protocol(ci_width=0.0)}, "protocol.ci_width: '0%' is not between 0 and 100 %"),
+        ({"protocol": Protocol(ci_width=0.0)}, "protocol.ci_width: '0.0' is not between 0 and 100 %"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(changes: dict[str, Any], says: str) -> None:
