@@ -144,26 +144,26 @@ def by_flag(default: Any, *names: str, recorded: str | None = None, **more: Any)
 def identity(settings: Any) -> Iterator[tuple[str, Any]]:
     """Name and value of the settings that identify a measurement, where they differ from their defaults."""
     plain = type(settings)()
-    for one in fields(settings):
-        row, value = one.metadata.get(ROW), getattr(settings, one.name)
-        if row is not None and row.identifies and value != getattr(plain, one.name):
-            yield one.name, value
+    for row_field in fields(settings):
+        row, value = row_field.metadata.get(ROW), getattr(settings, row_field.name)
+        if row is not None and row.identifies and value != getattr(plain, row_field.name):
+            yield row_field.name, value
 
 
 # -- kinds of values ------------------------------------------------------------------------------
 
 
-def no_such(given: str, noun: str, known: Iterable[str]) -> str:
+def no_such(text: str, noun: str, known: Iterable[str]) -> str:
     """The sentence for an unknown word. It names similar known words, or all of them if they are few."""
     names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(text, names, n=3, cutoff=0.5)
     if near:
         advice = f"did you mean {' or '.join(near)}?"
     elif len(names) <= 12:
         advice = f"choose from {', '.join(names)}"
     else:
         advice = "see --list for the names"
-    return f"there is no {noun} called {given!r}; {advice}"
+    return f"there is no {noun} called {text!r}; {advice}"
 
 
 def choice(noun: str, known: Iterable[str] | Callable[[], Iterable[str]]) -> Kind:

@@ -24,13 +24,13 @@ def neutralize(module: Any) -> tuple[float, ...]:
     Returns the probabilities before the change. It changes attributes of modules and of the configurations
     that modules hold. It cannot change a constant in the code of a forward.
     """
-    found: list[float] = []
+    rates: list[float] = []
     seen: set[int] = set()
     for part in module.modules():
-        found += _of(part)
+        rates += _of(part)
         for config in _configs(part, seen):
-            found += _of(config)
-    return tuple(found)
+            rates += _of(config)
+    return tuple(rates)
 
 
 def _configs(holder: Any, seen: set[int]) -> Iterator[Any]:
@@ -50,13 +50,13 @@ def _configs(holder: Any, seen: set[int]) -> Iterator[Any]:
 def _attributes(holder: Any) -> dict[str, Any]:
     if isinstance(holder, dict):
         return holder
-    found = getattr(holder, "__dict__", None)
-    return found if isinstance(found, dict) else {}
+    attributes = getattr(holder, "__dict__", None)
+    return attributes if isinstance(attributes, dict) else {}
 
 
 def _of(holder: Any) -> list[float]:
     drops = any(word in one.__name__.lower() for one in type(holder).__mro__ for word in DROPPING)
-    found: list[float] = []
+    before: list[float] = []
     for name, value in list(_attributes(holder).items()):
         lower = str(name).lower()
         if "drop" not in lower and not (drops and lower in ("p", "prob")):
@@ -69,8 +69,8 @@ def _of(holder: Any) -> list[float]:
         if dropping:
             changed = [kept if _is_rate(rate) else rate for rate in rates]
             _set(holder, name, changed[0] if isinstance(value, float) else type(value)(changed))
-            found += dropping
-    return found
+            before += dropping
+    return before
 
 
 def _is_rate(value: object) -> bool:

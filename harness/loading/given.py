@@ -141,20 +141,22 @@ def remarks(
     for name, tensor in (*inputs, *targets, *weights):
         if tensor.device.type == "meta":
             raise ValueError(f"{name} is on the device meta, which holds no values: nothing can be measured")
-    found = _of_precision(workload, precision)
+    sentences = _of_precision(workload, precision)
     for what, tensors in (("the model", weights), ("the inputs", [*inputs, *targets])):
         elsewhere = {str(t.device) for _, t in tensors if t.device.type != device.type}
         if elsewhere:
-            found.append(f"{what} came on {', '.join(sorted(elsewhere))} and was copied to {device}")
+            sentences.append(f"{what} came on {', '.join(sorted(elsewhere))} and was copied to {device}")
     scripted = [name or "the model" for name, one in workload.module.named_modules() if _is_scripted(one)]
     if scripted:
-        found.append(f"eager runs TorchScript, and no Python, in {scripted[0]}")
+        sentences.append(f"eager runs TorchScript, and no Python, in {scripted[0]}")
     needing = [name for name, tensor in inputs if tensor.requires_grad]
     if needing and training:
         named = ", ".join(needing[:SHOWN]) + (" and others" if len(needing) > SHOWN else "")
-        found.append(f"gradients of inputs are computed and compared, too: {named} requires one")
-    found += [f"inputs: {sentence}" for sentence in _mismatches(workload) if not sentence.startswith("all")]
-    return tuple(found)
+        sentences.append(f"gradients of inputs are computed and compared, too: {named} requires one")
+    sentences += [
+        f"inputs: {sentence}" for sentence in _mismatches(workload) if not sentence.startswith("all")
+    ]
+    return tuple(sentences)
 
 
 def _is_scripted(module: torch.nn.Module) -> bool:

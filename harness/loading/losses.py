@@ -38,16 +38,20 @@ def remarks_on_loss(loss: object, results: Container[str]) -> tuple[str, ...]:
 
 def _floating(output: Any) -> list[torch.Tensor]:
     tensors = [tensor for _, tensor in named_tensors(output, "output") if tensor.is_floating_point()]
-    found = [tensor for tensor in tensors if tensor.requires_grad]
-    if tensors and not found:
+    trainable = [tensor for tensor in tensors if tensor.requires_grad]
+    if tensors and not trainable:
         raise ValueError(
             "nothing requires a gradient: no floating tensor of the output depends on a weight or an input "
             "that does; unfreeze what is to be trained, or use --inference"
         )
-    if not found:
+    if not trainable:
         raise ValueError("the output has no floating tensor that a loss could be made of")
     # under autocast, a model that returns its loss and its logits may return them in different types
-    return [tensor.float() for tensor in found] if len({tensor.dtype for tensor in found}) > 1 else found
+    return (
+        [tensor.float() for tensor in trainable]
+        if len({tensor.dtype for tensor in trainable}) > 1
+        else trainable
+    )
 
 
 REDUCTIONS = {"mean": mean_of_output, "sum": sum_of_output}

@@ -56,12 +56,12 @@ class OwnModel:
     """A suite of one model, which the user's function returns."""
 
     def __init__(self, spec: str) -> None:
-        found = _SPEC.match(spec)
-        if found is None:
+        parts = _SPEC.match(spec)
+        if parts is None:
             raise LookupError(f"{spec!r} is not written as package.module:function")
         self._spec = spec
-        self._module = found["module"]
-        self._function = found["function"]
+        self._module = parts["module"]
+        self._function = parts["function"]
 
     def cases(self, setting: Setting) -> tuple[Case, ...]:
         """One case. Only the function knows its batch size, unless ``--batch-size`` is given."""

@@ -25,12 +25,12 @@ def build(spec: str, module: str, function: str, case: Case) -> Workload:
         raise LookupError(f"--model-config: {spec} has no configuration that can be changed")
     make = _find(module, function)
     if case.batch_size is None:
-        made = make()
+        result = make()
     elif "batch_size" in inspect.signature(make).parameters:
-        made = make(batch_size=case.batch_size)
+        result = make(batch_size=case.batch_size)
     else:
         raise TypeError(f"--batch-size: {spec} has no parameter called batch_size")
-    return _as_workload(spec, made)
+    return _as_workload(spec, result)
 
 
 def _find(name: str, function: str) -> Callable[..., Any]:
@@ -38,10 +38,10 @@ def _find(name: str, function: str) -> Callable[..., Any]:
         module = load_module(name)
     except LookupError as error:
         raise LookupError(f"--model: {error}") from None
-    found = getattr(module, function, None)
-    if not callable(found):
+    maker = getattr(module, function, None)
+    if not callable(maker):
         raise LookupError(f"--model: {name!r} has no function {function!r}")  # noqa: TRY004
-    return found  # type: ignore[no-any-return]
+    return maker  # type: ignore[no-any-return]
 
 
 def load_module(name: str) -> Any:
@@ -60,15 +60,15 @@ def load_module(name: str) -> Any:
         ) from None
 
 
-def _as_workload(spec: str, made: Any) -> Workload:
-    if isinstance(made, Workload):
-        return made if made.loss is not None else replace(made, loss=_loss(None, made.target))
-    if not isinstance(made, tuple) or len(made) not in (2, 3, 4):
+def _as_workload(spec: str, result: Any) -> Workload:
+    if isinstance(result, Workload):
+        return result if result.loss is not None else replace(result, loss=_loss(None, result.target))
+    if not isinstance(result, tuple) or len(result) not in (2, 3, 4):
         raise TypeError(
-            f"--model: {spec} returned a {type(made).__name__}; it must return (module, inputs), "
+            f"--model: {spec} returned a {type(result).__name__}; it must return (module, inputs), "
             "(module, inputs, loss) or (module, inputs, loss, target)"
         )
-    module, inputs, *rest = made
+    module, inputs, *rest = result
     loss, target = (*rest, None, None)[:2]
     try:
         return workload_of(module, inputs, loss, target)
@@ -91,17 +91,17 @@ def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) 
     )
 
 
-def _no_module(given: Any) -> str:
-    if isinstance(given, type) or not callable(given):
-        return f"it must be a torch.nn.Module, not {_kind(given)}"
+def _no_module(value: Any) -> str:
+    if isinstance(value, type) or not callable(value):
+        return f"it must be a torch.nn.Module, not {_kind(value)}"
     return (
-        f"it must be a torch.nn.Module, not {_kind(given)}; wrap the function in one: "
+        f"it must be a torch.nn.Module, not {_kind(value)}; wrap the function in one: "
         "class Model(torch.nn.Module): forward = staticmethod(your_function)"
     )
 
 
-def _kind(given: Any) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _loss(loss: Any, target: Any) -> Callable[[Any, Any], Any]:

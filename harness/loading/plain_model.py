@@ -63,21 +63,21 @@ def _watching_calls(entered: list[str]) -> Iterator[None]:
 
 def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch.nn.Module, tuple[str, ...]]:
     """``module``, a copy of ``original``, without ``torch.compile``, and the names of the compiled parts."""
-    found = []
+    names = []
     while _is_optimized(module):
         module, original = _inside(module), _inside(original)
-        found = ["the model"]
+        names = ["the model"]
     for name, part in list(module.named_modules()):
         for child, inner in list(part._modules.items()):  # noqa: SLF001 - setattr may refuse a child's name
             while inner is not None and _is_optimized(inner):
                 inner = part._modules[child] = _inside(inner)  # noqa: SLF001, PLW2901
-                found.append(_joined(name, child))
+                names.append(_joined(name, child))
     originals = dict(zip(_paths(original), original.modules(), strict=False))
     for name, part in module.named_modules():
-        found += [_joined(name, attribute) for attribute in _uncompile(part, module, originals)]
+        names += [_joined(name, attribute) for attribute in _uncompile(part, module, originals)]
     for name, one in originals.items():  # a copy does not keep the effect of Module.compile()
-        found += [_joined(name)] if getattr(one, "_compiled_call_impl", None) is not None else []
-    return module, tuple(dict.fromkeys(found))
+        names += [_joined(name)] if getattr(one, "_compiled_call_impl", None) is not None else []
+    return module, tuple(dict.fromkeys(names))
 
 
 def _is_optimized(module: torch.nn.Module) -> bool:
@@ -97,16 +97,16 @@ def _uncompile(
     part: torch.nn.Module, root: torch.nn.Module, originals: dict[str, torch.nn.Module]
 ) -> list[str]:
     """Replaces the compiled functions among one module's attributes, and returns the attributes' names."""
-    found = []
+    names = []
     for name, value in list(vars(part).items()):
         if _is_compiled(value):
             object.__setattr__(part, name, _rebound(getattr(value, WRAPPED), root, originals))
-            found.append(name)
+            names.append(name)
     of_class = inspect.getattr_static(type(part), "forward", None)  # not a function for scripted modules
     if "forward" not in vars(part) and _is_compiled(of_class):
         object.__setattr__(part, "forward", types.MethodType(getattr(of_class, WRAPPED), part))
-        found.append("forward")
-    return found
+        names.append("forward")
+    return names
 
 
 def _is_compiled(value: Any) -> bool:

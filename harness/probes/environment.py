@@ -32,35 +32,35 @@ def packages() -> Dict[str, Any]:  # noqa: UP006
     """The facts of torch and other packages. ``torch_error`` says why torch cannot be imported."""
     from importlib import metadata
 
-    found: Dict[str, Any] = {}  # noqa: UP006
+    facts: Dict[str, Any] = {}  # noqa: UP006
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            facts[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
+            facts[name] = None
     try:
         import torch
     except ModuleNotFoundError as error:
         missing = error.name == "torch"
-        found["torch_error"] = "" if missing else "{}: {}".format(type(error).__name__, error)  # noqa: UP032
-        return found
+        facts["torch_error"] = "" if missing else "{}: {}".format(type(error).__name__, error)  # noqa: UP032
+        return facts
     except BaseException as error:
-        found["torch_error"] = "{}: {}".format(type(error).__name__, error)  # noqa: UP032
-        return found
-    found["torch"] = getattr(torch, "__version__", None)
-    found["torch_file"] = os.path.realpath(torch.__file__ or "")
+        facts["torch_error"] = "{}: {}".format(type(error).__name__, error)  # noqa: UP032
+        return facts
+    facts["torch"] = getattr(torch, "__version__", None)
+    facts["torch_file"] = os.path.realpath(torch.__file__ or "")
     try:
-        found["torch"] = str(torch.__version__)
-        found["torch_git"] = torch.version.git_version
+        facts["torch"] = str(torch.__version__)
+        facts["torch_git"] = torch.version.git_version
         from harness import devices
 
-        found.update(devices.versions())
-        found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
-        found["devices"] = devices.counts()
+        facts.update(devices.versions())
+        facts["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+        facts["devices"] = devices.counts()
         float(torch.ones(2).sum())
     except BaseException as error:
-        found["torch_error"] = "{}: {}".format(type(error).__name__, error)  # noqa: UP032
-    return found
+        facts["torch_error"] = "{}: {}".format(type(error).__name__, error)  # noqa: UP032
+    return facts
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def what_is_wrong(cases: Sequence[Case], inductor_config: Sequence[str], build_s
     of_model: dict[str, list[Case]] = {}
     for case in cases:
         of_model.setdefault(case.suite, []).append(case)
-    return next((why for found in of_model.values() if (why := _of_model(found, build_s)) is not None), None)
+    return next((why for modes in of_model.values() if (why := _of_model(modes, build_s)) is not None), None)
 
 
 def _of_model(cases: Sequence[Case], build_s: float) -> str | None:

@@ -44,7 +44,9 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         modes=(case.mode,),
         dtypes=(job.dtype,),
         devices=(job.device,),
-        environments=tuple(Asked(name=one.name, text=one.asked) for one in environments),
+        environments=tuple(
+            Asked(name=environment.name, text=environment.asked) for environment in environments
+        ),
         compilers=tuple(job.own_compilers.get(name, name) for name in compilers),
         skip_unavailable=any(name in job.unavailable for name in candidates),
         selection=Selection() if own else selection,
@@ -83,6 +85,6 @@ def _compilers(job: Job, candidates: Sequence[str]) -> tuple[tuple[str, ...], tu
     reference = job.environments[0]
     needed = {reference.name, *(environment.name for _, environment in chosen)}
     # eager of another environment is always measured; eager of the reference only if it is a candidate
-    asked = [compiler for compiler, where in chosen if compiler != EAGER or where == reference]
+    named = [compiler for compiler, where in chosen if compiler != EAGER or where == reference]
     environments = tuple(one for one in job.environments if one.name in needed)
-    return tuple(dict.fromkeys(asked)) or (EAGER,), environments
+    return tuple(dict.fromkeys(named)) or (EAGER,), environments

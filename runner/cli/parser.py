@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """``UsageError`` for an unknown flag, with similar flags."""
-        found, left = self.parse_known_args(args, namespace)
+        typed, left = self.parse_known_args(args, namespace)
         for word in left:
             name = word.partition("=")[0]
             if name.startswith("--"):
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
                 raise UsageError(f"{name}: there is no such flag; {advice}")
         if left:
             raise UsageError(f"{left[0]!r} belongs to no flag; see --help for the flags")
-        return found
+        return typed
 
 
 Others = tuple[tuple[str, bool], ...]
@@ -84,19 +84,19 @@ def given(arguments: Sequence[str], others: Others = ()) -> Given:
     ``others``: further flags, and whether each takes a value. The key ``THEIRS`` has (name, value) of each.
     """
     _refuse_lone_dashes(arguments)
-    found: dict[str, Any] = vars(build_parser(others).parse_args(list(arguments)))
-    for one in flags():
-        texts = found.get(one.key) if one.kind.read is str and one.metavar else None
-        if "" in ([texts] if isinstance(texts, str) else texts or ()) and not one.listed:
-            raise UsageError(f"{one.shown}: the value is empty; give one, or leave the flag out")
+    typed: dict[str, Any] = vars(build_parser(others).parse_args(list(arguments)))
+    for flag in flags():
+        texts = typed.get(flag.key) if flag.kind.read is str and flag.metavar else None
+        if "" in ([texts] if isinstance(texts, str) else texts or ()) and not flag.listed:
+            raise UsageError(f"{flag.shown}: the value is empty; give one, or leave the flag out")
     for key, known in _parts().items():
-        for text in found.get(key, ()):
+        for text in typed.get(key, ()):
             name, equals, _ = text.partition("=")
             if not equals:
                 raise UsageError(f"--{key}: {text!r} is not written as key=value, such as max_rounds=40")
             if name not in known:
                 raise unknown(f"--{key}", name, "setting", known)
-    return found
+    return typed
 
 
 class _Read(Mapping[str, Any]):
@@ -123,10 +123,10 @@ def parsed(action: Action, typed: Given) -> Any:
     request = action.parse(read)
     call = action.FLAGS[0]
     unused = typed.keys() - read.keys_read - {call.key}
-    for one in flags():
-        if one.key in unused:
+    for flag in flags():
+        if flag.key in unused:
             with_what = f" with {call.long}" if call.key in typed else " here"
-            raise UsageError(f"{one.long} does nothing{with_what}; leave it out")
+            raise UsageError(f"{flag.long} does nothing{with_what}; leave it out")
     return request
 
 
@@ -155,10 +155,10 @@ def build_parser(others: Others = ()) -> Parser:
         "--version", action="version", version=f"torchduet {version()}", help=VERSION
     )
     seen = set[str]()
-    for one in flags():
-        if one.key not in seen:  # one flag may set several fields
-            seen.add(one.key)
-            add_flag(groups[one.group], one)
+    for flag in flags():
+        if flag.key not in seen:  # one flag may set several fields
+            seen.add(flag.key)
+            add_flag(groups[flag.group], flag)
     for name, valued in others:
         nargs = "?" if valued else 0
         parser.add_argument(name, action=_Others, dest=THEIRS, nargs=nargs, help=argparse.SUPPRESS)
@@ -175,20 +175,20 @@ def flags() -> Iterator[Flag]:
     yield COMPILE_MODE
 
 
-def add_flag(group: argparse._ActionsContainer, one: Flag) -> None:
-    if one.metavar is None:
-        group.add_argument(*one.names, dest=one.key, action="store_true", help=one.help)
-    elif one.many or one.listed:
-        group.add_argument(*one.names, dest=one.key, action="append", metavar=one.metavar, help=one.help)
+def add_flag(group: argparse._ActionsContainer, flag: Flag) -> None:
+    if flag.metavar is None:
+        group.add_argument(*flag.names, dest=flag.key, action="store_true", help=flag.help)
+    elif flag.many or flag.listed:
+        group.add_argument(*flag.names, dest=flag.key, action="append", metavar=flag.metavar, help=flag.help)
     else:
         group.add_argument(
-            *one.names,
-            dest=one.key,
+            *flag.names,
+            dest=flag.key,
             action=_Once,
-            nargs=one.nargs,
-            const=one.const,
-            metavar=one.metavar,
-            help=one.help,
+            nargs=flag.nargs,
+            const=flag.const,
+            metavar=flag.metavar,
+            help=flag.help,
         )
 
 
@@ -204,16 +204,16 @@ class _Once(argparse.Action):
 
 def _parts() -> dict[str, list[str]]:
     """The possible names of each flag that is written NAME=VALUE."""
-    found: dict[str, list[str]] = {}
-    for one in flags():
-        if one.part:
-            found.setdefault(one.key, []).append(one.part)
-    return found
+    parts: dict[str, list[str]] = {}
+    for flag in flags():
+        if flag.part:
+            parts.setdefault(flag.key, []).append(flag.part)
+    return parts
 
 
 def _refuse_lone_dashes(arguments: Sequence[str]) -> None:
     """``UsageError`` for ``--flag=--``, because argparse would make an empty list of it."""
     for word in arguments:
-        found = re.fullmatch(r"(--[\w-]+|-\w)=?--", word)
-        if found:
-            raise UsageError(f"{found[1]}: '--' is not a value; give a value, or leave the flag out")
+        flag = re.fullmatch(r"(--[\w-]+|-\w)=?--", word)
+        if flag:
+            raise UsageError(f"{flag[1]}: '--' is not a value; give a value, or leave the flag out")

@@ -46,12 +46,12 @@ def library_of(
     names, packages = LIBRARIES[word]
     for name in names:
         for folder in folders:
-            found = sorted(folder.glob(f"lib{name}.so*"))
-            if found:
-                return str(found[0])
+            files = sorted(folder.glob(f"lib{name}.so*"))
+            if files:
+                return str(files[0])
     for name in names:
-        if (found_name := (find or _find)(name)) is not None:
-            return found_name
+        if (library := (find or _find)(name)) is not None:
+            return library
     raise UsageError(f"{asked}: {word} is not installed here; install it ({packages}), or leave this out")
 
 

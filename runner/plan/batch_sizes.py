@@ -35,7 +35,7 @@ def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"{FLAG}: {path} cannot be read ({reason})") from None
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         text = line.split("#")[0].strip()
         if not text:
@@ -43,11 +43,11 @@ def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
         words = [word for word in re.split(r"[,\s]+", text) if word]
         if len(words) != 2 or not re.fullmatch("0*[1-9][0-9]{0,8}", words[1]):
             raise UsageError(f"{FLAG}: line {number} of {path} is not 'model,batch size': {text[:80]!r}")
-        if words[0] in found:
+        if words[0] in sizes:
             raise UsageError(
                 f"{FLAG}: line {number} of {path} has {words[0]} again; leave one of the lines out"
             )
-        found[words[0]] = int(words[1])
-    if not found:
+        sizes[words[0]] = int(words[1])
+    if not sizes:
         raise UsageError(f"{FLAG}: {path} has no line; write 'model,batch size', one model a line")
-    return tuple(found.items())
+    return tuple(sizes.items())

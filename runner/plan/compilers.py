@@ -110,12 +110,12 @@ Ask = Callable[[str, Sequence[str]], Mapping[str, Usable]]
 """``ask(device type, names)``: a worker's interpreter reports about these compilers (no names: all)."""
 
 
-def named_compilers(given: Sequence[str], name_of_flag: str) -> Compilers:
+def named_compilers(chosen: Sequence[str], name_of_flag: str) -> Compilers:
     """The candidates; a function is named by its label. Raises ``UsageError`` if its file does not exist."""
-    places = {name: value_of(name_of_flag, Kind(_placed), name) for name in given if is_own_model(name)}
-    others = (*backend_names(), *(name for name in given if name not in places))
+    places = {name: value_of(name_of_flag, Kind(_placed), name) for name in chosen if is_own_model(name)}
+    others = (*backend_names(), *(name for name in chosen if name not in places))
     labels = labels_of(tuple(places.values()), taken=others)
-    names = tuple(dict.fromkeys(labels[places[name]] if name in places else name for name in given))
+    names = tuple(dict.fromkeys(labels[places[name]] if name in places else name for name in chosen))
     return Compilers(names=names, own={label: source for source, label in labels.items()})
 
 
@@ -125,25 +125,25 @@ def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[J
     Raises ``UsageError`` for the first such candidate, unless ``skip``. Starts an interpreter only if a
     chosen compiler may be missing.
     """
-    asked: dict[str, Mapping[str, Usable]] = {}
-    known = []
+    answers: dict[str, Mapping[str, Usable]] = {}
+    checked = []
     for job in jobs:
         device_type = type_of(job.device)
         doubtful = tuple(name for name in job.candidates if name not in ALWAYS_HERE)
-        if doubtful and device_type not in asked:
-            asked[device_type] = ask(device_type, doubtful)
+        if doubtful and device_type not in answers:
+            answers[device_type] = ask(device_type, doubtful)
         refused = {}
         for name in doubtful:
-            if name not in asked[device_type]:
+            if name not in answers[device_type]:
                 raise UsageError(f"--backend: {_unknown(name)}")
-            found = asked[device_type][name]
-            if name not in backend_names() and found.why_not is not None and not skip:
+            usable = answers[device_type][name]
+            if name not in backend_names() and usable.why_not is not None and not skip:
                 which = "compilers" if name in job.own_compilers else "backend"
-                raise UsageError(f"--{which}: {found.why_not}")
-            why = found.refusal(name, job.case.mode.value)
+                raise UsageError(f"--{which}: {usable.why_not}")
+            why = usable.refusal(name, job.case.mode.value)
             if why is not None and not skip:
                 raise UsageError(f"--compilers: {why}; leave it out, or add --skip-unavailable")
             if why is not None:
                 refused[name] = why
-        known.append(dataclasses.replace(job, unavailable=refused) if refused else job)
-    return tuple(known)
+        checked.append(dataclasses.replace(job, unavailable=refused) if refused else job)
+    return tuple(checked)

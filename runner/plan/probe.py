@@ -72,7 +72,7 @@ def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] 
             f"cannot be looked up ({error.why}); install it (make bench does), or choose from --list"
         ) from None
     names = answer["names"].items()
-    return {str(name): found if isinstance(found, str) else tuple(found) for name, found in names}
+    return {str(name): matches if isinstance(matches, str) else tuple(matches) for name, matches in names}
 
 
 def listed_cases(
@@ -119,8 +119,8 @@ def usable_compilers(
             raise UsageError(f"--compilers: {theirs} cannot be loaded: {error.why}") from None
         raise UsageError(f"--compilers: {_without_torch(error)}") from None
     return {
-        str(name): Usable(what=str(found["what"]), why_not=found["why"], modes=tuple(found["modes"]))
-        for name, found in answer.items()
+        str(name): Usable(what=str(entry["what"]), why_not=entry["why"], modes=tuple(entry["modes"]))
+        for name, entry in answer.items()
     }
 
 
@@ -223,17 +223,17 @@ def _lines(file: IO[bytes]) -> list[str]:
 
 
 def _answer(lines: Sequence[str], code: int, log: Sequence[str]) -> Any:
-    found: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
     try:
         for line in lines:
-            found.update(json.loads(line))
+            reply.update(json.loads(line))
     except (TypeError, ValueError, RecursionError):
         raise NoAnswer("its answer cannot be read") from None
-    if "answer" in found:
-        return found["answer"]
-    if "raised" in found:
-        raise NoAnswer(reason(found["raised"]), missing=str(found["missing"] or ""))
-    code = found.get("ended", code)
+    if "answer" in reply:
+        return reply["answer"]
+    if "raised" in reply:
+        raise NoAnswer(reason(reply["raised"]), missing=str(reply["missing"] or ""))
+    code = reply.get("ended", code)
     said = f", after {reason(log[-1].strip())!r}" if log else ""
     raise NoAnswer(f"it ended Python ({exit_name(code)}{said})", code=code)
 

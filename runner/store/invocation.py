@@ -49,9 +49,9 @@ def _version() -> str | None:
     """The version of this program: of its checkout, or of the installed distribution."""
     project = SCRIPT.with_name("pyproject.toml")
     if SCRIPT.is_file() and project.is_file():
-        found = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
-        if found is not None:
-            return found[1]
+        line = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
+        if line is not None:
+            return line[1]
     return version_of(INSTALLED[0])
 
 

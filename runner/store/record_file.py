@@ -82,7 +82,7 @@ def end_last_line(path: Path) -> str | None:
 
 def read_records(path: Path) -> Records:
     """Every readable record. If a (job, candidate) has two, the first counts."""
-    found: dict[tuple[str, str], Record] = {}
+    records: dict[tuple[str, str], Record] = {}
     damage: list[str] = []
     unused = 0
     shown = plain(str(path))
@@ -93,7 +93,7 @@ def read_records(path: Path) -> Records:
         why = ""
         try:
             record = alike.of(_parse(line))
-            if found.setdefault((record.job.key, record.candidate), record) is not record:
+            if records.setdefault((record.job.key, record.candidate), record) is not record:
                 why = f"repeats {reason(record.candidate)} of {record.job.key}; the first counts"
         except ValueError as error:
             why = f"is damaged ({reason(error)}); the other records are used"
@@ -102,7 +102,7 @@ def read_records(path: Path) -> Records:
             damage += [f"{shown}: line {number} {why}"] if unused <= MOST_NAMED else []
     if unused > MOST_NAMED:
         damage.append(f"{shown}: {counted(unused - MOST_NAMED, 'more line')} cannot be used")
-    return Records(records=tuple(found.values()), damage=tuple(damage), unused=unused)
+    return Records(records=tuple(records.values()), damage=tuple(damage), unused=unused)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -61,7 +61,7 @@ class RunFolder:
         path = wanted or Path("logs") / _default_name(jobs)
         run = {"command": list(command), "created": _now(), "jobs": to_json(tuple(jobs)), **(facts or {})}
         try:
-            path, made = _exactly(path) if wanted is not None else (_new_beside(path), True)
+            path, is_new = _exactly(path) if wanted is not None else (_new_beside(path), True)
             folder = cls(path.resolve())
             try:
                 _write_new(folder.path / RUN, json.dumps(run, indent=1).encode())
@@ -69,7 +69,7 @@ class RunFolder:
             except FileExistsError:
                 raise UsageError(OTHER_RUN.format(path=path)) from None
             except OSError:
-                folder._undo(remove_folder=made)
+                folder._undo(remove_folder=is_new)
                 raise
         except OSError as error:
             raise UsageError(f"--output-dir: {path} cannot be written ({error.strerror})") from None
@@ -191,9 +191,9 @@ def read_run(path: Path) -> Records:
 
     Without a plan, in the order of the file: that in which they ended.
     """
-    found = read_records(path)
+    content = read_records(path)
     if path.name != RECORDS:
-        return found
+        return content
     run: dict[str, Any] = {}
     places: dict[tuple[str, ...], int] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -209,21 +209,21 @@ def read_run(path: Path) -> Records:
         named = case.suite, case.name, case.mode.value, job.device, job.dtype
         return places.get(named, len(places))
 
-    found = replace(found, records=tuple(sorted(found.records, key=place)))
-    if not (found.damage and _is_complete(found, run)):
-        return found
-    more = f" ({counted(found.unused, 'line')} in all)" if found.unused > 1 else ""
-    replaced = f"{found.damage[0]}{more}; every planned result has a record"
-    return Records(records=found.records, replaced=replaced)
+    content = replace(content, records=tuple(sorted(content.records, key=place)))
+    if not (content.damage and _is_complete(content, run)):
+        return content
+    more = f" ({counted(content.unused, 'line')} in all)" if content.unused > 1 else ""
+    replaced = f"{content.damage[0]}{more}; every planned result has a record"
+    return Records(records=content.records, replaced=replaced)
 
 
-def _is_complete(found: Records, run: Mapping[str, Any]) -> bool:
+def _is_complete(content: Records, run: Mapping[str, Any]) -> bool:
     """Whether every planned result has a record: then what a damaged line held was measured again."""
     try:
         planned = {(job.key, candidate) for job in jobs_in(run) for candidate in job.candidates}
     except (ValueError, KeyError):
         return False
-    return planned <= {(record.job.key, record.candidate) for record in found.records}
+    return planned <= {(record.job.key, record.candidate) for record in content.records}
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:
@@ -246,15 +246,15 @@ def _exactly(path: Path) -> tuple[Path, bool]:
         raise UsageError(
             f"--output-dir: {path} is a link to a folder that is not there; make it, or name another"
         )
-    made = not path.exists()
+    is_new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     # a run that was killed before it had a plan has measured nothing
-    held = [found.name for found in path.iterdir() if not PARTIAL_PLAN.fullmatch(found.name)]
+    held = [file.name for file in path.iterdir() if not PARTIAL_PLAN.fullmatch(file.name)]
     if RECORDS in held or RUN in held:
         raise UsageError(OTHER_RUN.format(path=path))
     if held:
         raise UsageError(f"--output-dir: {path} holds files already; name a new folder, or use --resume")
-    return path, made
+    return path, is_new
 
 
 def _new_beside(wanted: Path) -> Path:

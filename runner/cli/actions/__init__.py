@@ -70,10 +70,10 @@ def chosen(given: Given) -> Action:
         raise UsageError(f"{first} and {second} exclude each other; choose one")
     for other in ACTIONS:
         call = other.FLAGS[0]
-        for one in other.FLAGS:
-            if other is not actions[0] and one.key in given:
+        for flag in other.FLAGS:
+            if other is not actions[0] and flag.key in given:
                 values = call.metavar if isinstance(call.metavar, tuple) else ()
                 raise UsageError(
-                    f"{one.long} is for {' '.join((call.long, *values))}; leave it out, or add {call.long}"
+                    f"{flag.long} is for {' '.join((call.long, *values))}; leave it out, or add {call.long}"
                 )
     return actions[0]

@@ -41,14 +41,16 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
         return OK
     from runner.plan.environments.prepare import usable_in
 
-    for heading, kind, found in usable_in(config.environments, kinds, config.own_compilers, config.suites):
+    for heading, kind, compilers in usable_in(
+        config.environments, kinds, config.own_compilers, config.suites
+    ):
         print(plain(heading))
-        _print_compilers(kind, found)
+        _print_compilers(kind, compilers)
     return OK
 
 
 def _print_compilers(device_type: str, compilers: Mapping[str, Usable]) -> None:
-    for name, found in compilers.items():
-        state = "no " if found.why_not else "yes"
-        modes = f" ({' and '.join(found.modes)} only)" if found.modes else ""
-        print(plain(f"{device_type:5} {name:36} {state}  {found.why_not or found.what}{modes}"))
+    for name, usable in compilers.items():
+        state = "no " if usable.why_not else "yes"
+        modes = f" ({' and '.join(usable.modes)} only)" if usable.modes else ""
+        print(plain(f"{device_type:5} {name:36} {state}  {usable.why_not or usable.what}{modes}"))

@@ -123,5 +123,5 @@ def install_with_pip(folder: Path, requirements: Sequence[str]) -> None:
         command = [python, "-m", *module]
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=2, check=False)
         if done.returncode:
-            asked = " ".join(requirements)
-            raise UsageError(f"--envs: {module[0]} could not install {asked}; its messages are above")
+            wanted = " ".join(requirements)
+            raise UsageError(f"--envs: {module[0]} could not install {wanted}; its messages are above")

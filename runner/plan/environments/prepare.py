@@ -31,10 +31,10 @@ def prepared(
 
     Raises ``UsageError`` if an environment cannot be made or used.
     """
-    found = resolved(asked, say)
-    check_devices(found, list(dict.fromkeys(job.device for job in jobs)))
-    environments = tuple(one.environment for one in found)
-    facts = {one.environment.name: dict(one.facts) for one in found}
+    checked = resolved(asked, say)
+    check_devices(checked, list(dict.fromkeys(job.device for job in jobs)))
+    environments = tuple(one.environment for one in checked)
+    facts = {one.environment.name: dict(one.facts) for one in checked}
 
     def ask(environment: Environment, device_type: str, names: Sequence[str]) -> Mapping[str, Usable]:
         return asking_for(jobs, environment.python)(device_type, names)
@@ -63,9 +63,9 @@ def usable_in(
 
     Raises ``UsageError`` if an environment cannot be made or used.
     """
-    found = resolved(asked, lambda _: None)
-    check_devices(found, device_types)
-    for one in found:
+    checked = resolved(asked, lambda _: None)
+    check_devices(checked, device_types)
+    for one in checked:
         for kind in device_types:
             heading = f"{one.environment.name}: {versions_text(one.facts)}"
             yield (
@@ -99,15 +99,15 @@ def resolved(asked: Sequence[Asked], say: Say, ask: Probe = probe) -> tuple[Foun
 
     Raises ``UsageError`` if one cannot be used, or if two are the same.
     """
-    found = [_resolved(one, say, ask) for one in asked]
-    for first, second in itertools.combinations(found, 2):
+    checked = [_resolved(one, say, ask) for one in asked]
+    for first, second in itertools.combinations(checked, 2):
         if same(first.facts, second.facts):
             one, other = first.environment, second.environment
             raise SameEnvironments(
                 f"--envs: {one.name} and {other.name} are the same environment "
                 f"({versions_text(first.facts)}); {DIFFERENT}"
             )
-    return tuple(found)
+    return tuple(checked)
 
 
 def _resolved(one: Asked, say: Say, ask: Probe) -> Found:
@@ -118,9 +118,9 @@ def _resolved(one: Asked, say: Say, ask: Probe) -> Found:
     return Found(environment=environment, facts=facts)
 
 
-def check_devices(found: Sequence[Found], devices: Sequence[str], flag: str = "--devices") -> None:
+def check_devices(checked: Sequence[Found], devices: Sequence[str], flag: str = "--devices") -> None:
     """Raises ``UsageError``, which names ``flag``, if an environment cannot use a device."""
-    for one in found:
+    for one in checked:
         for device in devices:
             known = device_named(device)
             there = int(one.facts.get("devices", {}).get(known.type, 0))

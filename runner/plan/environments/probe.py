@@ -42,8 +42,8 @@ def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
     facts: dict[str, Any] = {}
     for line in lines:
         with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            facts.update(found if isinstance(found, dict) else {})
+            content = json.loads(line)
+            facts.update(content if isinstance(content, dict) else {})
     if "python" not in facts:
         raise UsageError(f"{flag}: {name}: {plain(str(python))} is not a working Python ({_last(errors)})")
     why_not = _why_not(facts, code, errors)

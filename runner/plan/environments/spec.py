@@ -66,19 +66,19 @@ def environments_asked(given: Sequence[str] | None, reference: str | None) -> tu
         if reference is not None:
             raise UsageError("--reference-env names one of --envs; add --envs, or leave it out")
         return ()
-    found = [_asked(text.strip()) for text in given]
-    names = [one.name for one in found]
+    environments = [_asked(text.strip()) for text in given]
+    names = [one.name for one in environments]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
                 f"{FLAG}: two environments are called {name}; write other=... before one of them"
             )
-    for one, other in itertools.combinations(found, 2):
+    for one, other in itertools.combinations(environments, 2):
         if (one.python, sorted(one.requirements)) == (other.python, sorted(other.requirements)):
             raise UsageError(f"{FLAG}: {one.name} and {other.name} are the same environment; {DIFFERENT}")
     if reference is not None and reference not in names:
         raise unknown("--reference-env", reference, "environment", names)
-    return tuple(sorted(found, key=lambda one: one.name != (reference or names[0])))
+    return tuple(sorted(environments, key=lambda one: one.name != (reference or names[0])))
 
 
 def _asked(text: str) -> Asked:
@@ -116,5 +116,5 @@ def _python(value: str) -> Path | None:
         if (path / "bin" / "python").exists():
             path = path / "bin" / "python"
         return path.absolute()  # not resolved: a virtual environment's python is a link to the base Python
-    found = shutil.which(value) if REQUIREMENT.match(value) and not TORCH.match(value) else None
-    return Path(found) if found else None
+    command = shutil.which(value) if REQUIREMENT.match(value) and not TORCH.match(value) else None
+    return Path(command) if command else None
