@@ -11,7 +11,6 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -171,9 +170,9 @@ def _upstream() -> str:
 
 
 def _joined(rows: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[str, str]]:
-    """Neighbors with the same answer are one row."""
-    for answer, same in groupby(rows, key=lambda row: row[1]):
-        yield ", ".join(f"`{name}`" for names, _ in same for name in names), answer
+    """Flags with the same answer are one row."""
+    for answer in dict.fromkeys(answer for _, answer in rows):
+        yield ", ".join(f"`{name}`" for names, own in rows if own == answer for name in names), answer
 
 
 def _answer(row: Theirs) -> str:
