@@ -28,7 +28,7 @@ from harness.settings import (
 )
 
 PARITY_RULES = ("scaled", "field")
-PHASES = ("build", "compile", "measure")
+LIMITED_PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
 ALLOCATORS = ("default", "system", "jemalloc", "tcmalloc")
 
@@ -63,8 +63,8 @@ def _phase_timeouts(given: Given, default: Any) -> Any:
     limits = {}
     for text in given.get(PHASE_TIMEOUT.key, ()):
         phase, _, limit = text.partition("=")
-        if phase not in PHASES:
-            raise ValueError(no_such(phase, "phase", PHASES))
+        if phase not in LIMITED_PHASES:
+            raise ValueError(no_such(phase, "phase", LIMITED_PHASES))
         limits[phase] = seconds(limit)
     return limits or default
 

@@ -367,7 +367,7 @@ class ModelFacts:
     generators: tuple[str, ...] = ()  # the random number generators that eager's step draws from
 
 
-PHASES = (
+FAILURE_PHASES = (
     *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "perturb", "cross parity"),
     *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize"),
     "runner",

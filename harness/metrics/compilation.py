@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WHEN = "compile"
 
 # torchduet's name -> torch's name; torch's numbers are in microseconds
-PHASES = {
+TIMED_PHASES = {
     "dynamo_s": "dynamo_cumulative_compile_time_us",
     "aot_autograd_s": "aot_autograd_cumulative_compile_time_us",
     "inductor_s": "inductor_cumulative_compile_time_us",
@@ -167,7 +167,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     compilations = counters.new_compilations(compiled)
     if not compilations:
         return
-    for name, source in PHASES.items():
+    for name, source in TIMED_PHASES.items():
         numbers[f"compile_{name}"] = total_s(compilations, source)
     numbers["recompiles"] = sum(map(counters.compiled_again, compilations))
 

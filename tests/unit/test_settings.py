@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import torchduet
 from harness.backends import backend_names
-from harness.protocol import PHASES
+from harness.protocol import LIMITED_PHASES
 from harness.schema import (
     DTYPES,
     LOSSES,
@@ -51,7 +51,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "protocol.min_rounds": st.integers(1, 30),
     "protocol.max_rounds": st.integers(30, 10**6),
     "protocol.process": st.just(0),  # in a job that is planned it always is
-    "protocol.phase_timeouts_s": st.dictionaries(st.sampled_from(PHASES), st.floats(1e-3, 1e9)),
+    "protocol.phase_timeouts_s": st.dictionaries(st.sampled_from(LIMITED_PHASES), st.floats(1e-3, 1e9)),
     "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
     "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
     "changes.torchbench": st.just(None),  # it needs a checkout; test_torchbench_cases.py
