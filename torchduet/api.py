@@ -14,7 +14,7 @@ from harness.loading.own_model import is_own_model
 from harness.protocol import DROPOUT
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
 from runner.cli.commands import job_command
-from runner.engine import Place
+from runner.engine import JobContext, Place
 from runner.engine.executors.local import Watch
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
@@ -138,23 +138,16 @@ def _measured(
     job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: Watch
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
-    name = folder.relative(log)
+    place = Place(logs={"": folder.relative(log)})
+    context = JobContext(candidates=job.candidates, place=place, reproduce=job_command, watcher=seen)
     if workload is None:
-        return measure_job(
-            job, job.candidates, seen, lambda: False, log=log, log_name=name, reproduce=job_command
-        )
+        return measure_job(job, context, log)
 
     def launch(_: Job) -> AbstractContextManager[LocalWorker]:
         return nullcontext(LocalWorker(lambda _: workload, chosen.here, log, seen.activity))
 
-    return JobRun(
-        job,
-        launch,
-        seen,
-        candidates=job.candidates,
-        place=Place(logs={"": name}),
-        reproduce=lambda *_: "",  # a command cannot name a module of this process
-    ).run()
+    # a command cannot name a module of this process
+    return JobRun(job, launch, replace(context, reproduce=lambda *_: "")).run()
 
 
 def _mode_of(model: Any) -> Mode:

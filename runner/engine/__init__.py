@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from harness.schema import Job
+from harness.worker.status_page import Activity
+
+Reproduce = Callable[[Job, Sequence[str]], str]
+"""Returns the command that measures these candidates of a job again."""
+
 
 class Watcher(Protocol):
-    """Receives the number of rounds, and each candidate's pairs."""
+    """Receives each worker's activity, the number of rounds, and each candidate's pairs."""
+
+    def activity(self, activity: Activity) -> None: ...
+
+    def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
+
+
+class Quiet:
+    """A ``Watcher`` that ignores everything."""
+
+    def activity(self, activity: Activity) -> None: ...
 
     def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
 
@@ -58,3 +75,21 @@ class Ungated:
 
     def asks_to_be_alone(self) -> bool:
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """What a job gets from outside. ``candidates`` are those without a record.
+
+    ``stop()`` says whether the user wants to end after the current rounds. With a time budget,
+    ``allowance(timed)`` returns the seconds for all rounds of this job, after ``timed`` seconds of rounds.
+    """
+
+    candidates: tuple[str, ...]
+    place: Place
+    reproduce: Reproduce
+    watcher: Watcher = field(default_factory=Quiet)
+    stop: Callable[[], bool] = lambda: False
+    allowance: Callable[[float], float] | None = None
+    gate: Gate = field(default_factory=Ungated)
+    clock: Callable[[], float] = time.monotonic

@@ -6,23 +6,21 @@ import errno
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from harness.codec import to_json
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
-from harness.worker.status_page import Activity
-from runner.engine import Gate, Place, Watcher
+from runner.engine import JobContext, Place
 from runner.engine.compile_caches import Caches, with_starts
-from runner.engine.host_process import HostPool
-from runner.engine.job_run import JobRun, Reproduce, now
+from runner.engine.job_run import JobRun
+from runner.engine.job_session import now
 from runner.engine.processes import with_processes
 from runner.engine.worker_process import WorkerProcess, was_shortened
-from runner.engine.worker_start import ForkedStart, fresh_start
+from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
 from runner.labels import reason
 from runner.plan.allocators import library_of, malloc_settings
@@ -40,40 +38,52 @@ TAKING_TURNS = {"KMP_BLOCKTIME": "1"}
 the environment worker whose turn it is."""
 
 
-class Watching(Watcher, Protocol):
-    """Receives the progress of a job: its rounds, and each worker's activity."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """How the workers of a job start. Their environment variables are made from ``base``.
 
-    def activity(self, activity: Activity) -> None: ...
-
-
-class Quiet:
-    """A ``Watching`` that ignores everything."""
-
-    def activity(self, activity: Activity) -> None: ...
-
-    def rounds(self, done: int, pairs: Mapping[str, tuple[list[float], list[float]]]) -> None: ...
-
-
-def measure_job(
-    job: Job,
-    candidates: tuple[str, ...],
-    watch: Watching,
-    stop: Callable[[], bool],
-    *,
-    log: Path,
-    log_name: str,
-    reproduce: Reproduce,
-    **how: Any,
-) -> Iterator[Record]:
-    """The records of these candidates, as ``_measured`` makes them.
-
-    If an exception of this program ends the job, the missing records say so, and the run goes on.
+    With a ``pool``, workers are forked from its hosts. ``cpus`` are the only CPUs that the workers use;
+    (): all of this process.
     """
-    missing = list(candidates)
+
+    base: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    pool: HostPool | None = None
+    cpus: tuple[int, ...] = ()
+
+    def of(self, job: Job) -> Workers:
+        """Without the pool, if processes need different memory layouts, or environments equal conditions."""
+        return replace(self, pool=None) if job.protocol.processes != 1 or job.environments else self
+
+    def start(self, job: Job) -> Start:
+        if self.pool is not None:
+            return ForkedStart(pool=self.pool, suite=job.case.suite, device=job.device)
+        return fresh_start(*(environment.python for environment in job.environments))
+
+    def variables(self, job: Job, caches: Path | None) -> dict[str, str]:
+        variables = worker_environment(
+            job.protocol.threads,
+            base_environment(self.base) if job.environments else self.base,
+            online=job.case.pretrained,
+            preload=library_of(job.extras.allocator),
+            malloc=malloc_settings(job.extras.allocator),
+            caches=caches,
+        )
+        if job.environments:
+            variables = {**TAKING_TURNS, **variables}
+        if self.cpus:
+            variables = {**variables, CPUS: ",".join(map(str, self.cpus))}
+        return variables
+
+
+def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Iterator[Record]:
+    """The records of the context's candidates. Workers write to ``log``; environment workers beside it.
+
+    ``context.place`` names the log. If an exception of this program ends the job, the missing records say so,
+    and the run goes on.
+    """
+    missing = list(context.candidates)
     try:
-        for record in _measured(
-            job, candidates, watch, stop, log=log, log_name=log_name, reproduce=reproduce, **how
-        ):
+        for record in _measured(job, context, log, (workers or Workers()).of(job)):
             long = any(map(was_shortened, (log, *log.parent.glob(f"{FOLDER}/*/{log.name}"))))
             yield replace(record, notes=(*record.notes, LONG_LOG)) if long else record
             missing.remove(record.candidate)
@@ -84,16 +94,16 @@ def measure_job(
             raise
         _log_traceback(log)
         message = f"torchduet failed ({reason(words_of(error))}); the log has the traceback"
+        log_name = context.place.logs[""]
         failure = Failure(kind=type(error).__name__, message=message, phase="runner", log=log_name)
         for candidate in missing:
-            again = reproduce(job, (candidate,))
             yield Record(
                 job=job,
                 candidate=candidate,
                 status=Status.INFRA_ERROR,
                 environment=dict(program_facts()),
                 failure=failure,
-                reproduce=again,
+                reproduce=context.reproduce(job, (candidate,)),
                 ended=now(),
             )
 
@@ -105,73 +115,25 @@ def _log_traceback(log: Path) -> None:
             traceback.print_exc(file=file)
 
 
-def _measured(
-    job: Job,
-    candidates: tuple[str, ...],
-    watch: Watching,
-    stop: Callable[[], bool],
-    *,
-    log: Path,
-    log_name: str,
-    reproduce: Reproduce,
-    base: Mapping[str, str] = os.environ,
-    pool: HostPool | None = None,
-    allowance: Callable[[float], float] | None = None,
-    cpus: tuple[int, ...] = (),
-    gate: Gate | None = None,
-) -> Iterator[Record]:
-    """The records of these candidates. Workers write to ``log``; environment workers to files beside it.
-
-    ``log_name`` is the log's name in records. A worker's environment variables are made from ``base``.
-    With a ``pool``, workers are forked from its hosts. Repeated processes need different memory layouts,
-    and environments need equal conditions; both use fresh processes instead. ``cpus`` are the only CPUs that
-    the workers use; (): all of this process. The ``gate`` keeps the job apart from others.
-    """
-    beside = {one.name: _log_of(job, one, log.parent) for one in job.environments}
-    logs = {"": log, **beside}
-    folder_name = Path(log_name).parent
-    names = {name: str(folder_name / path.relative_to(log.parent)) for name, path in beside.items()}
-    place = Place(logs={"": log_name, **names}, folder=log.parent)
-    if job.protocol.processes != 1 or job.environments:
-        pool = None
+def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Iterator[Record]:
+    logs = {"": log, **{env.name: _log_of(job, env, log.parent) for env in job.environments}}
+    folder = Path(context.place.logs[""]).parent
+    names = {env: str(folder / path.relative_to(log.parent)) for env, path in logs.items() if env}
+    place = Place(logs={**context.place.logs, **names}, folder=log.parent)
 
     def run(part: Job, caches: Caches) -> Iterator[Record]:
-        def launch(one: Job) -> WorkerProcess:
-            name = one.environments[0].name if one.environments else ""
-            folder = caches()
-            variables = worker_environment(
-                one.protocol.threads,
-                base_environment(base) if one.environments else base,
-                online=one.case.pretrained,
-                preload=library_of(one.extras.allocator),
-                malloc=malloc_settings(one.extras.allocator),
-                # a cache folder for each environment: versions of torch cannot share compiled code
-                caches=folder / name if folder is not None else None,
-            )
-            if one.environments:
-                variables = {**TAKING_TURNS, **variables}
-            if cpus:
-                variables = {**variables, CPUS: ",".join(map(str, cpus))}
-            pythons = (environment.python for environment in one.environments)
-            start = fresh_start(*pythons)
-            if pool is not None:
-                start = ForkedStart(pool=pool, suite=one.case.suite, device=one.device)
-            return WorkerProcess(start, variables, logs[name], watch.activity, one.protocol.max_memory_bytes)
+        def launch(job: Job) -> WorkerProcess:
+            env = job.environments[0].name if job.environments else ""
+            root = caches()
+            # a cache folder for each environment: versions of torch cannot share compiled code
+            variables = workers.variables(job, root / env if root is not None else None)
+            activity, memory = context.watcher.activity, job.protocol.max_memory_bytes
+            return WorkerProcess(workers.start(job), variables, logs[env], activity, memory)
 
-        def measure(again: Job, left: tuple[str, ...]) -> Iterator[Record]:
-            return JobRun(
-                again,
-                launch,
-                watch,
-                candidates=left,
-                place=place,
-                reproduce=reproduce,
-                stop=stop,
-                allowance=allowance,
-                gate=gate,
-            ).run()
+        def measure(again: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+            return JobRun(again, launch, replace(context, candidates=candidates, place=place)).run()
 
-        return with_processes(part, candidates, measure, stop)
+        return with_processes(part, context.candidates, measure, context.stop)
 
     return with_starts(job, run, log.parent)
 

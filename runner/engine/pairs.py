@@ -14,7 +14,7 @@ Pairs = dict[str, tuple[list[float], list[float]]]
 """Candidate -> (baseline seconds, candidate seconds), one value of each per round."""
 
 
-class Rounds:
+class PairedRounds:
     """The timed rounds of a job, in the session of one worker or of several environment workers.
 
     A single worker times many rounds per call. Several workers take turns: a round of the job is one

@@ -14,9 +14,8 @@ import pytest
 
 from harness.schema import Protocol
 from harness.worker.status_page import Activity
-from runner.engine.host_process import HostPool, forking_works
 from runner.engine.worker_process import WorkerLost, WorkerProcess
-from runner.engine.worker_start import ForkedStart
+from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
 from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner
 from tests.factories import make_job

@@ -22,9 +22,8 @@ from harness.precision import precision, settle
 from harness.schema import BASELINE, Job, Protocol, Record, Status
 from harness.worker.session import Session
 from harness.workload import Workload
-from runner.engine.host_process import HostPool, forking_works
 from runner.engine.worker_process import WorkerProcess
-from runner.engine.worker_start import ForkedStart
+from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
 from tests.factories import known, make_job
 from tests.worker.planted import silent, workload

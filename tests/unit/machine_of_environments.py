@@ -133,8 +133,3 @@ class Worker:
 
     def _conclude(self, request: Mapping[str, Any]) -> Reply:
         return {"metrics": {WHOLE: {"flops_per_step": 8}}}
-
-
-class Quiet:
-    def rounds(self, done: int, pairs: object) -> None:
-        pass

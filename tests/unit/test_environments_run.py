@@ -11,12 +11,12 @@ import pytest
 
 from harness.schema import Job, Protocol, Record, Status
 from runner.cli.commands import job_command
-from runner.engine import Place
+from runner.engine import JobContext, Place
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.plan.environments.plan import candidates_in
 from tests.factories import make_job
-from tests.unit.machine_of_environments import ENVIRONMENTS, Fault, Machine, Quiet, failed, lost
+from tests.unit.machine_of_environments import ENVIRONMENTS, Fault, Machine, failed, lost
 
 
 def make(compilers: tuple[str, ...], **protocol: Any) -> Job:
@@ -42,15 +42,16 @@ def run(
         JobRun(
             job,
             machine.launch,
-            Quiet(),
-            candidates=candidates or job.candidates,
-            place=Place(
-                logs={one.name: f"cases/x/envs/{one.name}/output.log" for one in ENVIRONMENTS},
-                folder=folder,
+            JobContext(
+                candidates=candidates or job.candidates,
+                place=Place(
+                    logs={one.name: f"cases/x/envs/{one.name}/output.log" for one in ENVIRONMENTS},
+                    folder=folder,
+                ),
+                reproduce=job_command,
+                stop=stop,
+                clock=lambda: machine.now,
             ),
-            reproduce=job_command,
-            stop=stop,
-            clock=lambda: machine.now,
         ).run()
     )
     found = {record.candidate: record for record in records}

@@ -11,7 +11,7 @@ import pytest
 from harness.schema import BASELINE, WHOLE, Case, Failure, Job, Mode, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
-from runner.engine import Gate, Place
+from runner.engine import Gate, JobContext, Place, Ungated
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.store.invocation import program_facts
@@ -112,11 +112,6 @@ class Script:
         return {"metrics": {WHOLE: {"flops_per_step": 8}}}
 
 
-class Quiet:
-    def rounds(self, done: int, pairs: object) -> None:
-        pass
-
-
 def run(
     script: Script,
     candidates: tuple[str, ...] = ("a", "b", "c"),
@@ -147,13 +142,14 @@ def run(
     going = JobRun(
         job,
         script.launch,
-        Quiet(),
-        candidates=candidates,
-        place=Place(logs={"": "cases/x/output.log"}),
-        reproduce=job_command,
-        stop=stop,
-        clock=lambda: float(next(ticks)),
-        gate=gate,
+        JobContext(
+            candidates=candidates,
+            place=Place(logs={"": "cases/x/output.log"}),
+            reproduce=job_command,
+            stop=stop,
+            clock=lambda: float(next(ticks)),
+            gate=gate or Ungated(),
+        ),
     )
     records = list(going.run())
     assert script.sessions == script.closed
@@ -363,15 +359,8 @@ def test_only_the_missing_candidates_are_run_but_the_record_names_the_whole_job(
     script = Script()
     case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
     job = Job(case=case, device="cpu", dtype="float32", candidates=("a", "b"), protocol=Protocol(repeat=1))
-    going = JobRun(
-        job,
-        script.launch,
-        Quiet(),
-        candidates=("b",),
-        place=Place(logs={"": "x"}),
-        reproduce=job_command,
-    )
-    records = list(going.run())
+    context = JobContext(candidates=("b",), place=Place(logs={"": "x"}), reproduce=job_command)
+    records = list(JobRun(job, script.launch, context).run())
     assert [r.candidate for r in records] == ["b"]
     assert records[0].job == job
     assert script.job.candidates == ("b",)

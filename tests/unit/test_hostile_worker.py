@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.schema import BASELINE, Job, Record, Status
-from runner.engine import launch, worker_process
+from runner.engine import JobContext, Place, launch, worker_process
 from runner.engine.replies import INVALID, LONGEST_LINE
 from runner.engine.worker_process import CUT, KEPT, LONGEST_LOG, WorkerLost, shorten, was_shortened
 from tests.factories import known, make_job, make_record
@@ -97,9 +97,10 @@ def measured(
 ) -> list[Record]:
     monkeypatch.setattr(launch, "with_starts", lambda job, *_: records(job))
     log = folder / "cases" / "x" / "output.log"
-    given: dict[str, Any] = {"log": log, "log_name": "cases/x/output.log", "reproduce": lambda *_: "again"}
     job = make_job(candidates=("a", "b", "c"))
-    return [*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)]
+    place = Place(logs={"": "cases/x/output.log"})
+    context = JobContext(candidates=job.candidates, place=place, reproduce=lambda *_: "again")
+    return [*launch.measure_job(job, context, log)]
 
 
 def test_an_exception_of_this_program_is_the_record_of_its_job(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from harness.schema import Environment, Job, Scalar
 from runner.cli.actions import doctor
 from runner.cli.main import main
 from runner.cli.upstream import understood
-from runner.engine import launch
+from runner.engine import JobContext, Place, launch
 from runner.errors import UsageError
 from runner.labels import job_title
 from runner.plan import possible, probe
@@ -144,13 +144,10 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(launch, "JobRun", Run)
     monkeypatch.setattr(launch, "WorkerProcess", lambda start, *_: starts.append(start))
     job, pool = make_job(device="cuda:2"), SimpleNamespace()
-    given: dict[str, Any] = {
-        "log": tmp_path / "log",
-        "log_name": "x/log",
-        "reproduce": lambda *_: "",
-        "pool": pool,
-    }
-    assert len([*launch.measure_job(job, job.candidates, launch.Quiet(), lambda: False, **given)]) == 1
+    place = Place(logs={"": "x/log"})
+    context = JobContext(candidates=job.candidates, place=place, reproduce=lambda *_: "")
+    workers = launch.Workers(pool=cast("Any", pool))
+    assert len([*launch.measure_job(job, context, tmp_path / "log", workers)]) == 1
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
 

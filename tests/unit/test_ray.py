@@ -16,6 +16,7 @@ import pytest
 from harness.codec import from_json, to_json
 from harness.schema import Job, Record, Status
 from runner.cli.commands import job_command
+from runner.engine import JobContext
 from runner.engine.executors import Ended, Event, Started, Work
 from runner.engine.executors.ray_cluster import (
     ATTEMPTS,
@@ -236,14 +237,14 @@ def test_a_job_without_room_is_a_sentence(job: Job, nodes: list[Node], sentence:
 def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: dict[str, Any] = {}
+    contexts: list[JobContext] = []
 
-    def measure_job(job: Job, candidates: tuple[str, ...], *_: object, **given: Any) -> Iterator[Record]:
-        seen.update(given)
-        for candidate in candidates:
-            with given["log"].open("a") as log:
+    def measure_job(job: Job, context: JobContext, path: Path, _: object) -> Iterator[Record]:
+        contexts.append(context)
+        for candidate in context.candidates:
+            with path.open("a") as log:
                 log.write("x" * (LONGEST_OUTPUT + 5) if candidate == "b" else "printed\n")
-            yield record(Work(job=job, candidates=candidates), candidate)
+            yield record(Work(job=job, candidates=context.candidates), candidate)
 
     context = SimpleNamespace(get_node_id=lambda: "n1", get_assigned_resources=lambda: {"CPU": 2.0})
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
@@ -266,8 +267,9 @@ def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
     assert (messages[0]["cpus"], messages[0]["output"]) == (2.0, "printed\n")
     assert "[5 characters left out]" in messages[1]["output"]
     assert last == {"output": ""}
-    assert seen["log_name"] == "cases/m0/output.log"
-    assert seen["reproduce"](one.job, ("a",)) == "again a"
+    (job_context,) = contexts
+    assert job_context.place.logs == {"": "cases/m0/output.log"}
+    assert job_context.reproduce(one.job, ("a",)) == "again a"
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(None, {}), ("3", {"OMP_NUM_THREADS": "3"})])

@@ -434,10 +434,6 @@ def test_a_device_without_memory_is_not_broken(machine: Accelerator) -> None:
 # -- the engine ------------------------------------------------------------------------------
 
 
-class Quiet:
-    def rounds(self, done: int, pairs: object) -> None: ...
-
-
 @pytest.mark.parametrize("fresh", [True, False])
 def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be(
     machine: Accelerator, tmp_path: Path, *, fresh: bool
@@ -452,10 +448,9 @@ def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be
     run = job_run.JobRun(
         job(*compilers, repeat=2),
         launch,
-        Quiet(),
-        candidates=tuple(compilers),
-        place=engine.Place(logs={"": "log"}),
-        reproduce=lambda *_: "",
+        engine.JobContext(
+            candidates=tuple(compilers), place=engine.Place(logs={"": "log"}), reproduce=lambda *_: ""
+        ),
     )
     found = {record.candidate: record for record in run.run()}
     broken, other = found["breaks"], found["plain"]

@@ -133,7 +133,8 @@ def default_device() -> tuple[str, str]:
 def measured() -> Record:
     """The record of ``noise_job``, measured by a worker as in every run."""
     from runner.cli.commands import job_command
-    from runner.engine.launch import Quiet, measure_job
+    from runner.engine import JobContext, Place
+    from runner.engine.launch import measure_job
 
     device, why = default_device()
     if why:
@@ -141,15 +142,9 @@ def measured() -> Record:
     job = noise_job(device)
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         log = Path(folder) / "output.log"
-        (record,) = measure_job(
-            job,
-            job.candidates,
-            Quiet(),
-            lambda: False,
-            log=log,
-            log_name=str(log),
-            reproduce=job_command,
-        )
+        place = Place(logs={"": str(log)})
+        context = JobContext(candidates=job.candidates, place=place, reproduce=job_command)
+        (record,) = measure_job(job, context, log)
     return record
 
 

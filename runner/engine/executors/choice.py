@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from runner.engine import Reproduce
 from runner.engine.executors import Executor
 from runner.engine.executors.local import LocalExecutor
-from runner.engine.job_run import Reproduce
 
 if TYPE_CHECKING:
     from harness.schema import Job

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from harness.hardware.cpus import usable_cpus
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
-from runner.engine import Gate
+from runner.engine import Gate, JobContext, Place, Reproduce
 from runner.engine.executors import (
     Cases,
     Doing,
@@ -31,9 +31,8 @@ from runner.engine.executors.ahead import jobs_ahead
 from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
 from runner.engine.executors.time_budget import TimeBudget
-from runner.engine.host_process import HostPool, forking_works
-from runner.engine.job_run import Reproduce
-from runner.engine.launch import measure_job
+from runner.engine.launch import Workers, measure_job
+from runner.engine.worker_start import HostPool, forking_works
 
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
@@ -233,19 +232,17 @@ class LocalExecutor:
         def measure(one: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
             log = cases.open_case(one.job)
             with nullcontext() if budget is None else budget.job(gate) as share:
-                yield from measure_job(
-                    one.job,
-                    one.candidates,
-                    watch,
-                    stopped,
-                    log=log,
-                    log_name=cases.relative(log),
+                context = JobContext(
+                    candidates=one.candidates,
+                    place=Place(logs={"": cases.relative(log)}),
                     reproduce=self._reproduce,
-                    pool=pool,
+                    watcher=watch,
+                    stop=stopped,
                     allowance=share,
-                    cpus=shares.get(one.job.device, ()),
                     gate=gate,
                 )
+                workers = Workers(pool=pool, cpus=shares.get(one.job.device, ()))
+                yield from measure_job(one.job, context, log, workers)
 
         for together in by_kind(work).values():
             if over():

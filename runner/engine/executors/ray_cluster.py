@@ -22,9 +22,9 @@ from typing import Any
 from harness.codec import from_json, to_json
 from harness.devices import of, type_of
 from harness.schema import Failure, Job, Record, Scalar, Status
+from runner.engine import JobContext, Place, Reproduce
 from runner.engine.executors import Cases, Ended, Events, Started, Stop, Work, by_kind
-from runner.engine.job_run import Reproduce
-from runner.engine.launch import Quiet, measure_job
+from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import copy_code
 
@@ -316,16 +316,13 @@ def measured(order: str) -> Iterator[str]:
         log = Path(folder) / "output.log"
         log.touch()
         yield json.dumps({"node": context.get_node_id(), "output": f"# on {os.uname().nodename}\n"})
-        records = measure_job(
-            from_json(Job, asked["job"]),
-            tuple(asked["candidates"]),
-            Quiet(),
-            lambda: False,
-            log=log,
-            log_name=asked["log"],
+        job_context = JobContext(
+            candidates=tuple(asked["candidates"]),
+            place=Place(logs={"": asked["log"]}),
             reproduce=lambda _, names: str(asked["reproduce"].get(names[0], "")),
-            base=worker_base(os.environ, asked["threads"], asked["path"]),
         )
+        workers = Workers(base=worker_base(os.environ, asked["threads"], asked["path"]))
+        records = measure_job(from_json(Job, asked["job"]), job_context, log, workers)
         with log.open(encoding="utf-8", errors="replace") as output:
             for record in records:
                 pinned = replace(record, environment={**card, **record.environment})

@@ -1,0 +1,407 @@
+"""One set of workers for some candidates of a job: opened together, prepared, timed and ended.
+
+A job of several environments has a worker for each, all open at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Scalar, Status, Where
+from harness.timing.measure import placement
+from runner.analysis.measuring_ended import STOPPED
+from runner.analysis.verdicts.between import ASSUMED_ACROSS
+from runner.analysis.verdicts.family import assumed_in
+from runner.engine import JobContext
+from runner.engine.exchange import Exchange, exchange_in
+from runner.engine.pairs import PairedRounds
+from runner.engine.stopping import Decision, decide
+from runner.engine.worker_session import (
+    Batch,
+    CallFailed,
+    CandidateState,
+    Launch,
+    Part,
+    WorkerSession,
+    in_run,
+    parts_of,
+)
+from runner.labels import plain
+from runner.plan.environments.plan import split_candidate
+from runner.store.invocation import program_facts
+
+MAX_RECOMPILING_BATCHES = 3
+LONGEST_REASON = 400  # characters of torch's reason for a recompilation
+SHARE_OF_TIMEOUT = 0.5  # the share of --timeout that rounds may take with a time budget
+KILLED = "SIGKILL"  # by the kernel, for memory: the kill of a worker by this program has another name
+REFERENCE_LOST = "the reference environment {name} could not run this model: {why}"
+
+Group = tuple[tuple[str, ...], tuple[str, ...]]
+"""Candidates that share workers, and the notes that their records get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """New workers measure these groups, in this order, instead of the rest of the session."""
+
+    groups: tuple[Group, ...]
+
+    def without(self, finished: Sequence[Record]) -> Retry:
+        done = {record.candidate for record in finished}
+        groups = ((tuple(c for c in candidates if c not in done), notes) for candidates, notes in self.groups)
+        return Retry(groups=tuple(group for group in groups if group[0]))
+
+
+Events = Generator[Record | Retry, None, None]
+"""Final records. A ``Retry`` is the last event of its session."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reported:
+    """What the workers of one environment have reported so far."""
+
+    model: ModelFacts | None = None
+    environment: dict[str, Scalar] = field(default_factory=dict)
+    parity: Parity | None = None
+
+
+class JobState:
+    """What outlives a job's sessions: its batch size, the parts that failed to open, the workers' reports."""
+
+    def __init__(self, job: Job, context: JobContext) -> None:
+        self.job = job
+        self.context = context
+        self.batch_size = job.case.batch_size
+        self.reported = {name: _Reported() for name in context.place.logs}
+        # (the part's eager, batch size) -> failure
+        self.failed_to_open: dict[tuple[str, int | None], CallFailed] = {}
+        self._started = now()
+
+    def asks_to_be_alone(self, status: Status, failure: Failure | None) -> bool:
+        """Whether the job is repeated without other jobs, because they held memory that it lacked."""
+        killed = status is Status.CRASH and failure is not None and failure.kind == KILLED
+        return (status.out_of_memory or killed) and self.context.gate.asks_to_be_alone()
+
+    def halves(self, status: Status) -> bool:
+        """After out of memory: halves the batch for eager and all candidates, if that is possible."""
+        size = self.batch_size or 1
+        if not status.out_of_memory or size == 1 or self.job.protocol.fixed_batch:
+            return False
+        self.batch_size = size // 2
+        return True
+
+    def halved(self) -> tuple[str, ...]:
+        """A note, if the batch is smaller than planned."""
+        planned = self.job.case.batch_size
+        if self.batch_size == planned:
+            return ()
+        return (f"batch {self.batch_size} instead of {planned}: not enough memory",)
+
+    def record(
+        self,
+        candidate: str,
+        status: Status,
+        notes: tuple[str, ...],
+        failure: Failure | None = None,
+        state: CandidateState | None = None,
+    ) -> Record:
+        env = split_candidate(self.job, candidate)[1].name if self.job.environments else ""
+        reported, state = self.reported[env], state or CandidateState(status=status)
+        if failure is not None:
+            failure = replace(failure, log=failure.log or self.context.place.logs[env])
+        return Record(
+            job=self.job,
+            candidate=candidate,
+            status=status,
+            parity=state.parity,
+            samples=state.samples,
+            metrics=state.metrics,
+            model=reported.model,
+            environment={**program_facts(), **reported.environment},
+            failure=failure,
+            reproduce=self.context.reproduce(self.job, (candidate,)),
+            notes=notes,
+            started=self._started,
+            ended=now(),
+            env=env,
+            env_parity=reported.parity,
+            first_calls_s=state.first_calls_s,
+            rounds_ended=state.rounds_ended,
+            assumed_between_sd=None if state.samples is None else assumed_in(self.job, candidate),
+        )
+
+
+class JobSession:
+    """One set of workers for a group. After a lost worker, the last record is that of its candidate."""
+
+    def __init__(self, state: JobState, launch: Launch, group: Group) -> None:
+        self._state = state
+        self._context = state.context
+        self._job = replace(state.job, case=replace(state.job.case, batch_size=state.batch_size))
+        self._launch = launch
+        self._group = group
+        self._candidates = group[0]
+        self._notes = (*state.halved(), *group[1])
+        self._sessions: list[WorkerSession] = []
+        self._candidate_states: dict[str, CandidateState] = {}
+
+    def events(self) -> Events:
+        """Opens, prepares and times; then the records of the candidates that did not fail before."""
+        states, gate = self._candidate_states, self._context.gate
+        with ExitStack() as workers:
+            with gate.preparing():
+                yield from self._open_all(workers)
+                yield from self._prepare_all()
+            if self._context.stop():
+                return
+            if gate.beside:
+                for state in states.values():
+                    state.metrics["prepared_beside"] = gate.beside
+            if self._job.protocol.performance and states:
+                with gate.timing() as waited_s:
+                    if self._context.stop():
+                        return
+                    for session in self._sessions:
+                        session.extend(waited_s)
+                    yield from self._timed()
+        yield from self._passed()
+
+    # -- opening and preparing ----------------------------------------------
+
+    def _open_all(self, workers: ExitStack) -> Events:
+        """A session for each part of the job that these candidates need.
+
+        If a part cannot be opened, its candidates get failure records, and the others continue.
+        """
+        folder = self._context.place.folder
+        with ExitStack() as while_opening:
+            exchange = None
+            if len(self._job.environments) > 1 and folder is not None:
+                exchange = while_opening.enter_context(exchange_in(folder))
+            for part in parts_of(self._job, self._candidates):
+                if self._context.stop():
+                    return
+                try:
+                    session = self._open(part, workers, exchange)
+                except CallFailed as failed:
+                    if self._remember(part, failed):
+                        yield Retry(groups=(self._group,))
+                    of_part = (part.eager, *part.compilers.values())
+                    for candidate in filter(of_part.__contains__, self._candidates):
+                        yield self._failed(candidate, failed)
+                    continue
+                self._sessions.append(session)
+                if exchange is not None and not part.is_reference:
+                    yield from self._compare_eager(session, exchange)
+
+    def _open(self, part: Part, workers: ExitStack, exchange: Exchange | None) -> WorkerSession:
+        """Starts a worker and opens its session. A part that failed to open is not tried again."""
+        earlier = self._state.failed_to_open.get((part.eager, self._state.batch_size))
+        if earlier is not None:
+            raise earlier
+        part_job = part.of(self._job)
+        worker = workers.enter_context(self._launch(part_job))
+        # with several environments, each worker also waits while the others compile and are timed
+        patience_s = self._job.protocol.timeout_s * (1 + len(self._job.environments))
+        session = WorkerSession(part, worker, part_job, self._context.clock, patience_s)
+        model, environment = session.open(None if exchange is None else exchange.weights)
+        reported = self._state.reported[part.name]
+        reported.model, reported.environment = model, environment
+        if exchange is not None and part.is_reference:
+            exchange.export(session)
+        return session
+
+    def _remember(self, part: Part, failed: CallFailed) -> bool:
+        """Whether alone or a smaller batch can be tried; else the part is remembered as not measurable."""
+        failures, key = self._state.failed_to_open, (part.eager, self._state.batch_size)
+        if key in failures:
+            return False
+        if self._state.asks_to_be_alone(failed.status, failed.failure):
+            return True
+        failures[key] = failed
+        return self._state.halves(failed.status)
+
+    def _compare_eager(self, session: WorkerSession, exchange: Exchange) -> Events:
+        """Checks cross-environment parity. The session's eager may also be a candidate."""
+        eager = session.part.eager
+        is_candidate = eager in self._candidates
+        if exchange.reference is None:
+            if is_candidate:
+                yield self._without_reference(eager)
+            return
+        try:
+            state = exchange.cross_parity(session, self._notes)
+        except CallFailed as failed:
+            if is_candidate:
+                yield self._failed(eager, failed)
+            return
+        if session.part.name != self._job.environments[0].name:
+            judged = state.status not in (Status.EAGER_TWO_RUNS_DIFFER, Status.CANNOT_JUDGE)
+            self._state.reported[session.part.name].parity = state.parity if judged else None
+        if is_candidate:
+            self._candidate_states[eager] = state
+
+    def _without_reference(self, eager: str) -> Record:
+        reference = self._job.environments[0].name
+        failed = self._state.failed_to_open[BASELINE, self._state.batch_size]
+        message = REFERENCE_LOST.format(name=reference, why=failed.failure.message)
+        failure = replace(failed.failure, message=message, log=self._context.place.logs[reference])
+        return self._state.record(eager, failed.status, self._notes, failure)
+
+    def _failed(self, candidate: str, failed: CallFailed) -> Record:
+        return self._state.record(candidate, failed.status, self._notes, failed.failure)
+
+    def _prepare_all(self) -> Events:
+        """Prepares the candidates, until ``stop()`` is true or a worker is lost."""
+        for session in self._sessions:
+            for compiler in placement((BASELINE, *session.compilers), self._job):
+                candidate = session.compilers.get(compiler)
+                if candidate is None:
+                    continue  # the worker copies eager again, at its place among the candidates
+                if self._context.stop():
+                    return
+                try:
+                    self._candidate_states[candidate] = session.prepare(compiler, self._notes)
+                except CallFailed as failed:
+                    yield self._failed(candidate, failed)
+                    if failed.lost:
+                        self._candidate_states.clear()  # the others are measured again by fresh workers
+                        return
+
+    # -- rounds -----------------------------------------------------------------
+
+    def _timed(self) -> Events:
+        """Warm-up, rounds and step metrics. Removes a candidate that fails from the candidates' states."""
+        states = self._candidate_states
+        rounds = PairedRounds(self._job, self._sessions, self._context.clock)
+        while states:
+            batch = Batch()
+            try:
+                rounds.warm_up(states)
+                decision = self._next(rounds)
+                if decision.again:
+                    self._measure_again(decision.again)
+                    continue
+                if self._ends(decision):
+                    break
+                rounds.measure(decision, batch)
+            except CallFailed as failed:
+                yield from self._after(failed)
+                if failed.lost:
+                    return
+            yield from self._take(batch)
+            rounds.keep_only(states)
+            self._context.watcher.rounds(_least_rounds(states), rounds.pairs(states))
+        if states:
+            rounds.finish(states)
+
+    def _next(self, rounds: PairedRounds) -> Decision:
+        states, allowed, elapsed_s = self._candidate_states, None, rounds.elapsed_s
+        protocol = self._job.protocol
+        if self._context.allowance is not None:  # limited, so that the worker does not reach --timeout
+            allowed = min(self._context.allowance(elapsed_s), SHARE_OF_TIMEOUT * protocol.timeout_s)
+        pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
+        tau = {name: assumed_in(self._job, name) if name in states else ASSUMED_ACROSS for name in pairs}
+        again = not any(state.measured_again for state in states.values())
+        return decide(protocol, pairs, elapsed_s, allowed, tau, again=again)
+
+    def _measure_again(self, why: str) -> None:
+        """Discards the rounds of all candidates, once: what settles late has settled now."""
+        for state in self._candidate_states.values():
+            state.notes += (f"measured again after {len(state.rounds)} rounds: {why}",)
+            state.measured_again = True
+            state.rounds.clear()
+
+    def _ends(self, decision: Decision) -> bool:
+        """Whether timing ends. If it does, sets ``rounds_ended`` of every candidate."""
+        stopped = self._context.stop() and _least_rounds(self._candidate_states) > 0
+        if decision.rounds > 0 and not stopped:
+            return False
+        for state in self._candidate_states.values():
+            state.rounds_ended = decision.reason if decision.rounds == 0 else STOPPED
+        return True
+
+    def _take(self, batch: Batch) -> Events:
+        """Adds the batch to the candidates that did not recompile during it; discards the others' rounds."""
+        for candidate, state in list(self._candidate_states.items()):
+            if candidate not in batch.recompiled:
+                state.rounds += batch.rounds
+                continue
+            state.recompiling += 1
+            state.rounds.clear()
+            if state.recompiling >= MAX_RECOMPILING_BATCHES:
+                del self._candidate_states[candidate]
+                failure = _recompiles(candidate, batch.reasons.get(candidate, ""))
+                yield self._state.record(candidate, Status.RECOMPILES, state.notes, failure, state)
+
+    def _after(self, failed: CallFailed) -> Events:
+        """The record of the candidate responsible for a failed call: the one that ran, or the only one.
+
+        If eager failed in a worker with several candidates, one of them may have damaged the process: each
+        is then measured alone. A worker without candidates ran the reference environment's eager: the job
+        is then repeated without this environment.
+        """
+        states, session = self._candidate_states, failed.session
+        here = [candidate for candidate in session.candidates if candidate in states]
+        blamed = session.compilers.get(failed.running)
+        if blamed not in here:
+            if not here:
+                self._remember(session.part, failed)
+                yield Retry(groups=(self._group,))
+            if len(here) > 1:
+                yield self._each_alone(failed)
+            blamed = here[0]
+        state = states.pop(blamed)
+        status = Status.EAGER_FAIL_TO_RUN if failed.of_eager else failed.status
+        yield self._state.record(blamed, status, state.notes, failed.failure, state)
+        if failed.lost:
+            states.clear()  # the others are measured again by fresh workers
+
+    def _each_alone(self, failed: CallFailed) -> Retry:
+        ended = f"ended the worker ({failed.failure.kind})" if failed.lost else "failed in timed rounds"
+        notes = (f"measured alone: with other candidates, eager {ended}",)
+        return Retry(groups=tuple(((candidate,), notes) for candidate in self._candidates))
+
+    # -- after the workers have ended ---------------------------------------
+
+    def _passed(self) -> Events:
+        """The records of the remaining candidates, in the order of the plan."""
+        for candidate in sorted(self._candidate_states, key=self._candidates.index):
+            state = self._candidate_states[candidate]
+            if self._job.extras.localize and state.status is Status.FAIL_ACCURACY:
+                self._localize(candidate, state)
+            yield self._state.record(candidate, state.status, state.notes, state.failure, state)
+
+    def _localize(self, candidate: str, state: CandidateState) -> None:
+        """Adds to the parity of a candidate that failed where it goes wrong, found by a fresh worker."""
+        if state.parity is None or self._context.stop():
+            return
+        job, place = replace(self._job, candidates=(candidate,)), self._context.place
+        (part,) = parts_of(job, (candidate,))
+        try:
+            with self._launch(job) as worker:
+                session = WorkerSession(part, worker, job, self._context.clock, job.protocol.timeout_s)
+                where = session.localize(candidate, place.folder)
+        except CallFailed as failed:
+            where = Where(stage="", note=f"the search failed: {failed}")
+        state.parity = replace(state.parity, where=in_run(where, Path(place.logs[""]).parent))
+
+
+def _recompiles(candidate: str, reason: str) -> Failure:
+    why = plain(reason)[:LONGEST_REASON]
+    message = f"{candidate} compiled again during {MAX_RECOMPILING_BATCHES} batches of timed rounds; " + (
+        f"the latest reason: {why}" if why else "look for values that change between steps"
+    )
+    return Failure(kind="Recompiles", message=message, phase="measure")
+
+
+def _least_rounds(states: Mapping[str, CandidateState]) -> int:
+    return min((len(state.rounds) for state in states.values()), default=0)
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
