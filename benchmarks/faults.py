@@ -35,6 +35,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402
 from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
+from harness.failures import JobFailed  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.reference import Tensors  # noqa: E402
@@ -43,7 +44,6 @@ from harness.parity.steps import FirstCalls  # noqa: E402
 from harness.program import Compiled  # noqa: E402
 from harness.schema import Case, Job, Mode, Parity, Protocol, Setting, Status  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
-from harness.worker.attempts import JobFailed  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
 MODELS = {

@@ -6,9 +6,11 @@ import contextlib
 import re
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from harness.devices import OUT_OF_MEMORY, memory_errors
-from harness.schema import Failure
+from harness.schema import Failure, Status
 
 LONGEST = 600  # characters of a message in a record; the log has the whole message
 
@@ -86,3 +88,34 @@ def log_traceback() -> None:
         with contextlib.suppress(Exception):
             traceback.print_exc(file=stream)
             return
+
+
+class JobFailed(Exception):
+    """The job, or one candidate of it, ends here with this status."""
+
+    def __init__(self, status: Status, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.status = status
+        self.failure = failure
+
+
+@contextlib.contextmanager
+def attempting(
+    phase: str,
+    status: Status,
+    oom: Status = Status.OOM,
+    explain: Callable[[BaseException, str], str] = lambda _, message: message,
+) -> Iterator[None]:
+    """Turns every exception inside into ``JobFailed`` with ``status``, or ``oom`` if memory ran out.
+
+    ``explain`` may add a sentence on the cause to an exception's message.
+    """
+    try:
+        yield
+    except (JobFailed, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # the model's code may raise anything, also SystemExit
+        log_traceback()
+        failure = describe_failure(error, phase)
+        failure = replace(failure, message=explain(error, failure.message))
+        raise JobFailed(oom if is_out_of_memory(error) else status, failure) from error

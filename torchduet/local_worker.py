@@ -38,11 +38,11 @@ class LocalWorker:
 
     def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:  # noqa: ARG002
         """Answers one call. The reply goes through JSON, as it would over a pipe."""
-        from harness.worker.main import answers, guarded
+        from harness.worker.main import Answers, guarded
 
         if self._answer is None:
             job = from_json(Job, request["job"])
-            self._answer = answers(job, self._announce, self.build, self.compilers)
+            self._answer = Answers(job, self._announce, self.build, self.compilers)
             self._device = named(job.device)
         with _printing_to(self.log):
             answered = guarded(self._answer, dict(request), self._device)

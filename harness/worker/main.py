@@ -25,10 +25,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -99,7 +99,7 @@ def serve(
             announce(Activity(phase="import"))
             job = from_json(Job, request["job"])
             limit_memory(job)
-            answer, device = answers(job, announce), named(job.device)
+            answer, device = Answers(job, announce), named(job.device)
         try:
             reply = guarded(answer, request, device)
         except KeyboardInterrupt as error:  # Ctrl-C does not reach a worker, so the model's code raised it
@@ -112,91 +112,99 @@ def serve(
             return
 
 
-def answers(
-    job: Job,
-    announce: Callable[[Activity], None],
-    build: Callable[[Case], Workload] | None = None,
-    compilers: Mapping[str, Callable[[Program], Compiled]] | None = None,
-) -> Callable[[dict[str, Any]], Any]:
-    """The function that answers the calls of one job.
+class Answers:
+    """Answers the calls of one job. Each call is a public method, with the request's arguments.
 
     ``build`` replaces the suite's function; ``compilers`` are compilers that have no file. Both are for
     ``torchduet.compare()``.
     """
-    from harness.worker.phase_times import PhaseTimes  # imports torch: after the first announcement
-    from harness.worker.session import Session
 
-    times = PhaseTimes(announce)
-    session = Session(job, times.announce, build, compilers)
+    def __init__(
+        self,
+        job: Job,
+        announce: Callable[[Activity], None],
+        build: Callable[[Case], Workload] | None = None,
+        compilers: Mapping[str, Callable[[Program], Compiled]] | None = None,
+    ) -> None:
+        from harness.worker.phase_times import PhaseTimes  # imports torch: after the first announcement
+        from harness.worker.session import Session
 
-    def opened(request: dict[str, Any]) -> Any:
-        model, environment = session.open(_path(request, "imported"))
+        self._given = job, build, compilers
+        self._times = PhaseTimes(announce)
+        self._session = Session(job, self._times.announce, build, compilers)
+
+    def __call__(self, request: Mapping[str, Any]) -> Any:
+        call = request["call"]
+        method = None if call.startswith("_") else getattr(self, call, None)
+        if method is None:
+            raise ValueError(f"there is no call {call!r}")
+        arguments = {name: value for name, value in request.items() if name not in ("call", "job")}
+        with self._times.call():
+            return method(**arguments)
+
+    def open(self, imported: str | None = None) -> Any:
+        model, environment = self._session.open(_path(imported))
         return {"model": model, "environment": environment}
 
-    def prepared(request: dict[str, Any]) -> Any:
-        candidate = request["candidate"]
-        status, parity, metrics, notes = session.prepare(candidate)
-        found = {"status": status, "parity": parity, "metrics": metrics, "notes": notes}
-        return {**found, "first_calls_s": session.first_calls_s[candidate]}
+    def export(self, path: str) -> None:
+        self._session.export(Path(path))
 
-    def compared(request: dict[str, Any]) -> Any:
-        status, parity, notes = session.cross_parity(_path(request, "perturbed"))
+    def perturb(self, path: str) -> None:
+        self._session.perturb(Path(path))
+
+    def cross_parity(self, perturbed: str | None = None) -> Any:
+        status, parity, notes = self._session.cross_parity(_path(perturbed))
         return {"status": status, "parity": parity, "notes": notes}
 
-    def warmed_up(request: dict[str, Any]) -> Any:
-        session.keep_only(tuple(request["candidates"]))
+    def prepare(self, candidate: str) -> Any:
+        status, parity, metrics, notes = self._session.prepare(candidate)
+        calls_s = self._session.first_calls_s[candidate]
+        return {
+            "status": status,
+            "parity": parity,
+            "metrics": metrics,
+            "notes": notes,
+            "first_calls_s": calls_s,
+        }
+
+    def warm_up(self, candidates: Sequence[str]) -> Any:
+        session = self._session
+        session.keep_only(tuple(candidates))
         metrics, calls_s = session.warm_up(), session.first_calls_s
         latency = {name: session.compilation_latency_s(name) for name in calls_s}
         return {"metrics": metrics, "first_calls_s": calls_s, "compilation_latency_s": latency}
 
-    def measured(request: dict[str, Any]) -> Any:
-        session.keep_only(tuple(request["candidates"]))
-        if "iterations" in request:
-            rounds, recompiled = session.take_turn(request["iterations"])
+    def measure(
+        self,
+        candidates: Sequence[str],
+        rounds: int = 1,
+        within_s: float = math.inf,
+        iterations: int | None = None,
+    ) -> Any:
+        session = self._session
+        session.keep_only(tuple(candidates))
+        if iterations is None:
+            timed, recompiled = session.measure(rounds, within_s)
         else:
-            rounds, recompiled = session.measure(request["rounds"], request["within_s"])
-        return {"rounds": rounds, "recompiled": recompiled, "reasons": session.recompilations.reasons}
+            timed, recompiled = session.take_turn(iterations)
+        return {"rounds": timed, "recompiled": recompiled, "reasons": session.recompilations.reasons}
 
-    def finished(_: dict[str, Any]) -> Any:
-        changed, of_steps, failed = session.finish()
+    def finish(self) -> Any:
+        changed, of_steps, failed = self._session.finish()
         return {"changed": changed, "metrics": of_steps, "late_failures": failed}
 
-    calls: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "open": opened,
-        "export": lambda request: session.export(Path(request["path"])),
-        "cross_parity": compared,
-        "perturb": lambda request: session.perturb(Path(request["path"])),
-        "prepare": prepared,
-        "warm_up": warmed_up,
-        "measure": measured,
-        "finish": finished,
-        "localize": partial(_localized, job, build, compilers, times.announce),
-        "conclude": lambda _: {"metrics": merged(session.conclude(), times.spent())},
-    }
+    def conclude(self) -> Any:
+        return {"metrics": merged(self._session.conclude(), self._times.spent())}
 
-    def answer(request: dict[str, Any]) -> Any:
-        if request["call"] not in calls:
-            raise ValueError(f"there is no call {request['call']!r}")
-        with times.call():
-            return calls[request["call"]](request)
+    def localize(self, candidate: str, folder: str | None = None) -> Any:
+        from harness.worker.localize.search import localize
 
-    return answer
+        job, build, compilers = self._given
+        return localize(job, candidate, _path(folder), build, compilers, self._times.announce)
 
 
-def _localized(
-    job: Job,
-    build: Callable[[Case], Workload] | None,
-    compilers: Mapping[str, Callable[[Program], Compiled]] | None,
-    announce: Callable[[Activity], None],
-    request: dict[str, Any],
-) -> Any:
-    from harness.worker.localize.search import localize
-
-    return localize(job, request["candidate"], _path(request, "folder"), build, compilers, announce)
-
-
-def _path(request: dict[str, Any], name: str) -> Path | None:
-    return Path(request[name]) if request.get(name) else None
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
 
 
 def merged(first: ByVariant, second: ByVariant) -> ByVariant:
@@ -218,7 +226,7 @@ def guarded(
 
 
 def _reply(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
-    from harness.worker.attempts import JobFailed
+    from harness.failures import JobFailed
 
     try:
         return {"ok": to_json(answer(request))}

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from harness.codec import from_json
+from harness.failures import JobFailed
 from harness.schema import Job
-from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import replace
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -22,31 +20,20 @@ import torch
 from harness.backends import load_backend
 from harness.counters import watching_breaks
 from harness.devices import of
-from harness.failures import describe_failure, log_traceback
-from harness.loading.dropout import KEPT_DROPOUT
-from harness.loading.given import explained, remarks
-from harness.loading.losses import REDUCTIONS, remarks_on_loss
-from harness.loading.plain_model import eager_alone
-from harness.loading.sizes import facts_of
-from harness.loading.suite_files import load_suite
+from harness.failures import JobFailed, attempting, describe_failure, log_traceback
 from harness.metrics import WHOLE, ByVariant, Ended, at_the_end, complete_step, observing
 from harness.parity.between import exchange
 from harness.parity.between.cross_environment import CrossParity, another_model, compare_eager
-from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
 from harness.parity.drift import DriftCheck
-from harness.parity.reference import Reference, Rule, family_of, rule_for
-from harness.parity.rule import equal
 from harness.parity.sensitivity import perturbed_references
 from harness.parity.steps import FirstCalls
-from harness.precision import precision, settle
 from harness.program import Compiled, Program
 from harness.schema import (
     BASELINE,
     Case,
     Failure,
     Job,
-    Mode,
     ModelFacts,
     Parity,
     Round,
@@ -57,12 +44,11 @@ from harness.schema import (
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.measure import enough_iterations, placement
 from harness.timing.rounds import Rounds, Turns
-from harness.timing.step import Variant, seed_everything
+from harness.timing.step import Variant
 from harness.timing.warm_up import warm_up
-from harness.timing.workbench import TOKENS, Results, Workbench
-from harness.worker.attempts import JobFailed, attempting
-from harness.worker.environment import describe, remarks_on_process
-from harness.worker.limits import set_threads
+from harness.timing.workbench import TOKENS, Workbench
+from harness.worker.environment import describe
+from harness.worker.opening import Opening, rule_of
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 
@@ -76,7 +62,10 @@ Changed = dict[str, TensorError]
 class Session:
     """One job in this process. It knows nothing about pipes, records or other jobs."""
 
-    _bench: Workbench  # set by ``open``
+    # set by ``open``
+    _bench: Workbench
+    _drift: DriftCheck
+    _imported: exchange.Imported | None
 
     def __init__(
         self,
@@ -90,12 +79,10 @@ class Session:
         self._builder = build
         self._announce = announce
         self._device = torch.device(job.device)
-        self._imported: exchange.Imported | None = None
         self._variants: dict[str, Variant] = {}
         # candidates that are copied before the timed eager; -1: it is the first, and ``open`` copies it
         self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
         self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
-        self._drift = DriftCheck()
         self._baseline_step_s = math.nan
         self._iterations = 1
         self._rounds = Rounds(job.protocol, self._device, self._say)
@@ -104,8 +91,6 @@ class Session:
         self.recompilations = self._rounds.recompilations
         self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in order
         self._of_rounds: dict[str, Scalar] = {}
-        self._drawn: list[str] = []  # the random generators that eager's step uses
-        self._remarks: tuple[str, ...] = ()
         self._replays = False  # whether a candidate replays CUDA graphs
         self._untidy = False  # whether dropped variants may still hold the device's memory
 
@@ -116,140 +101,14 @@ class Session:
 
         ``imported``: a file of another worker's ``export``; its weights and inputs replace the session's own.
         """
-        self._say("build")
-        unusable = f"{self._device} cannot be used in this process: "
-        with attempting("open", Status.INFRA_ERROR, Status.INFRA_ERROR, lambda _, words: unusable + words):
-            of(self._device).open()
-            settle(self._device)
-        with attempting("open", Status.MODEL_FAIL_TO_LOAD):
-            workload = self._build()
-            if imported is not None:
-                self._imported, workload = exchange.imported(imported, workload)
-        self._bench = Workbench(self._job, self._device, workload)
-        self._settle("while it is built")
-        set_threads(self._job.protocol.threads)
-        self._say("eager")
-        checked = self._job.protocol.accuracy
-        fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
-        explain = partial(explained, workload=workload)
-        with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
-            eager, first = self._open_baseline()
-            self._settle("in its step, and again in each later step")
-            if not checked:
-                self._time_baseline()
-        if checked:
-            with attempting("eager", Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, explain):
-                second = self._run_again(eager, first)
-            self._say("fp64")
-            with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
-                reference = self._refer(first, second)
-            self._untidy = True  # the fp64 run has left memory
-            if self._bench.precision == self._bench.baseline_precision:
-                self._drift.remember(self._variants[BASELINE], first, second, reference)
-        program = self._variants[BASELINE].program
-        said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
-        said = (*said, *remarks_on_process())
-        facts = facts_of(program, said, tuple(self._drawn))
+        opening = Opening(self._job, self._device, self._say, self._builder)  # not kept: it holds tensors
+        facts = opening.open(imported)
+        self._bench, self._checks, self._drift = opening.bench, opening.checks, opening.drift
+        self._imported = opening.imported
+        self._variants[BASELINE] = opening.baseline
+        self._baseline_step_s = opening.baseline_step_s
+        self._untidy = opening.checks is not None  # the fp64 run has left memory
         return facts, describe(self._device)
-
-    def _settle(self, when: str) -> None:
-        """Restores the settings of TF32 that the precision means, with a remark if they were changed."""
-        if self._bench.settle():
-            changed = f"the model's code changes torch's precision of float32 products {when}: restored"
-            self._remarks = (*self._remarks, changed)
-
-    def _of_training(self, first: Results) -> tuple[str, ...]:
-        """Remarks on a loss that was chosen, and on a step that leaves no gradient on the copy's tensors."""
-        if not self._bench.training:
-            return ()
-        said = remarks_on_loss(self._bench.workload.loss, first)
-        if any(family_of(name) == "gradient" for name in first):
-            return said
-        none = "the step computes gradients only of tensors that the module does not hold: none is compared"
-        return (*said, none)
-
-    def _of_dropout(self, program: Program) -> tuple[str, ...]:
-        rates = ", ".join(f"{rate:g}" for rate in sorted(set(program.rates)))
-        if not rates or not self._drawn:  # in eval mode no dropout draws, and there is nothing to say
-            return ()
-        return (
-            f"dropout ({rates}) is {KEPT_DROPOUT:g}: it runs and drops nothing (--dropout=keep leaves it)",
-        )
-
-    def _build(self) -> Workload:
-        seed_everything(self._job.protocol.seed)
-        build = self._builder or load_suite(self._job.case.suite).build
-        workload = build(self._job.case)
-        if not isinstance(workload, Workload):
-            raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
-        if (workload.drive is not None) != (self._job.case.mode is Mode.GENERATE):
-            raise ValueError("a case that generates needs a drive, and no other case has one")
-        if self._job.case.loss != "own":
-            workload = replace(workload, loss=REDUCTIONS[self._job.case.loss])
-        if self._job.case.mode is Mode.TRAINING and workload.loss is None:
-            raise ValueError("this case has no loss, so it cannot be trained")
-        kind = precision(self._job.dtype, self._device.type)
-        training = self._job.case.mode is Mode.TRAINING
-        self._remarks = remarks(workload, self._device, kind, training=training)
-        return workload
-
-    def _open_baseline(self) -> tuple[Variant, Results]:
-        """Eager at the candidates' precision, for the check of parity, and its results."""
-        bench = self._bench
-        eager = self._variants[BASELINE] = bench.variant(bench.baseline_precision)
-        if bench.baseline_precision != bench.precision:
-            eager = bench.variant()  # candidates are timed against another precision
-        if self._job.protocol.accuracy:
-            self._checks = Checks(bench, self._rule(), self._drawn, self._drift)
-            self._checks.begin(eager)
-        results = bench.run(eager, self._watching())
-        bench.tokens = results.get(TOKENS) if bench.generates else None
-        return eager, bench.comparable(results)
-
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """For eager's first step: notes its generators. ``AlreadyCompiledError`` for compiled code."""
-        with eager_alone(), watching_generators(self._device, self._drawn):
-            yield
-
-    def _run_again(self, eager: Variant, first: Results) -> Results:
-        """Eager's second run from the same state, after the steps in a row that it runs for the checks.
-
-        If the second step in a row repeats the first, it is that run. Otherwise, a copy runs as often as a
-        candidate before its last check.
-        """
-        assert self._checks is not None
-        bench, times = self._bench, list[float]()
-        step = bench.step(eager, stopwatch(times), restored=bench.generates)
-        self._baseline_step_s = times[0]
-        second = bench.comparable(eager.results(*step))
-        if equal(first, second):
-            second = first  # equal tensors need memory only once
-        self._checks.go_on(eager, first, second)
-        if second is first:
-            return first
-        second = bench.run(eager)
-        if equal(first, second):
-            return first
-        copy = bench.variant()
-        self._baseline_step_s = min(bench.call_times(copy, FIRST_CALLS - 1))
-        return bench.run(copy)
-
-    def _refer(self, first: Results, second: Results) -> Reference:
-        if not any(family_of(name) == "value" for name in first):
-            raise ValueError(
-                "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
-            )
-        assert self._checks is not None
-        return self._checks.open(first, second)
-
-    def _rule(self) -> Rule:
-        case = self._job.case
-        return rule_for(self._job.protocol.parity, case.mode, self._bench.precision, case.tolerance)
-
-    def _time_baseline(self) -> None:
-        """Times the settled eager step (s), which is subtracted from a candidate's first calls."""
-        self._baseline_step_s = min(self._bench.call_times(self._variants[BASELINE], FIRST_CALLS))
 
     # -- several environments -------------------------------------------------
 
@@ -272,14 +131,14 @@ class Session:
         ``perturbed``: the file of the reference environment's ``perturb``.
         """
         self._say("eager")
-        if self._imported is None:
+        imported = self._imported
+        if imported is None:
             return Status.PASS_DUE_TO_SKIP, None, ()
-        theirs = self._imported.reference(self._rule(), self._device)
+        theirs = imported.reference(rule_of(self._job, self._bench), self._device)
         if self._checks is None or theirs is None:
-            problem = self._imported.problem
-            return Status.PASS_DUE_TO_SKIP, None, (problem,) if problem else ()
-        if self._imported.problem:
-            return another_model(theirs, self._checks.reference, self._imported.problem)
+            return Status.PASS_DUE_TO_SKIP, None, (imported.problem,) if imported.problem else ()
+        if imported.problem:
+            return another_model(theirs, self._checks.reference, imported.problem)
         made = self._checks.reference.eager
         if self._bench.generates and TOKENS in theirs.eager:
             made = self._bench.run_with_tokens(self._bench.variant(), theirs.eager[TOKENS])

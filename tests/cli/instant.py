@@ -37,11 +37,12 @@ FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.trun
 
 def work() -> None:
     """The real worker's ``main`` and conversation, with answers that are made up."""
-    import harness.worker.main
+    from harness.worker import main
 
-    harness.worker.main.answers = lambda job, announce, *_, **__: Pretender(job, announce)
-    harness.worker.main.guarded = lambda answer, request, device: {"ok": to_json(answer(request))}
-    harness.worker.main.main()
+    replaced: Any = main
+    replaced.Answers = lambda job, announce, *_, **__: Pretender(job, announce)
+    replaced.guarded = lambda answer, request, device: {"ok": to_json(answer(request))}
+    main.main()
 
 
 class Pretender:

@@ -17,6 +17,7 @@ import torch
 
 from harness.codec import to_json
 from harness.devices import of
+from harness.failures import JobFailed
 from harness.metrics import bandwidth, observing, peak, trace
 from harness.metrics.energy import per_step_j
 from harness.precision import precision
@@ -25,8 +26,7 @@ from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.timing.rounds import Rounds
 from harness.timing.workbench import Workbench
 from harness.worker import session as sessions
-from harness.worker.attempts import JobFailed
-from harness.worker.main import answers, guarded, serve
+from harness.worker.main import Answers, guarded, serve
 from harness.worker.session import Session
 from harness.workload import Workload
 from runner import engine
@@ -397,7 +397,7 @@ def breaking(machine: Accelerator, at: int) -> Callable[[Program], Compiled]:
 
 
 def ask(machine: Accelerator, compilers: Compilers, *requests: dict[str, Any]) -> list[dict[str, Any]]:
-    answer = answers(job(*compilers), silent, lambda _: built(machine), compilers)
+    answer = Answers(job(*compilers), silent, lambda _: built(machine), compilers)
     return [guarded(answer, request, of(CPU)) for request in requests]
 
 

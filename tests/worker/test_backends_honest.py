@@ -11,9 +11,9 @@ from torch import nn
 
 from harness.backends import load_backend
 from harness.counters import counting_graphs
+from harness.failures import JobFailed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Protocol, Status
-from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import make_job

@@ -12,9 +12,9 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from harness.backends.shared import inductor
+from harness.failures import JobFailed
 from harness.program import Compiled, Program
 from harness.schema import Status
-from harness.worker.attempts import JobFailed
 from tests.accelerator import Accelerator, in_place_of_the_cpu, times
 from tests.worker.test_accelerator import session
 

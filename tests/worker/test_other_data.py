@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from harness.failures import JobFailed
 from harness.parity.other_data import INPUTS, WEIGHTS, other_data
 from harness.parity.steps import MOST, sampled
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Case, Job, Mode, Parity, Protocol, Status
-from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.worker.planted import Backend, Trial, mean_of, noisy, silent, trial, workload

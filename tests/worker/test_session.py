@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from harness.failures import JobFailed
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
-from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload

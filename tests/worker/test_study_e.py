@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import torch
 
+from harness.failures import JobFailed
 from harness.schema import BASELINE, Case, CompilerOptions, Job, Mode, Parity, Protocol, Status
-from harness.worker.attempts import JobFailed
 from harness.worker.session import Session
 from tests.worker.planted import silent, workload
 

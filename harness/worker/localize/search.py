@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from harness.failures import JobFailed
 from harness.loading.suite_files import load_suite
 from harness.program import Compiled, Program
 from harness.schema import Extras, Job, Mode, Status, Where
 from harness.tensors import named_tensors
 from harness.timing.step import seed_everything
-from harness.worker.attempts import JobFailed
 from harness.worker.localize.script import file_name, write_script
 from harness.worker.localize.submodules import Build, building_part, called_inside, given_to
 from harness.worker.session import Session

@@ -1,0 +1,197 @@
+"""The opening of a session: the model is built, eager runs, and the reference of parity is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from harness.devices import of
+from harness.failures import attempting
+from harness.loading.dropout import KEPT_DROPOUT
+from harness.loading.given import explained, remarks
+from harness.loading.losses import REDUCTIONS, remarks_on_loss
+from harness.loading.plain_model import eager_alone
+from harness.loading.sizes import facts_of
+from harness.loading.suite_files import load_suite
+from harness.parity.between import exchange
+from harness.parity.chance import watching_generators
+from harness.parity.checks import Checks
+from harness.parity.drift import DriftCheck
+from harness.parity.reference import Reference, Rule, family_of, rule_for
+from harness.parity.rule import equal
+from harness.precision import precision, settle
+from harness.program import Program
+from harness.schema import Case, Job, Mode, ModelFacts, Status
+from harness.timing.first_calls import FIRST_CALLS, stopwatch
+from harness.timing.step import Variant, seed_everything
+from harness.timing.workbench import TOKENS, Results, Workbench
+from harness.worker.environment import remarks_on_process
+from harness.worker.limits import set_threads
+from harness.workload import Workload
+
+
+class Opening:
+    """Opens a job's session. ``open`` sets the bench, the timed baseline and the checks of parity."""
+
+    bench: Workbench
+    baseline: Variant
+
+    def __init__(
+        self,
+        job: Job,
+        device: torch.device,
+        say: Callable[[str], None],
+        build: Callable[[Case], Workload] | None,
+    ) -> None:
+        self.imported: exchange.Imported | None = None
+        self.checks: Checks | None = None  # None without parity
+        self.drift = DriftCheck()
+        self.baseline_step_s = math.nan
+        self._job = job
+        self._device = device
+        self._say = say
+        self._builder = build
+        self._drawn: list[str] = []  # the random generators that eager's step uses
+        self._remarks: tuple[str, ...] = ()
+
+    def open(self, imported: Path | None = None) -> ModelFacts:
+        """Builds the model and runs eager. If parity is to be checked, eager runs twice and in fp64."""
+        self._say("build")
+        unusable = f"{self._device} cannot be used in this process: "
+        with attempting("open", Status.INFRA_ERROR, Status.INFRA_ERROR, lambda _, words: unusable + words):
+            of(self._device).open()
+            settle(self._device)
+        with attempting("open", Status.MODEL_FAIL_TO_LOAD):
+            workload = self._build()
+            if imported is not None:
+                self.imported, workload = exchange.imported(imported, workload)
+        self.bench = Workbench(self._job, self._device, workload)
+        self._settle("while it is built")
+        set_threads(self._job.protocol.threads)
+        self._say("eager")
+        checked = self._job.protocol.accuracy
+        fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
+        explain = partial(explained, workload=workload)
+        with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
+            eager, first = self._open_baseline()
+            self._settle("in its step, and again in each later step")
+            if not checked:
+                self._time_baseline()
+        if checked:
+            with attempting("eager", Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, explain):
+                second = self._run_again(eager, first)
+            self._say("fp64")
+            with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
+                reference = self._refer(first, second)
+            if self.bench.precision == self.bench.baseline_precision:
+                self.drift.remember(self.baseline, first, second, reference)
+        program = self.baseline.program
+        said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
+        said = (*said, *remarks_on_process())
+        return facts_of(program, said, tuple(self._drawn))
+
+    def _settle(self, when: str) -> None:
+        """Restores the settings of TF32 that the precision means, with a remark if they were changed."""
+        if self.bench.settle():
+            changed = f"the model's code changes torch's precision of float32 products {when}: restored"
+            self._remarks = (*self._remarks, changed)
+
+    def _of_training(self, first: Results) -> tuple[str, ...]:
+        """Remarks on a loss that was chosen, and on a step that leaves no gradient on the copy's tensors."""
+        if not self.bench.training:
+            return ()
+        said = remarks_on_loss(self.bench.workload.loss, first)
+        if any(family_of(name) == "gradient" for name in first):
+            return said
+        none = "the step computes gradients only of tensors that the module does not hold: none is compared"
+        return (*said, none)
+
+    def _of_dropout(self, program: Program) -> tuple[str, ...]:
+        rates = ", ".join(f"{rate:g}" for rate in sorted(set(program.rates)))
+        if not rates or not self._drawn:  # in eval mode no dropout draws, and there is nothing to say
+            return ()
+        return (
+            f"dropout ({rates}) is {KEPT_DROPOUT:g}: it runs and drops nothing (--dropout=keep leaves it)",
+        )
+
+    def _build(self) -> Workload:
+        seed_everything(self._job.protocol.seed)
+        build = self._builder or load_suite(self._job.case.suite).build
+        workload = build(self._job.case)
+        if not isinstance(workload, Workload):
+            raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
+        if (workload.drive is not None) != (self._job.case.mode is Mode.GENERATE):
+            raise ValueError("a case that generates needs a drive, and no other case has one")
+        if self._job.case.loss != "own":
+            workload = replace(workload, loss=REDUCTIONS[self._job.case.loss])
+        if self._job.case.mode is Mode.TRAINING and workload.loss is None:
+            raise ValueError("this case has no loss, so it cannot be trained")
+        kind = precision(self._job.dtype, self._device.type)
+        training = self._job.case.mode is Mode.TRAINING
+        self._remarks = remarks(workload, self._device, kind, training=training)
+        return workload
+
+    def _open_baseline(self) -> tuple[Variant, Results]:
+        """Eager at the candidates' precision, for the check of parity, and its results."""
+        bench = self.bench
+        eager = self.baseline = bench.variant(bench.baseline_precision)
+        if bench.baseline_precision != bench.precision:
+            eager = bench.variant()  # candidates are timed against another precision
+        if self._job.protocol.accuracy:
+            self.checks = Checks(bench, rule_of(self._job, self.bench), self._drawn, self.drift)
+            self.checks.begin(eager)
+        results = bench.run(eager, self._watching())
+        bench.tokens = results.get(TOKENS) if bench.generates else None
+        return eager, bench.comparable(results)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """For eager's first step: notes its generators. ``AlreadyCompiledError`` for compiled code."""
+        with eager_alone(), watching_generators(self._device, self._drawn):
+            yield
+
+    def _run_again(self, eager: Variant, first: Results) -> Results:
+        """Eager's second run from the same state, after the steps in a row that it runs for the checks.
+
+        If the second step in a row repeats the first, it is that run. Otherwise, a copy runs as often as a
+        candidate before its last check.
+        """
+        assert self.checks is not None
+        bench, times = self.bench, list[float]()
+        step = bench.step(eager, stopwatch(times), restored=bench.generates)
+        self.baseline_step_s = times[0]
+        second = bench.comparable(eager.results(*step))
+        if equal(first, second):
+            second = first  # equal tensors need memory only once
+        self.checks.go_on(eager, first, second)
+        if second is first:
+            return first
+        second = bench.run(eager)
+        if equal(first, second):
+            return first
+        copy = bench.variant()
+        self.baseline_step_s = min(bench.call_times(copy, FIRST_CALLS - 1))
+        return bench.run(copy)
+
+    def _refer(self, first: Results, second: Results) -> Reference:
+        if not any(family_of(name) == "value" for name in first):
+            raise ValueError(
+                "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
+            )
+        assert self.checks is not None
+        return self.checks.open(first, second)
+
+    def _time_baseline(self) -> None:
+        """Times the settled eager step (s), which is subtracted from a candidate's first calls."""
+        self.baseline_step_s = min(self.bench.call_times(self.baseline, FIRST_CALLS))
+
+
+def rule_of(job: Job, bench: Workbench) -> Rule:
+    """The rule of parity at the bench's precision."""
+    return rule_for(job.protocol.parity, job.case.mode, bench.precision, job.case.tolerance)
