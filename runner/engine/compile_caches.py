@@ -36,8 +36,8 @@ def with_starts(job: Job, run: Run, folder: Path) -> Iterator[Record]:
     if not (job.extras.cold_start or job.extras.warm_start):
         yield from run(job, lambda: None)
         return
-    with tempfile.TemporaryDirectory(prefix="caches-", dir=folder, ignore_cleanup_errors=True) as made:
-        root = Path(made)
+    with tempfile.TemporaryDirectory(prefix="caches-", dir=folder, ignore_cleanup_errors=True) as name:
+        root = Path(name)
         if job.extras.warm_start:
             yield from _warm(job, run, root)
             return

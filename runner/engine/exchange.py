@@ -40,10 +40,10 @@ class Exchange:
     def cross_parity(self, session: WorkerSession, notes: tuple[str, ...]) -> CandidateState:
         """Compares the session's eager with the reference environment's. Raises ``CallFailed``."""
         notes = (*notes, self.note) if self.note else notes
-        found = session.cross_parity(notes)
-        if found.parity is not None and found.parity.failed and (perturbed := self._perturbed()):
-            found = session.cross_parity(notes, perturbed)
-        return found
+        state = session.cross_parity(notes)
+        if state.parity is not None and state.parity.failed and (perturbed := self._perturbed()):
+            state = session.cross_parity(notes, perturbed)
+        return state
 
     def _perturbed(self) -> Path | None:
         """The reference's eager results with perturbed weights; None if the worker wrote no file."""
@@ -60,7 +60,7 @@ class Exchange:
 @contextmanager
 def exchange_in(folder: Path) -> Iterator[Exchange]:
     """An exchange in a temporary folder. Deletes first what a killed run left in ``folder``."""
-    for left in folder.glob(f"{FOLDER}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=folder) as made:
-        yield Exchange(Path(made))
+    for leftover in folder.glob(f"{FOLDER}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=folder) as name:
+        yield Exchange(Path(name))

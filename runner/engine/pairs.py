@@ -48,7 +48,10 @@ class PairedRounds:
         if not self._job.environments:
             (session,) = self.sessions
             timed = session.measure(decision.rounds, decision.within_s)
-            rounds = [replace(one, index=self._number + place) for place, one in enumerate(timed.rounds)]
+            rounds = [
+                replace(timed_round, index=index)
+                for index, timed_round in enumerate(timed.rounds, self._number)
+            ]
             batch.add(replace(timed, rounds=rounds))
             self._number += len(rounds)
             return
@@ -69,31 +72,33 @@ class PairedRounds:
         for session in self.sessions:
             session.compilers = {k: c for k, c in session.compilers.items() if c in states}
         self.sessions = [
-            one for one in self.sessions if one.part.is_reference or one.part.eager in states or one.compilers
+            session
+            for session in self.sessions
+            if session.part.is_reference or session.part.eager in states or session.compilers
         ]
 
     def pairs(self, states: Mapping[str, CandidateState]) -> Pairs:
         """Each candidate's pairs with its baseline, and with the reference's eager if that differs."""
-        found: Pairs = {}
+        pairs: Pairs = {}
         for candidate, state in states.items():
             own = self._baseline(candidate)
-            found[candidate] = _columns(state.rounds, own, candidate)
+            pairs[candidate] = _columns(state.rounds, own, candidate)
             if own != BASELINE and any(session.part.is_reference for session in self.sessions):
-                found[f"{candidate} against {BASELINE}"] = _columns(state.rounds, BASELINE, candidate)
-        return found
+                pairs[f"{candidate} against {BASELINE}"] = _columns(state.rounds, BASELINE, candidate)
+        return pairs
 
     def finish(self, states: Mapping[str, CandidateState]) -> None:
         """Sets every candidate's samples, and the step metrics of the candidate and of its baseline."""
         variants = {session.part.eager: _by_variant(session, states) for session in self.sessions}
-        found = {
+        metrics = {
             session.part.eager: session.finish(variants[session.part.eager]) for session in self.sessions
         }
         for session in self.sessions:
-            numbers = found[session.part.eager]
+            numbers = metrics[session.part.eager]
             known = {**(session.warmed or {}), "iterations_per_sample": self.iterations}
             for variant, state in variants[session.part.eager].items():
                 # the baseline of another environment's eager is the reference's eager
-                against = found.get(BASELINE, numbers) if variant == BASELINE else numbers
+                against = metrics.get(BASELINE, numbers) if variant == BASELINE else numbers
                 state.metrics |= {
                     **known,
                     **{f"baseline_{name}": value for name, value in against.get(BASELINE, {}).items()},
@@ -109,11 +114,11 @@ class PairedRounds:
         samples = paired_samples(candidate, rounds, self.iterations, self._baseline(candidate))
         if not self._job.environments:
             return samples
-        known = all(BASELINE in one.seconds for one in rounds)  # else the reference failed
+        known = all(BASELINE in r.seconds for r in rounds)  # else the reference failed
         return replace(
             samples,
-            reference_s=tuple(one.seconds[BASELINE] for one in rounds) if known else (),
-            reference_position=tuple(one.order.index(BASELINE) for one in rounds) if known else (),
+            reference_s=tuple(r.seconds[BASELINE] for r in rounds) if known else (),
+            reference_position=tuple(r.order.index(BASELINE) for r in rounds) if known else (),
         )
 
     def _baseline(self, candidate: str) -> str:
@@ -157,7 +162,7 @@ def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int, bas
 
 
 def _columns(rounds: Sequence[Round], baseline: str, candidate: str) -> tuple[list[float], list[float]]:
-    return [one.seconds[baseline] for one in rounds], [one.seconds[candidate] for one in rounds]
+    return [r.seconds[baseline] for r in rounds], [r.seconds[candidate] for r in rounds]
 
 
 def _by_variant(session: WorkerSession, states: Mapping[str, CandidateState]) -> dict[str, CandidateState]:

@@ -54,29 +54,29 @@ def with_processes(
         number += 1
         protocol = replace(_with_rounds(job.protocol, going, took_s), process=number - 1)
         for record in measure(replace(job, protocol=protocol), tuple(going)):
-            found = going[record.candidate]
-            why_not = _why_not(found[0], record)
+            records = going[record.candidate]
+            why_not = _why_not(records[0], record)
             if why_not is None:
-                found.append(record)
+                records.append(record)
             else:
                 del going[record.candidate]
-                yield _failed(found[0], record, number, why_not)
-    for found in going.values():
-        yield _joined(found, job.protocol.processes)
+                yield _failed(records[0], record, number, why_not)
+    for records in going.values():
+        yield _joined(records, job.protocol.processes)
 
 
 def _another(protocol: Protocol, going: dict[str, list[Record]], done: int) -> bool:
     if protocol.processes != AUTO:
         return done < protocol.processes
-    return more_processes(protocol, [_measured(found) for found in going.values()])
+    return more_processes(protocol, [_measured(records) for records in going.values()])
 
 
 def _measured(
-    found: Sequence[Record],
+    records: Sequence[Record],
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], Between]:
-    samples = joined_samples([record.samples for record in found if record.samples is not None])
-    by_process = samples.rounds_by_process if len(found) > 1 else ()
-    between = Between(assumed_sd=assumed_of(found[0]))
+    samples = joined_samples([record.samples for record in records if record.samples is not None])
+    by_process = samples.rounds_by_process if len(records) > 1 else ()
+    between = Between(assumed_sd=assumed_of(records[0]))
     return samples.baseline_s, samples.candidate_s, by_process, between
 
 
@@ -86,13 +86,13 @@ def _with_rounds(protocol: Protocol, going: dict[str, list[Record]], took_s: flo
     The optimum of Kalibera & Jones (2013) is the root of cost of a process / cost of a round * variance of
     a round / tau^2. Both costs are those of the first process.
     """
-    firsts = [found[0] for found in going.values()]
+    firsts = [records[0] for records in going.values()]
     samples = [record.samples for record in firsts if record.samples is not None]
     if protocol.processes != AUTO or protocol.repeat is not None or not samples:
         return protocol
-    rounds = max(len(one) for one in samples)
+    rounds = max(len(of_record) for of_record in samples)
     first = samples[0]
-    seconds = sum(first.baseline_s) + sum(sum(one.candidate_s) for one in samples)
+    seconds = sum(first.baseline_s) + sum(sum(of_record.candidate_s) for of_record in samples)
     of_round = seconds * first.iterations_per_sample / rounds
     of_process = max(0.0, took_s - of_round * rounds)
     ratios = [_noise(record) / max(assumed_of(record), 1e-4) for record in firsts]
@@ -132,41 +132,41 @@ def _failed(first: Record, later: Record, number: int, failure: Failure) -> Reco
     )
 
 
-def _of(asked: int) -> str:
-    return "" if asked == AUTO else f" of {asked}"
+def _of(processes: int) -> str:
+    return "" if processes == AUTO else f" of {processes}"
 
 
-def _joined(found: Sequence[Record], asked: int) -> Record:
+def _joined(records: Sequence[Record], processes: int) -> Record:
     """One record. If parity failed in a later process, its status and parity are that process's."""
-    samples = [record.samples for record in found if record.samples is not None]
-    notes = dict.fromkeys(note for record in found for note in record.notes)
-    if len(found) < asked:
-        notes[f"stopped after {len(found)} of {asked} processes"] = None
-    judged_by = found[0]
-    for number, record in enumerate(found[1:], start=2):
+    samples = [record.samples for record in records if record.samples is not None]
+    notes = dict.fromkeys(note for record in records for note in record.notes)
+    if len(records) < processes:
+        notes[f"stopped after {len(records)} of {processes} processes"] = None
+    judged_by = records[0]
+    for number, record in enumerate(records[1:], start=2):
         if judged_by.status.passed and not record.status.passed:
             judged_by = record
-            notes[f"{record.status.value} in process {number} of {len(found)}"] = None
+            notes[f"{record.status.value} in process {number} of {len(records)}"] = None
     return replace(
-        found[0],
+        records[0],
         status=judged_by.status,
         parity=judged_by.parity,
-        metrics={**found[0].metrics, **_of_later(found[1:])},
-        samples=joined_samples(samples) if len(samples) > 1 or asked != AUTO else samples[0],
+        metrics={**records[0].metrics, **_of_later(records[1:])},
+        samples=joined_samples(samples) if len(samples) > 1 or processes != AUTO else samples[0],
         notes=tuple(notes),
-        ended=found[-1].ended,
+        ended=records[-1].ended,
     )
 
 
 def _of_later(later: Sequence[Record]) -> dict[str, Scalar]:
     """What compiling took in the processes after the first, and what they reused; absent if one lacks it."""
-    found: dict[str, Scalar] = {}
+    numbers: dict[str, Scalar] = {}
     for name in (LATENCY, "compile_cache_hits", "compile_cache_misses"):
         values = [finite(record.metrics.get(name)) for record in later]
         known = [value for value in values if value is not None]
         if known and len(known) == len(values):
-            found[f"later_{name}"] = fmean(known) if name == LATENCY else int(sum(known))
-    return found
+            numbers[f"later_{name}"] = fmean(known) if name == LATENCY else int(sum(known))
+    return numbers
 
 
 def joined_samples(parts: Sequence[Samples]) -> Samples:

@@ -101,13 +101,14 @@ def decide(
     time_s = protocol.max_measure_s if allowance_s is None else allowance_s
     why = _unsteady(now.values(), protocol) if again and elapsed_s < time_s / 2 else ""
     if why or not wanting:
-        reason = next((one for one in ORDER if one in ended.values()), "unsteady")
+        reason = next((name for name in ORDER if name in ended.values()), "unsteady")
         return Decision(rounds=0, reason=reason, again=why)
     affordable = _affordable(done, elapsed_s, time_s)
     if affordable < 1:
         return Decision(rounds=0, reason=OUT_OF_TIME if allowance_s is None else OUT_OF_BUDGET)
-    wide = any(not rule.narrow(one) for one in wanting)
-    missing = max(_needed(one, protocol.ci_width if wide else rule.finest) for one in wanting) - done
+    wide = any(not rule.narrow(estimate) for estimate in wanting)
+    aim = protocol.ci_width if wide else rule.finest
+    missing = max(_needed(estimate, aim) for estimate in wanting) - done
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil(missing / 2)))
     return Decision(
         rounds=min(batch, affordable, most - done),
@@ -135,17 +136,20 @@ def more_processes(protocol: Protocol, candidates: Sequence[Measured]) -> bool:
     if count >= MOST_PROCESSES:
         return False
     if count < 2:
-        wary = [(*one[:3], replace(one[3], assumed_sd=2 * one[3].assumed_sd)) for one in candidates]
-        alone = [judged(*one) for one in wary]
-        return not all(stands(one, limits, stretch=CLOSED) for one in alone)
+        wary = [(*columns[:3], _doubled(columns[3])) for columns in candidates]
+        return not all(stands(judged(*measured), limits, stretch=CLOSED) for measured in wary)
     if count < FEWEST_PROCESSES:
         return True
-    for one in (judged(*one) for one in candidates):
-        missing = needed(one, limits)
-        closed = stands(one, limits, stretch=CLOSED_OVER)
+    for estimate in (judged(*measured) for measured in candidates):
+        missing = needed(estimate, limits)
+        closed = stands(estimate, limits, stretch=CLOSED_OVER)
         if not closed and missing and missing.processes and missing.processes <= MOST_PROCESSES:
             return True
     return False
+
+
+def _doubled(between: Between) -> Between:
+    return replace(between, assumed_sd=2 * between.assumed_sd)
 
 
 ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)
@@ -172,38 +176,38 @@ class _Rule:
         baseline, candidate = (column[: now.n - SMALLEST_BATCH] for column in columns)
         return reason if self._reason(judged(baseline, candidate, between=between)) else ""
 
-    def _reason(self, found: PairedEstimate) -> str:
-        width = found.rounds_half
+    def _reason(self, estimate: PairedEstimate) -> str:
+        width = estimate.rounds_half
         if width is None or width > math.log1p(WIDEST * self.protocol.ci_width):
             return ""
-        if not self.narrow(found):
-            return CLEAR_VERDICT if self._stands(found, CLEAR) else ""
-        if self.protocol.processes != 1 or self._stands(found, CLOSED):
+        if not self.narrow(estimate):
+            return CLEAR_VERDICT if self._stands(estimate, CLEAR) else ""
+        if self.protocol.processes != 1 or self._stands(estimate, CLOSED):
             return PRECISE
-        if not rounds_can_close(found, Limits.of(self.protocol)):
+        if not rounds_can_close(estimate, Limits.of(self.protocol)):
             return NEEDS_PROCESSES
         return PRECISE if not self.in_budget and width <= math.log1p(self.finest) else ""
 
-    def narrow(self, found: PairedEstimate) -> bool:
-        return found.rounds_half is not None and found.rounds_half <= math.log1p(self.protocol.ci_width)
+    def narrow(self, estimate: PairedEstimate) -> bool:
+        return estimate.rounds_half is not None and estimate.rounds_half <= math.log1p(self.protocol.ci_width)
 
-    def _stands(self, found: PairedEstimate, stretch: float) -> bool:
-        return stands(found, Limits.of(self.protocol), stretch=stretch)
+    def _stands(self, estimate: PairedEstimate, stretch: float) -> bool:
+        return stands(estimate, Limits.of(self.protocol), stretch=stretch)
 
 
-def _unsteady(found: Iterable[PairedEstimate], protocol: Protocol) -> str:
+def _unsteady(estimates: Iterable[PairedEstimate], protocol: Protocol) -> str:
     """Why the guard withholds a verdict; "" if it withholds none."""
-    for one in found:
-        if verdict(one, one.p_value, Limits.of(protocol)) is Verdict.UNSTEADY:
-            return one.unsteady
+    for estimate in estimates:
+        if verdict(estimate, estimate.p_value, Limits.of(protocol)) is Verdict.UNSTEADY:
+            return estimate.unsteady
     return ""
 
 
-def _needed(found: PairedEstimate, aim: float) -> float:
+def _needed(estimate: PairedEstimate, aim: float) -> float:
     """Rounds until the rounds' interval is as narrow as ``aim``: its width is as 1 / sqrt(rounds)."""
-    if found.rounds_half is None:
-        return found.n + LARGEST_BATCH
-    return found.n * (found.rounds_half / math.log1p(aim)) ** 2
+    if estimate.rounds_half is None:
+        return estimate.n + LARGEST_BATCH
+    return estimate.n * (estimate.rounds_half / math.log1p(aim)) ** 2
 
 
 def _affordable(done: int, elapsed_s: float, budget_s: float) -> int:

@@ -240,9 +240,9 @@ class WorkerSession:
         # a turn starts with an untimed sample: compilations that it reports for eager were not timed
         compiled = [name for name in self.compilers if name in measured.recompiled]
         return Batch(
-            rounds=[_with_names(one, names) for one in measured.rounds],
-            recompiled={names[one]: measured.recompiled[one] for one in compiled},
-            reasons={names[one]: measured.reasons[one] for one in compiled if one in measured.reasons},
+            rounds=[_with_names(timed, names) for timed in measured.rounds],
+            recompiled={names[name]: measured.recompiled[name] for name in compiled},
+            reasons={names[name]: measured.reasons[name] for name in compiled if name in measured.reasons},
         )
 
     def finish(self, states: Mapping[str, CandidateState]) -> Numbers:
@@ -250,7 +250,7 @@ class WorkerSession:
 
         A candidate that fails here, or that ran when the worker was lost, has failed; its samples are kept.
         """
-        found: Numbers = {}
+        metrics: Numbers = {}
         try:
             for call in ("finish", "conclude"):
                 finished = self._call(call, partial(from_json, Finished))
@@ -258,13 +258,13 @@ class WorkerSession:
                 for name, failure in finished.late_failures.items():
                     fail_late(states, name, Status.FAIL_TO_RUN, failure)
                 for name, numbers in finished.metrics.items():
-                    found.setdefault(name, {}).update(numbers)
+                    metrics.setdefault(name, {}).update(numbers)
         except CallFailed as failed:
-            what = "some metrics are missing" if found else "no step metrics"
+            what = "some metrics are missing" if metrics else "no step metrics"
             for state in states.values():
                 state.notes += (f"{what}: {failed}",)
             fail_late(states, self.compilers.get(failed.running, ""), failed.status, failed.failure)
-        return found
+        return metrics
 
     def localize(self, compiler: str, folder: Path | None) -> Where:
         """Where the compiler goes wrong. Call it instead of ``open``. Writes a script into ``folder``."""
@@ -292,9 +292,9 @@ class WorkerSession:
         raise CallFailed(self, failed.status, failed.failure, running=running, lost=failed.broken)
 
 
-def in_run(found: Where, folder: Path) -> Where:
+def in_run(where: Where, folder: Path) -> Where:
     """With the script's path relative to the folder of the run."""
-    return replace(found, repro=str(folder / found.repro) if found.repro else "")
+    return replace(where, repro=str(folder / where.repro) if where.repro else "")
 
 
 def _state(checked: Checked, notes: tuple[str, ...]) -> CandidateState:
@@ -307,11 +307,11 @@ def _state(checked: Checked, notes: tuple[str, ...]) -> CandidateState:
     )
 
 
-def _with_names(one: Round, names: Mapping[str, str]) -> Round:
-    columns = (one.seconds, one.minor_faults, one.prefill_s)
+def _with_names(timed: Round, names: Mapping[str, str]) -> Round:
+    columns = (timed.seconds, timed.minor_faults, timed.prefill_s)
     seconds, faults, prefill = ({names[v]: value for v, value in column.items()} for column in columns)
-    order = tuple(names[variant] for variant in one.order)
-    return replace(one, order=order, seconds=seconds, minor_faults=faults, prefill_s=prefill)
+    order = tuple(names[variant] for variant in timed.order)
+    return replace(timed, order=order, seconds=seconds, minor_faults=faults, prefill_s=prefill)
 
 
 def fail_late(states: Mapping[str, CandidateState], candidate: str, status: Status, failure: Failure) -> None:

@@ -181,7 +181,7 @@ def test_every_reply_is_one_line_of_strict_json() -> None:
     replies = [json.loads(line, parse_constant=pytest.fail) for line in lines]
     assert "ok" in replies[0]
     replies[1]["failed"]["failure"]["message"].encode("utf-8")
-    assert replies[2]["failed"]["failure"]["kind"] == "KeyError"
+    assert replies[2]["failed"]["failure"]["kind"] == "TypeError"
 
 
 def test_without_job_and_pipes_it_says_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None
     """Makes ``build`` of every suite what the test gives."""
 
     def put(build: Callable[[], Any]) -> None:
-        monkeypatch.setattr("harness.worker.session.load_suite", suite_that(build))
+        monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(build))
 
     return put
 

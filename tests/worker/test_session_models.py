@@ -36,7 +36,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
     """A session on what ``build`` makes; the settings are the protocol's."""
 
     def make(build: Build, mode: Mode = Mode.INFERENCE, **settings: Any) -> Session:
-        monkeypatch.setattr("harness.worker.session.load_suite", suite_that(build))
+        monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(build))
         return Session(job(mode, **settings), silent)
 
     return make
@@ -322,7 +322,7 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[Activity] = []
-    monkeypatch.setattr("harness.worker.session.load_suite", suite_that(around(lambda x: x)))
+    monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(around(lambda x: x)))
     ready = Session(job(accuracy=False), said.append)
     ready.open()
     ready.prepare("eager")

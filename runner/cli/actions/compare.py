@@ -10,7 +10,7 @@ from harness.settings import Given, Group, flag
 from runner.cli.formats import formats_asked
 from runner.plan.config import RunConfig
 from runner.plan.settings import listed, read_row, row_at
-from runner.runs.compare.command import Asked
+from runner.runs.compare.command import CompareRequest
 
 COMPARE = flag(
     "--compare",
@@ -32,19 +32,19 @@ FLAGS = (COMPARE, FAIL_ON)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    runs: Asked
+    runs: CompareRequest
     formats: frozenset[str] | None  # None: all
 
 
 def parse(given: Given) -> Request:
     first, second = map(Path, given[COMPARE.key])
-    asked = Asked(
+    request = CompareRequest(
         first=first,
         second=second,
         fail_on=listed(FAIL_ON.long, given.get(FAIL_ON.key, ())),
         output_dir=read_row(row_at(RunConfig, "output_dir"), given, None),
     )
-    return Request(runs=asked, formats=formats_asked(given))
+    return Request(runs=request, formats=formats_asked(given))
 
 
 def perform(request: Request, argv: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ OK, FAILED = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CompareRequest:
     """Two runs. ``fail_on``: the words of ``--fail-on``. ``output_dir``: where files go; None: nowhere."""
 
     first: Path
@@ -26,7 +26,7 @@ class Asked:
     output_dir: Path | None = None
 
 
-def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console) -> int:
+def compare_runs(request: CompareRequest, formats: frozenset[str] | None, console: Console) -> int:
     """Prints the changes, or writes them (``--format``, ``--output-dir``). Returns 1 if a gate fails.
 
     ``UsageError`` for a gate for which the runs lack the data, after everything was printed or written.
@@ -40,11 +40,11 @@ def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console)
     from runner.runs.compare.output.markdown import render_markdown
     from runner.store.run_folder import write_asked
 
-    wanted = _formats(asked, formats)
-    gates = gates_asked(asked.fail_on)
-    if asked.first.resolve() == asked.second.resolve():
-        raise UsageError(f"--compare: {asked.first} is named twice; name two runs")
-    first, second = load("--compare", asked.first), load("--compare", asked.second)
+    wanted = _formats(request, formats)
+    gates = gates_asked(request.fail_on)
+    if request.first.resolve() == request.second.resolve():
+        raise UsageError(f"--compare: {request.first} is named twice; name two runs")
+    first, second = load("--compare", request.first), load("--compare", request.second)
     changes = changes_between(first, second)
     found, refusal = answered(changes, gates)
     texts = {
@@ -54,10 +54,10 @@ def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console)
     if "console" in wanted:
         print_changes(changes, found, console)
     for name in sorted(texts.keys() & wanted):
-        if asked.output_dir is None:
+        if request.output_dir is None:
             sys.stdout.write(texts[name]())
         else:
-            path = asked.output_dir / f"changes.{name}"
+            path = request.output_dir / f"changes.{name}"
             content = texts[name]().encode(errors="backslashreplace")
             write_asked("--output-dir", path, content, make_folder=True)
             say(console, str(path))
@@ -73,16 +73,16 @@ def compare_runs(asked: Asked, formats: frozenset[str] | None, console: Console)
     return FAILED if failed else OK
 
 
-def _formats(asked: Asked, given: frozenset[str] | None) -> frozenset[str]:
+def _formats(request: CompareRequest, given: frozenset[str] | None) -> frozenset[str]:
     """The formats to make: the tables; with an output folder, all formats."""
     if given is None:
-        return frozenset(FORMATS if asked.output_dir is not None else ("console",))
+        return frozenset(FORMATS if request.output_dir is not None else ("console",))
     for word in sorted(given):
         if word not in FORMATS:
             raise UsageError(
                 f"--format: a comparison of runs has no {word}; choose from {', '.join(FORMATS)}"
             )
-    if len(given) > 1 and asked.output_dir is None:
+    if len(given) > 1 and request.output_dir is None:
         raise UsageError(
             "--format: one format at a time is printed; name a folder for more with --output-dir"
         )
