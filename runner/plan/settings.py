@@ -155,9 +155,10 @@ def spell(row: Row, value: Any) -> Spelled:
     spelled: Spelled = []
     for flag in dict.fromkeys(flag for flag, _ in items):
         texts = [text for other, text in items if other == flag and text is not None]
-        if flag.listed:
-            texts = [",".join(texts)]
-        spelled += [(flag, text) for text in texts or [None]]
+        if flag.metavar is None:
+            spelled.append((flag, None))
+        else:
+            spelled += [(flag, text) for text in ([",".join(texts)] if flag.listed else texts)]
     return spelled
 
 

@@ -43,14 +43,18 @@ def whole(job: Job) -> list[Record]:
     return [make_record(job, candidate) for candidate in job.candidates]
 
 
+def two_runs(folder: Path) -> tuple[Path, Path]:
+    a, b = (write_run(folder / name, [job], whole(job)) for name, job in (("a", ONE), ("b", TWO)))
+    return a, b
+
+
 def everything_in(*folders: Path) -> dict[Path, str]:
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    a, b = two_runs(tmp_path)
     before = everything_in(a, b)
     merged = merge([a, b], tmp_path / "new", ["--merge"])
     folder = merged.folder
@@ -105,8 +109,7 @@ def test_files_beside_a_log_are_kept_all(tmp_path: Path) -> None:
 
 
 def test_identical_results_are_kept_once(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    a, b = two_runs(tmp_path)
     joined = merge([a, b], tmp_path / "ab", []).folder
     again = merge([joined.path, a], tmp_path / "aba", []).folder
     assert again.read() == replace(again.read(), records=(*whole(ONE), *whole(TWO)))
@@ -138,8 +141,7 @@ def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> Non
 def test_a_torn_line_is_an_error_until_its_result_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    a, b = two_runs(tmp_path)
     lines = (b / "records.jsonl").read_text().splitlines(keepends=True)
     (b / "records.jsonl").write_text(lines[0] + lines[1][:80])
     merged = merge([a, b], tmp_path / "new", [])
@@ -157,8 +159,7 @@ def test_a_torn_line_is_an_error_until_its_result_is_there(
 
 
 def test_records_alone_are_a_run_too(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    a, b = two_runs(tmp_path)
     (b / "run.json").unlink()
     folder = merge([a, b], tmp_path / "new", []).folder
     assert folder.jobs() == (ONE, TWO)
@@ -264,8 +265,7 @@ def test_a_suites_file_at_two_places(tmp_path: Path) -> None:
 
 
 def test_paths_that_will_not_do(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    a, b = two_runs(tmp_path)
     (tmp_path / "empty").mkdir()
     for paths, target, says in (
         ([a], "new", "--merge: one run cannot be merged with itself; name at least two folders"),
@@ -288,8 +288,7 @@ def test_nothing_measured_yet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"jobs": 3}', '{"jobs": [{}]}', '{"jobs": [3]}', "\xff"])
 def test_a_damaged_plan(text: str, tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO))
+    a, b = two_runs(tmp_path)
     (b / "run.json").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move this file away"):
         merge([a, b], tmp_path / "new", [])

@@ -24,29 +24,24 @@ def test_an_empty_folder_is_as_good(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", [make_job()], [])
 
 
-def test_another_run_is_not_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("run", "--output-dir: .* holds another run; name a new folder, or use --resume"),
+        ("files", "holds files already"),
+        ("file", "is a file"),
+        ("file/below", "cannot be written"),
+        ("link", "link is a link to a folder that is not there"),
+    ],
+)
+def test_nothing_is_written_over(tmp_path: Path, path: str, says: str) -> None:
     RunFolder.create(tmp_path / "run", [make_job()], [])
-    with pytest.raises(
-        UsageError, match=r"--output-dir: .* holds another run; name a new folder, or use --resume"
-    ):
-        RunFolder.create(tmp_path / "run", [make_job()], [])
-
-
-def test_a_folder_with_files_is_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "precious.txt").write_text("x")
-    with pytest.raises(UsageError, match=r"holds files already"):
-        RunFolder.create(tmp_path, [make_job()], [])
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=r"is a file"):
-        RunFolder.create(tmp_path / "file", [make_job()], [])
-    with pytest.raises(UsageError, match=r"cannot be written"):
-        RunFolder.create(tmp_path / "file" / "below", [make_job()], [])
+    (tmp_path / "files").mkdir()
+    for file in (tmp_path / "file", tmp_path / "files" / "precious.txt"):
+        file.write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"link is a link to a folder that is not there"):
-        RunFolder.create(tmp_path / "link", [make_job()], [])
+    with pytest.raises(UsageError, match=says):
+        RunFolder.create(tmp_path / path, [make_job()], [])
 
 
 def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:

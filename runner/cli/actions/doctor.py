@@ -75,8 +75,8 @@ def noise_lines(record: Record) -> Iterator[str]:
     facts = record.environment
     if facts:
         threads = facts.get("threads")
-        shown = counted(threads, "thread") if isinstance(threads, int) else "threads unknown"
-        yield f"Python {facts.get('python')}, torch {facts.get('torch')}, {shown}"
+        number = counted(threads, "thread") if isinstance(threads, int) else "threads unknown"
+        yield f"Python {facts.get('python')}, torch {facts.get('torch')}, {number}"
     if facts.get("device"):
         yield f"on {facts['device']}: {facts.get('device_name')}"
     (comparison,) = compare([record])
