@@ -38,13 +38,6 @@ def check_whole_lines(folder: Path) -> int:
     return len(found.records)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("server"))
-    yield found
-    found.close()
-
-
 @pytest.mark.slow
 def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
     """The limit on a file's size stops the plan, then the records, then only a report."""

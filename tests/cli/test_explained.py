@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,13 +43,6 @@ def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
 @pytest.mark.slow
 def test_the_end_of_measuring_is_in_the_record(explained: Path) -> None:
     assert {record["rounds_ended"] for record in records(explained)} == {"fixed count"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("server"))
-    yield found
-    found.close()
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,6 @@ PATIENCE_S = 300  # how long a test waits for what must come: machines may be bu
 EXPECTED = {(name, candidate) for name in ("one", "two", "three") for candidate in ("eager", "inductor")}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("server"))
-    yield found
-    found.close()
-
-
 def duration(server: Server, tmp_path: Path) -> float:
     """Seconds that a run takes when nobody kills it (the second of two: the first warms caches)."""
     for number in range(2):

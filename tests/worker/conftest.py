@@ -22,3 +22,14 @@ def _short_collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(gc, "unfreeze", lambda: None)  # a session's own: it would thaw torch as well
     yield
     gc.collect()
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """Dynamo has compiled nothing, and the number of threads is as before afterwards."""
+    import torch
+
+    torch._dynamo.reset()
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)

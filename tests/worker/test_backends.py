@@ -22,9 +22,7 @@ SCRIPTED = ("torchscript", "dynamo_ts", "aot_ts", "aot_ts_mincut")
 COMPILERS = (*DYNAMO, *SCRIPTED)
 
 
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
 # -- finding them -----------------------------------------------------------------------------

@@ -29,10 +29,7 @@ from harness.workload import Workload
 from tests.factories import known
 from tests.worker.planted import Trial, results, trial
 
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
 def program(name: str = "mlp", mode: Mode = Mode.INFERENCE, **options: Any) -> Program:

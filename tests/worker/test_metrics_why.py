@@ -27,9 +27,7 @@ from tests.worker.test_session import job
 EVERYTHING = Extras(explain=True, profiler_trace=True)
 
 
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
 # -- explanations --------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
 
 from harness.failures import JobFailed
 from harness.schema import BASELINE, Case, CompilerOptions, Job, Mode, Parity, Protocol, Status
@@ -38,9 +37,7 @@ SCRIPT_ON_AOT = Command("aot_ts", Mode.TRAINING)
 FUSED = (SCRIPT_ON_DYNAMO, SCRIPT_ON_AOT_MINCUT, SCRIPT_ON_AOT)
 
 
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
 def job_of(command: Command, **options: Any) -> Job:
