@@ -64,7 +64,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     if parts:
         return st.one_of(parts)
     if is_dataclass(kind):
-        return st.builds(kind, **{name: values(hint) for name, hint in get_type_hints(kind).items()})
+        build: Any = kind
+        return st.builds(build, **{name: values(hint) for name, hint in get_type_hints(kind).items()})
     return st.from_type(kind)
 
 
