@@ -54,10 +54,10 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
     rank, rank_90 = (interval_rank(differences.size, share) for share in (confidence, EQUIVALENCE))
     interval = (float(averages[rank - 1]), float(averages[-rank])) if rank else None
     half = (interval[1] - interval[0]) / 2 if interval else None
-    baseline_median, candidate_median = _middle(np.sort(baseline)), _middle(np.sort(candidate))
+    baseline_median, candidate_median = middle(np.sort(baseline)), middle(np.sort(candidate))
     return PairedEstimate(
         n=int(differences.size),
-        log=_middle(averages),
+        log=middle(averages),
         interval=interval,
         interval_90=(float(averages[rank_90 - 1]), float(averages[-rank_90])) if rank_90 else None,
         p_value=signed_rank_p(differences),
@@ -103,8 +103,8 @@ def are_times(column: Floats) -> bool:
     return bool(np.isfinite(column).all() and (column > 0).all())
 
 
-def _middle(ordered: Floats) -> float:
-    """The median of sorted values. np.median would sort and check them again."""
+def middle(ordered: Floats) -> float:
+    """The median of sorted values. np.median would sort and check them again, and stopping asks often."""
     return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
 
 
@@ -188,11 +188,16 @@ def geometric_mean(speedups: Sequence[float]) -> tuple[float, float | None, floa
     if values.size == 0 or not (values > 0).all():
         raise ValueError("a geometric mean needs positive values")
     logs = np.log(values)
-    mean = float(logs.mean())
-    if logs.size == 1:
-        return math.exp(mean), None, None
-    half = float(special.stdtrit(logs.size - 1, 0.975) * logs.std(ddof=1) / math.sqrt(logs.size))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    mean = mean_of_logs(logs)
+    return (math.exp(logs[0]), None, None) if mean is None else (mean.factor, mean.low, mean.high)
+
+
+def mean_of_logs(logs: Column) -> Estimate | None:
+    """The geometric mean of factors over models, with its interval over models; None below two."""
+    if len(logs) < 2:
+        return None
+    column = np.asarray(logs, dtype=np.float64)
+    return student(float(column.mean()), [(float(column.var(ddof=1)) / column.size, column.size - 1.0)])
 
 
 def coefficient_of_variation(values: Column) -> float | None:

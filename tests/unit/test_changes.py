@@ -16,7 +16,7 @@ from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
 from runner.runs.compare.changes import Change, Ending, RunChanges, changes_between
-from runner.runs.compare.gates import gates_asked, outcomes
+from runner.runs.compare.gates import gate_results, gates_asked
 from runner.runs.compare.load import load, load_records, results_of
 from runner.runs.compare.output.words import head_lines
 from runner.runs.compare.run import Run
@@ -146,7 +146,7 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
     assert found.noise is None
     assert len(found.breaks) == 1
     with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first run and Other CPU"):
-        outcomes(found, gates_asked(["regression"]))
+        gate_results(found, gates_asked(["regression"]))
 
 
 def test_another_torch_is_what_people_compare(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
         ("two", "no record")
     ]
     assert any("is not finished: 1 results have no record" in note for note in found.second.notes)
-    (outcome,) = outcomes(found, gates_asked(["parity"]))
+    (outcome,) = gate_results(found, gates_asked(["parity"]))
     assert outcome.cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
     )
@@ -304,7 +304,7 @@ def test_no_compiler_in_common(tmp_path: Path) -> None:
 
 
 def gate(found: RunChanges, *words: str) -> list[int]:
-    return [len(outcome.cases) for outcome in outcomes(found, gates_asked(words))]
+    return [len(outcome.cases) for outcome in gate_results(found, gates_asked(words))]
 
 
 def test_gates(tmp_path: Path) -> None:
@@ -402,9 +402,9 @@ def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
     runs = [write(tmp_path / name, [make_record(job)]) for name in "ab"]
     found = compared(*runs)
     with pytest.raises(UsageError, match="no shared result has a speedup in both"):
-        outcomes(found, gates_asked(["regression:5%"]))
+        gate_results(found, gates_asked(["regression:5%"]))
     with pytest.raises(UsageError, match="at least 3 shared models"):
-        outcomes(found, gates_asked(["time"]))
+        gate_results(found, gates_asked(["time"]))
 
 
 # -- real processes ---------------------------------------------------------------

@@ -11,7 +11,7 @@ from harness.schema import Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.runs.compare.changes import RunChanges, changes_between
-from runner.runs.compare.gates import gates_asked, outcomes
+from runner.runs.compare.gates import gate_results, gates_asked
 from runner.runs.compare.load import load
 from tests.factories import make_job, make_record
 from tests.unit.test_changes import write
@@ -42,7 +42,7 @@ def test_environments_of_a_run_are_compared_by_compiler(tmp_path: Path) -> None:
 
 def test_a_failure_of_one_environment_is_a_new_failure(tmp_path: Path) -> None:
     found = sides(tmp_path / "run", lost="model_3")
-    (outcome,) = outcomes(found, gates_asked(["parity"]))
+    (outcome,) = gate_results(found, gates_asked(["parity"]))
     assert len(outcome.cases) == 1
     assert "model_3" in outcome.cases[0]
     assert "envs_" not in outcome.cases[0]
@@ -80,7 +80,7 @@ def counted(**metrics: int) -> list[Record]:
 
 def gated(folder: Path, first: list[Record], second: list[Record], gate: str) -> tuple[str, ...]:
     runs = [load("--compare", write(folder / name, found)) for name, found in (("a", first), ("b", second))]
-    (outcome,) = outcomes(changes_between(*runs), gates_asked([gate]))
+    (outcome,) = gate_results(changes_between(*runs), gates_asked([gate]))
     return outcome.cases
 
 

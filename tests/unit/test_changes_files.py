@@ -14,7 +14,7 @@ from harness.schema import Status
 from runner.errors import UsageError
 from runner.reports.markdown import LIMIT
 from runner.runs.compare.changes import changes_between
-from runner.runs.compare.gates import gates_asked, outcomes
+from runner.runs.compare.gates import gate_results, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.output.as_json import render_json
 from runner.runs.compare.output.console import print_changes
@@ -27,7 +27,7 @@ from tests.unit.test_changes import write
 def texts(first: Run, second: Run, *gates: str) -> tuple[str, str, dict[str, Any]]:
     """(terminal, Markdown, JSON)"""
     found = changes_between(first, second)
-    judged = outcomes(found, gates_asked(gates))
+    judged = gate_results(found, gates_asked(gates))
     with Console(width=200, record=True) as console, console.capture() as printed:
         print_changes(found, judged, console)
     return printed.get(), render_markdown(found, judged), json.loads(render_json(found, judged))
@@ -73,8 +73,8 @@ def test_no_gate_passes_for_a_damaged_run(tmp_path: Path) -> None:
     found = changes_between(loaded(whole), loaded(torn))
     for kind in ("regression", "parity", "graph-breaks"):
         with pytest.raises(UsageError, match="b has damaged lines, so results may be missing"):
-            outcomes(found, gates_asked([kind]))
-    assert outcomes(found, ()) == ()
+            gate_results(found, gates_asked([kind]))
+    assert gate_results(found, ()) == ()
 
 
 def test_outputs_say_the_same(tmp_path: Path) -> None:

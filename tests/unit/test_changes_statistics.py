@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from runner.analysis.estimate import Estimate, PairedEstimate
-from runner.analysis.statistics import student
+from runner.analysis.statistics import mean_of_logs, student
 from runner.analysis.verdicts.decision import Between, judged
 from runner.runs.compare.statistics import (
     between,
     difference,
     drift,
     less_drift,
-    mean_change,
     process_noise,
     se_of_median,
     shamos,
@@ -183,12 +182,12 @@ def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) ->
 
 
 def chances(values: Sequence[float]) -> float:
-    found = known(mean_change(values))
+    found = known(mean_of_logs(values))
     return found.p_value
 
 
-def test_the_mean_change_over_models() -> None:
-    assert mean_change([0.1]) is None
+def test_the_mean_of_logs_over_models() -> None:
+    assert mean_of_logs([0.1]) is None
     assert chances([0.1, 0.11, 0.09, 0.1]) < 0.001
     assert chances([0.1, -0.11, 0.09, -0.1]) > 0.5
     assert chances([0.0, 0.0]) == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scipy import special
 
@@ -14,20 +15,14 @@ from runner.analysis.statistics import geometric_mean
 def geomean(estimates: Sequence[PairedEstimate]) -> Geomean:
     if not estimates:
         return Geomean()
-    value, low, high = geometric_mean([one.speedup for one in estimates])
-    widths = [one.half_width for one in estimates if one.half_width is not None]
+    value, low, high = geometric_mean([estimate.speedup for estimate in estimates])
+    mean = Geomean(models=len(estimates), value=value, low=low, high=high)
+    widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
     if len(widths) < len(estimates):
-        return Geomean(models=len(estimates), value=value, low=low, high=high)
+        return mean
     # errors of single models are independent: half widths add in quadrature
-    half = math.sqrt(sum(width**2 for width in widths)) / len(widths)
-    return Geomean(
-        models=len(estimates),
-        value=value,
-        low=low,
-        high=high,
-        these_low=value * math.exp(-half),
-        these_high=value * math.exp(half),
-    )
+    half = math.hypot(*widths) / len(widths)
+    return replace(mean, these_low=value * math.exp(-half), these_high=value * math.exp(half))
 
 
 def wilson(passed: int, total: int, *, confidence: float = 0.95) -> tuple[float, float]:

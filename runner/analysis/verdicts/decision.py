@@ -62,9 +62,15 @@ def judged(
         return _of_one(whole, logs, between)
     if min(rounds_by_process) < 1 or sum(rounds_by_process) != whole.n:
         raise ValueError(f"{whole.n} rounds but {list(rounds_by_process)} by process")
+    alone = _alone(baseline, candidate, rounds_by_process)
+    return _of_several(whole, alone, np.split(logs, np.cumsum(rounds_by_process)[:-1]), between)
+
+
+def _alone(baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]) -> list[PairedEstimate]:
+    """The estimate of each process. Raises ``ValueError`` as ``paired_speedup`` does."""
     ends = np.cumsum(rounds_by_process)[:-1]
-    pieces = zip(np.split(baseline, ends), np.split(candidate, ends), strict=True)
-    return _of_several(whole, [paired_speedup(*one) for one in pieces], np.split(logs, ends), between)
+    columns = (np.split(np.asarray(column, dtype=np.float64), ends) for column in (baseline_s, candidate_s))
+    return [paired_speedup(*sides) for sides in zip(*columns, strict=True)]
 
 
 def judged_or_none(
@@ -115,12 +121,12 @@ def _of_several(
     whole: PairedEstimate, alone: Sequence[PairedEstimate], logs: Sequence[Floats], between: Between
 ) -> PairedEstimate:
     count = len(alone)
-    centers = np.array([one.log for one in alone])
+    centers = np.array([process.log for process in alone])
     spread = float(centers.std(ddof=1))
     pool = between.pool or pooled([(spread, count)], between.assumed_sd**2 + _within(alone))
     variance, df = moderated(spread, count, pool)
     mean, steady = student(float(centers.mean()), [(variance / count, df)]), steadiness(logs)
-    widths = [one.rounds_half for one in alone if one.rounds_half is not None]
+    widths = [process.rounds_half for process in alone if process.rounds_half is not None]
     return replace(
         whole,
         log=mean.log,
@@ -146,21 +152,17 @@ def spread_of(
     """
     if len(rounds_by_process) < 2:
         return None
-    ends = [*np.cumsum(rounds_by_process)]
     try:
-        alone = [
-            paired_speedup(baseline_s[end - n : end], candidate_s[end - n : end])
-            for n, end in zip(rounds_by_process, ends, strict=True)
-        ]
+        alone = _alone(baseline_s, candidate_s, rounds_by_process)
     except ValueError:
         return None
-    centers = np.array([one.log for one in alone])
+    centers = np.array([process.log for process in alone])
     return float(centers.std(ddof=1)), len(alone), _within(alone)
 
 
 def _within(alone: Sequence[PairedEstimate]) -> float:
     """The mean variance of a process's log speedup that its rounds explain."""
-    widths = [one.rounds_half for one in alone if one.rounds_half is not None]
+    widths = [process.rounds_half for process in alone if process.rounds_half is not None]
     return float(np.mean(np.square(widths))) / Z_95**2 if widths else 0.0
 
 
@@ -181,12 +183,12 @@ def verdict(
     limit, segments, everything = limits.log, estimate.segments, (-math.inf, math.inf)
     (low, high), (low_90, high_90) = estimate.interval or everything, estimate.interval_90 or everything
     significant = q_value is not None and q_value < limits.alpha
-    if low > limit and significant and all(one > limit for one in segments):
+    if low > limit and significant and min(segments, default=math.inf) > limit:
         return Verdict.FASTER
-    if high < -limit and significant and all(one < -limit for one in segments):
+    if high < -limit and significant and max(segments, default=-math.inf) < -limit:
         return Verdict.SLOWER
     inside = -limit <= low_90 and high_90 <= limit
-    if inside and (not estimate.unsteady or all(abs(one) <= limit for one in segments)):
+    if inside and (not estimate.unsteady or all(abs(log) <= limit for log in segments)):
         return Verdict.SAME
     return Verdict.UNSTEADY if estimate.unsteady else Verdict.INCONCLUSIVE
 

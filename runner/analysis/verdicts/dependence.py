@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from runner.analysis.statistics import Floats, lag_1_autocorrelation, middle
 
 FEWEST = 10  # rounds; fewer show no dependence
 BEYOND_CHANCE = 1.645  # standard errors of a lag-1 autocorrelation: one independent sequence in 20
@@ -45,14 +44,10 @@ def widening(logs: Floats) -> float:
     n = logs.size
     if n < FEWEST:
         return 1.0
-    centered = logs - logs.mean()
-    total = float(centered @ centered)
-    if total <= 0:
+    lag_1 = lag_1_autocorrelation(logs)
+    if lag_1 is None or (lag_1 + 1 / n) * math.sqrt(n) <= BEYOND_CHANCE:
         return 1.0
-    found = float(centered[:-1] @ centered[1:]) / total
-    if (found + 1 / n) * math.sqrt(n) <= BEYOND_CHANCE:
-        return 1.0
-    r = min(MOST_CORRELATION, (found + 1 / n) / (1 - 4 / n))
+    r = min(MOST_CORRELATION, (lag_1 + 1 / n) / (1 - 4 / n))
     return math.sqrt((1 + r) / (1 - r))
 
 
@@ -65,30 +60,20 @@ def steadiness(processes: Sequence[Floats]) -> Steadiness:
     long = [logs for logs in processes if logs.size >= FEWEST]
     if not long:
         return Steadiness()
-    halves = [(_middle(logs[: logs.size // 2]), _middle(logs[logs.size // 2 :])) for logs in long]
+    halves = [[middle(np.sort(half)) for half in np.split(logs, [logs.size // 2])] for logs in long]
     first, second = (sum(pair[side] for pair in halves) / len(halves) for side in (0, 1))
     segments = (first, second)
     scores = [_scores(logs) for logs in long]
     trend, moved = (sum(pair[side] for pair in scores) / math.sqrt(len(scores)) for side in (0, 1))
     if abs(trend) > TREND:
-        return Steadiness(
-            reason=f"the speedup drifts ({_ratio(first)} in the first half of the rounds, {_ratio(second)} "
-            "in the second)",
-            segments=segments,
-        )
+        both = f"{_ratio(first)} in the first half of the rounds, {_ratio(second)} in the second"
+        return Steadiness(reason=f"the speedup drifts ({both})", segments=segments)
     if abs(moved) > TREND:
-        return Steadiness(
-            reason=f"the halves of the rounds differ ({_ratio(first)} and {_ratio(second)})",
-            segments=segments,
-        )
-    for logs in long:
-        found = regimes(logs)
-        if found is not None:
-            low, high = found
-            return Steadiness(
-                reason=f"the rounds have two regimes ({_ratio(low)} and {_ratio(high)})",
-                segments=(*segments, low, high),
-            )
+        both = f"{_ratio(first)} and {_ratio(second)}"
+        return Steadiness(reason=f"the halves of the rounds differ ({both})", segments=segments)
+    for low, high in filter(None, map(regimes, long)):
+        reason = f"the rounds have two regimes ({_ratio(low)} and {_ratio(high)})"
+        return Steadiness(reason=reason, segments=(*segments, low, high))
     return Steadiness(segments=segments)
 
 
@@ -135,11 +120,6 @@ def _scores(logs: Floats) -> tuple[float, float]:
     rest = n - half
     shift = float(ranks[half:].sum()) - rest * (n + 1) / 2
     return trend, shift / math.sqrt(half * rest * (n + 1) / 12)
-
-
-def _middle(logs: Floats) -> float:
-    ordered = np.sort(logs)  # np.median would check it, and stopping asks often
-    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
 
 
 def _ratio(log: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.schema import Job, Record, Samples
+from harness.schema import Job, Record
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_sd, pooled
 from runner.analysis.verdicts.decision import Between, judged_or_none, spread_of
@@ -16,36 +16,25 @@ Group = tuple[str, str, str, str]
 
 def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
     """One estimate for each record; None without samples, and for samples that cannot be used."""
-    between = between_of(records)
-    return [_estimate(record, one) for record, one in zip(records, between, strict=True)]
+    spreads: dict[Group, list[tuple[float, int, float]]] = {}
+    for record in records:
+        samples = record.samples
+        spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
+        if spread:
+            spreads.setdefault(_group(record), []).append(spread)
+    return [_estimate(record, spreads.get(_group(record), ())) for record in records]
 
 
-def _estimate(record: Record, between: Between) -> PairedEstimate | None:
-    samples = record.samples
+def _estimate(record: Record, spreads: Sequence[tuple[float, int, float]]) -> PairedEstimate | None:
+    """``spreads``: those of the record's group, as ``spread_of`` gives them."""
+    samples, assumed, pool = record.samples, assumed_of(record), None
     if samples is None:
         return None
+    if spreads:
+        explained = sum(variance for _, _, variance in spreads) / len(spreads)
+        pool = pooled([(spread, count) for spread, count, _ in spreads], assumed**2 + explained)
+    between = Between(assumed_sd=assumed, pool=pool)
     return judged_or_none(samples.baseline_s, samples.candidate_s, samples.rounds_by_process, between)
-
-
-def between_of(records: Sequence[Record]) -> list[Between]:
-    """For each record: the assumed tau, and the pool of its group."""
-    groups: dict[Group, list[tuple[float, int]]] = {}
-    within: dict[Group, list[float]] = {}
-    for record in records:
-        found = _spread(record.samples)
-        if found is not None:
-            spread, count, explained = found
-            groups.setdefault(_group(record), []).append((spread, count))
-            within.setdefault(_group(record), []).append(explained)
-    each = []
-    for record in records:
-        assumed, group = assumed_of(record), _group(record)
-        if group not in groups:
-            each.append(Between(assumed_sd=assumed))
-            continue
-        explained = sum(within[group]) / len(within[group])
-        each.append(Between(assumed_sd=assumed, pool=pooled(groups[group], assumed**2 + explained)))
-    return each
 
 
 def assumed_of(record: Record) -> float:
@@ -63,12 +52,6 @@ def assumed_in(job: Job, candidate: str) -> float:
             return ASSUMED_ACROSS  # its baseline is the reference environment's eager, another process
     control = compiler == EAGER and job.baseline_dtype in (None, job.dtype)
     return assumed_sd(compiler, job.case.mode.value, control=control)
-
-
-def _spread(samples: Samples | None) -> tuple[float, int, float] | None:
-    if samples is None:
-        return None
-    return spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
 
 
 def _group(record: Record) -> Group:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from harness.schema import Record, Samples
 from runner.analysis.comparison import Generation, Part
 from runner.analysis.estimate import PairedEstimate
@@ -37,13 +39,9 @@ def generation_of(record: Record) -> Generation | None:
 
 
 def _decode(samples: Samples, between: Between) -> PairedEstimate | None:
-    baseline = [
-        whole - part for whole, part in zip(samples.baseline_s, samples.baseline_prefill_s, strict=True)
-    ]
-    candidate = [
-        whole - part for whole, part in zip(samples.candidate_s, samples.candidate_prefill_s, strict=True)
-    ]
-    if min(baseline + candidate) <= 0:
+    baseline = np.subtract(samples.baseline_s, samples.baseline_prefill_s)
+    candidate = np.subtract(samples.candidate_s, samples.candidate_prefill_s)
+    if min(baseline.min(), candidate.min()) <= 0:
         return None
     return judged(baseline, candidate, samples.rounds_by_process, between)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
-from runner.analysis.estimate import Geomean, Limits, PairedEstimate
+from runner.analysis.estimate import Limits, PairedEstimate
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
@@ -32,12 +32,15 @@ def candidate_pairs(comparisons: Sequence[Comparison]) -> tuple[CandidatePair, .
     below ``LEAST_ACROSS`` processes their verdict is withheld.
     """
     jobs: dict[str, list[Comparison]] = {}
-    for one in comparisons:
-        if one.record.status.passed and one.n and one.compiler != CONTROL:
-            jobs.setdefault(one.record.job.key, []).append(one)
-    found = [pair for members in jobs.values() for pair in _of_job(members)]
-    q_values = false_discovery([estimate.p_value for _, _, estimate in found])
-    return tuple(_pair(*one, q) for one, q in zip(found, q_values, strict=True))
+    for comparison in comparisons:
+        if comparison.record.status.passed and comparison.n and comparison.compiler != CONTROL:
+            jobs.setdefault(comparison.record.job.key, []).append(comparison)
+    both = (pair for members in jobs.values() for pair in itertools.combinations(members, 2))
+    estimates = [
+        (pair, estimate) for pair in both if (estimate := _estimate(*(side.record for side in pair)))
+    ]
+    q_values = false_discovery([estimate.p_value for _, estimate in estimates])
+    return tuple(_pair(*pair, estimate, q) for (pair, estimate), q in zip(estimates, q_values, strict=True))
 
 
 def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]:
@@ -55,17 +58,10 @@ def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]
 
 def _ratio(key: tuple[str, ...], members: Sequence[CandidatePair]) -> CompilerRatio:
     suite, mode, device, dtype, first, second = key
-    mean: Geomean = geomean([one.estimate for one in members if one.estimate is not None])
+    mean = geomean([pair.estimate for pair in members if pair.estimate is not None])
     return CompilerRatio(
         suite=suite, mode=mode, device=device, dtype=dtype, first=first, second=second, mean=mean
     )
-
-
-def _of_job(members: Sequence[Comparison]) -> Iterator[tuple[Comparison, Comparison, PairedEstimate]]:
-    for first, second in itertools.combinations(members, 2):
-        estimate = _estimate(first.record, second.record)
-        if estimate is not None:
-            yield first, second, estimate
 
 
 def _estimate(first: Record, second: Record) -> PairedEstimate | None:

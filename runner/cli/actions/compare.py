@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
@@ -17,39 +16,37 @@ COMPARE = flag(
     group=Group.ACTIONS,
     nargs=2,
     metavar=("A", "B"),
-    help="show what changed from run A to run B; RUN@ENV: one environment of a run: docs/HOWTO.md",
+    help="show what changed from run A to run B: speedups with intervals, failures, graph breaks, compile "
+    "time, memory. A and B: run folders or records.jsonl; RUN@ENV: one environment of a run with "
+    "--envs. --format=md or json and --output-dir write files",
 )
 FAIL_ON = flag(
     "--fail-on",
     group=Group.ACTIONS,
     metavar="WHAT",
     listed=True,
-    help="with --compare: exit code 1 on regression[:5%%], time[:5%%], parity, graph-breaks, calls-captured, "
-    "eager-fallbacks or difference: docs/HOWTO.md",
+    help="with --compare: exit code 1 on regression[:5%%] of a speedup, time[:5%%] of compiled steps, parity "
+    "(passed before, fails now), graph-breaks, calls-captured, eager-fallbacks (more breaks, fewer captured "
+    "calls, more functions left to eager than before), difference (another status or number of "
+    "graph breaks); repeated or comma-separated",
 )
 FLAGS = (COMPARE, FAIL_ON)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    runs: CompareRequest
-    formats: frozenset[str] | None  # None: all
-
-
-def parse(given: Given) -> Request:
+def parse(given: Given) -> CompareRequest:
     first, second = map(Path, given[COMPARE.key])
-    request = CompareRequest(
+    return CompareRequest(
         first=first,
         second=second,
+        formats=formats_asked(given),
         fail_on=listed(FAIL_ON.long, given.get(FAIL_ON.key, ())),
         output_dir=read_row(row_at(RunConfig, "output_dir"), given, None),
     )
-    return Request(runs=request, formats=formats_asked(given))
 
 
-def perform(request: Request, argv: Sequence[str]) -> int:
+def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.runs.compare.command import compare_runs
 
-    return compare_runs(request.runs, request.formats, Console())
+    return compare_runs(request, Console())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,7 +12,7 @@ from statistics import median
 
 from harness.schema import Samples
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict
-from runner.analysis.statistics import false_discovery, geometric_mean
+from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs
 from runner.analysis.verdicts.decision import verdict
 from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
 from runner.runs.compare.paired import shared_rounds
@@ -23,7 +24,6 @@ from runner.runs.compare.statistics import (
     difference,
     drift,
     less_drift,
-    mean_change,
     process_noise,
 )
 
@@ -117,7 +117,7 @@ class RunChanges:
     def breaks(self) -> tuple[Change, ...]:
         """Results whose number of graph breaks changed."""
         counts = [(c, c.first.graph_breaks, c.second.graph_breaks) for c in (*self.changes, *self.controls)]
-        return tuple(c for c, one, other in counts if None not in (one, other) and one != other)
+        return tuple(c for c, first, second in counts if None not in (first, second) and first != second)
 
     @property
     def paired(self) -> bool:
@@ -142,21 +142,17 @@ def changes_between(first: Run, second: Run) -> RunChanges:
     # a result that A never measured is ignored; a result that B never measured is a loss
     first = replace(first, results=tuple(r for r in first.results if r.status != NO_RECORD))
     matching = match(first, second)
-    apart: dict[Difference, int] = {}
-    alike = []
-    for pair in matching.pairs:
-        differing = machine_differences(*pair)
-        for fact in differing:
-            apart[fact] = apart.get(fact, 0) + 1
-        alike.append(not differing)
-    comparable = [pair for pair, like in zip(matching.pairs, alike, strict=True) if like]
+    differing = [machine_differences(*pair) for pair in matching.pairs]
+    comparable = [pair for pair, facts in zip(matching.pairs, differing, strict=True) if not facts]
     moved = _drift(comparable)
-    elsewhere = [*first.controls, *(one for one in second.controls if one not in first.controls)]
-    noise = _noise(comparable, elsewhere)
+    controls = (*first.controls, *(control for control in second.controls if control not in first.controls))
+    noise = _noise(comparable, controls)
     groups = _noise_by_group(comparable)
     all_changes = [
-        _change(pair, like=like, noise=groups.get(_noise_group(pair[0]), noise), moved=moved)
-        for pair, like in zip(matching.pairs, alike, strict=True)
+        Change(first=pair[0], second=pair[1])
+        if facts
+        else _change(pair, groups.get(_noise_group(pair)) or noise, moved)
+        for pair, facts in zip(matching.pairs, differing, strict=True)
     ]
     limits = _limits((*first.results, *second.results))
     judged = _judged([change for change in all_changes if not change.first.is_control], limits)
@@ -170,7 +166,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         noise=noise,
         controls=tuple(change for change in all_changes if change.first.is_control),
         mismatches=matching.mismatches,
-        incomparable=tuple(apart.items()),
+        incomparable=tuple(Counter(itertools.chain(*differing)).items()),
         only_first=matching.only_first,
         only_second=tuple(r for r in matching.only_second if r.status != NO_RECORD),
     )
@@ -205,25 +201,20 @@ def _noise(pairs: Pairs, elsewhere: Sequence[Result] = ()) -> ProcessNoise | Non
     return process_noise(controls, [change for change in changes if change is not None])
 
 
-def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise]:
-    """The noise of each device, precision and mode that has enough values of its own."""
+def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise | None]:
+    """The noise of each device, precision and mode; None if it has too few values of its own."""
     members: dict[tuple[str, ...], list[tuple[Result, Result]]] = {}
     for pair in pairs:
-        members.setdefault(_noise_group(pair[0]), []).append(pair)
-    shown = {group: _noise(alike) for group, alike in members.items()}
-    return {group: noise for group, noise in shown.items() if noise is not None}
+        members.setdefault(_noise_group(pair), []).append(pair)
+    return {group: _noise(alike) for group, alike in members.items()}
 
 
-def _noise_group(result: Result) -> tuple[str, ...]:
-    return tuple(result.conditions[name] for name in ("device", "precision", "mode"))
+def _noise_group(pair: tuple[Result, Result]) -> tuple[str, ...]:
+    return tuple(pair[0].conditions[name] for name in ("device", "precision", "mode"))
 
 
-def _change(
-    pair: tuple[Result, Result], *, like: bool, noise: ProcessNoise | None, moved: Drift | None
-) -> Change:
+def _change(pair: tuple[Result, Result], noise: ProcessNoise | None, moved: Drift | None) -> Change:
     first, second = pair
-    if not like:
-        return Change(first=first, second=second)
     shared = shared_rounds(first, second)
     both = first.passed and second.passed
     if shared:
@@ -248,7 +239,7 @@ def _speedup(
 ) -> Estimate | None:
     if first is None or second is None:
         return None
-    alone = [one.assumed_sd or 0.0 for one in (first, second) if one.processes == 1]
+    alone = [estimate.assumed_sd or 0.0 for estimate in (first, second) if estimate.processes == 1]
     return difference(first, second, between(alone, noise))
 
 
@@ -256,10 +247,10 @@ def _time(
     first: Result, second: Result, moved: Drift | None, times: Callable[[Samples], Sequence[float]]
 ) -> Estimate | None:
     """The change of a time beyond the drift."""
-    one, other = first.record.samples, second.record.samples
-    if one is None or other is None or first.estimate is None or second.estimate is None or moved is None:
+    samples = first.record.samples, second.record.samples
+    if None in (*samples, first.estimate, second.estimate) or moved is None:
         return None
-    before, after = times(one), times(other)
+    before, after = (times(side) for side in samples if side)
     return less_drift(math.log(median(after) / median(before)), before, after, moved)
 
 
@@ -293,8 +284,8 @@ def _judged(changes: Sequence[Change], limits: Limits) -> tuple[Change, ...]:
 
 def _limits(results: Sequence[Result]) -> Limits:
     """The limits of both runs' verdicts; of different ones, the stricter."""
-    each = [Limits.of(result.record.job.protocol) for result in results]
-    return Limits(threshold=max(one.threshold for one in each), alpha=min(one.alpha for one in each))
+    limits = [Limits.of(result.record.job.protocol) for result in results]
+    return Limits(threshold=max(run.threshold for run in limits), alpha=min(run.alpha for run in limits))
 
 
 def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
@@ -320,7 +311,7 @@ def _group(compiler: str, where: str, members: Sequence[Change]) -> GroupChange:
         timed=len(timed),
         geomean_first=geometric_mean(before)[0] if before else None,
         geomean_second=geometric_mean(after)[0] if after else None,
-        speedup=mean_change([math.log(y / x) for x, y in zip(before, after, strict=True)]),
-        compile=mean_change([math.log(c.compile_factor) for c in members if c.compile_factor]),
-        memory=mean_change([math.log(c.memory_factor) for c in members if c.memory_factor]),
+        speedup=mean_of_logs([math.log(y / x) for x, y in zip(before, after, strict=True)]),
+        compile=mean_of_logs([math.log(c.compile_factor) for c in members if c.compile_factor]),
+        memory=mean_of_logs([math.log(c.memory_factor) for c in members if c.memory_factor]),
     )

@@ -18,15 +18,16 @@ OK, FAILED = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """Two runs. ``fail_on``: the words of ``--fail-on``. ``output_dir``: where files go; None: nowhere."""
+    """Two runs. ``formats``: None: the default. ``output_dir``: where files go; None: nowhere."""
 
     first: Path
     second: Path
+    formats: frozenset[str] | None = None
     fail_on: tuple[str, ...] = ()
     output_dir: Path | None = None
 
 
-def compare_runs(request: CompareRequest, formats: frozenset[str] | None, console: Console) -> int:
+def compare_runs(request: CompareRequest, console: Console) -> int:
     """Prints the changes, or writes them (``--format``, ``--output-dir``). Returns 1 if a gate fails.
 
     ``UsageError`` for a gate for which the runs lack the data, after everything was printed or written.
@@ -36,54 +37,52 @@ def compare_runs(request: CompareRequest, formats: frozenset[str] | None, consol
     from runner.runs.compare.gates import answered, gates_asked
     from runner.runs.compare.load import load
     from runner.runs.compare.output.as_json import render_json
-    from runner.runs.compare.output.console import print_changes, print_outcome
+    from runner.runs.compare.output.console import print_changes, print_result
     from runner.runs.compare.output.markdown import render_markdown
     from runner.store.run_folder import write_asked
 
-    wanted = _formats(request, formats)
+    wanted = _formats(request)
     gates = gates_asked(request.fail_on)
     if request.first.resolve() == request.second.resolve():
         raise UsageError(f"--compare: {request.first} is named twice; name two runs")
     first, second = load("--compare", request.first), load("--compare", request.second)
     changes = changes_between(first, second)
-    found, refusal = answered(changes, gates)
-    texts = {
-        "md": lambda: render_markdown(changes, found),
-        "json": lambda: render_json(changes, found),
-    }
+    results, refusal = answered(changes, gates)
+    renderers = {"md": render_markdown, "json": render_json}
     if "console" in wanted:
-        print_changes(changes, found, console)
-    for name in sorted(texts.keys() & wanted):
+        print_changes(changes, results, console)
+    for name in sorted(renderers.keys() & wanted):
+        text = renderers[name](changes, results)
         if request.output_dir is None:
-            sys.stdout.write(texts[name]())
-        else:
-            path = request.output_dir / f"changes.{name}"
-            content = texts[name]().encode(errors="backslashreplace")
-            write_asked("--output-dir", path, content, make_folder=True)
-            say(console, str(path))
-    failed = [outcome for outcome in found if outcome.cases]
+            sys.stdout.write(text)
+            continue
+        path = request.output_dir / f"changes.{name}"
+        write_asked("--output-dir", path, text.encode(errors="backslashreplace"), make_folder=True)
+        say(console, str(path))
+    failed = [result for result in results if result.cases]
     if failed and "console" not in wanted:  # always print the cause of exit code 1
         from rich.console import Console
 
-        for outcome in failed:
-            print_outcome(outcome, Console(stderr=True))
+        for result in failed:
+            print_result(result, Console(stderr=True))
     if refusal is not None:  # after the outcomes; a gate without data does not pass
         sys.stdout.flush()
         raise refusal
     return FAILED if failed else OK
 
 
-def _formats(request: CompareRequest, given: frozenset[str] | None) -> frozenset[str]:
+def _formats(request: CompareRequest) -> frozenset[str]:
     """The formats to make: the tables; with an output folder, all formats."""
-    if given is None:
+    formats = request.formats
+    if formats is None:
         return frozenset(FORMATS if request.output_dir is not None else ("console",))
-    for word in sorted(given):
+    for word in sorted(formats):
         if word not in FORMATS:
             raise UsageError(
                 f"--format: a comparison of runs has no {word}; choose from {', '.join(FORMATS)}"
             )
-    if len(given) > 1 and request.output_dir is None:
+    if len(formats) > 1 and request.output_dir is None:
         raise UsageError(
             "--format: one format at a time is printed; name a folder for more with --output-dir"
         )
-    return given
+    return formats

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.settings import SHARE
 from runner.analysis.digits import MISSING, p_text, share_text, speedup_text
-from runner.analysis.estimate import Estimate
+from runner.analysis.estimate import Estimate, Interval
 from runner.errors import UsageError, unknown
 from runner.labels import plain
 from runner.plan.settings import value_of
@@ -42,7 +42,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class GateResult:
     """The result of a gate, which fails if there are ``cases``."""
 
     gate: Gate
@@ -63,8 +63,8 @@ def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
     return tuple(gates)
 
 
-def outcomes(changes: RunChanges, gates: Sequence[Gate]) -> tuple[Outcome, ...]:
-    """One outcome for each gate. Raises ``UsageError`` if the runs lack the data for a gate."""
+def gate_results(changes: RunChanges, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
+    """One result for each gate. Raises ``UsageError`` if the runs lack the data for a gate."""
     for run in (changes.first, changes.second):
         if gates and run.damaged_lines:
             raise UsageError(
@@ -74,50 +74,54 @@ def outcomes(changes: RunChanges, gates: Sequence[Gate]) -> tuple[Outcome, ...]:
     return tuple(JUDGES[gate.kind](changes, gate) for gate in gates)
 
 
-def answered(changes: RunChanges, gates: Sequence[Gate]) -> tuple[tuple[Outcome, ...], UsageError | None]:
-    """The outcomes of the gates for which the runs have data, and the error for the first other gate."""
-    found: list[Outcome] = []
+def answered(changes: RunChanges, gates: Sequence[Gate]) -> tuple[tuple[GateResult, ...], UsageError | None]:
+    """The results of the gates for which the runs have data, and the error for the first other gate."""
+    results: list[GateResult] = []
     refusals: list[UsageError] = []
     for gate in gates:
         try:
-            found += outcomes(changes, (gate,))
+            results += gate_results(changes, (gate,))
         except UsageError as error:
             refusals.append(error)
-    return tuple(found), refusals[0] if refusals else None
+    return tuple(results), refusals[0] if refusals else None
 
 
-def _regression(changes: RunChanges, gate: Gate) -> Outcome:
+def _regression(changes: RunChanges, gate: Gate) -> GateResult:
     if not changes.timed:
         raise _cannot(changes, gate, "no shared result has a speedup in both runs")
     share = gate.share(changes)
     limit = math.log1p(-share) if share < 1 else -math.inf
-    lost = [
-        f"{c.first.title}: {estimate_text(c.speedup)}, q = {p_text(c.q_value)}"
-        for c in changes.timed
-        if c.speedup and c.speedup.interval and c.speedup.interval[1] < limit
-        if c.q_value is not None and c.q_value < changes.limits.alpha
-    ]
-    _check_noise(changes, gate, bool(lost))
+    cases = tuple(
+        f"{change.first.title}: {estimate_text(change.speedup)}, q = {p_text(change.q_value)}"
+        for change in changes.timed
+        if _interval(changes, change.speedup, change.q_value)[1] < limit
+    )
+    _check_noise(changes, gate, bool(cases))
     title = f"speedups that fell by more than {share_text(share)}, of {len(changes.timed)}"
-    return Outcome(gate=gate, title=title, cases=tuple(lost))
+    return GateResult(gate=gate, title=title, cases=cases)
 
 
-def _time(changes: RunChanges, gate: Gate) -> Outcome:
+def _time(changes: RunChanges, gate: Gate) -> GateResult:
     share = gate.share(changes)
     timed = [change for change in changes.changes if change.compiled is not None]
     if not timed:
         raise _cannot(changes, gate, "the gate needs at least 3 shared models with times in both runs")
-    slower = [
-        f"{c.first.title}: {estimate_text(c.compiled)} of the time"
-        for c in timed
-        if c.compiled and c.compiled.interval and c.compiled.interval[0] > math.log1p(share)
-        if c.compiled_q is not None and c.compiled_q < changes.limits.alpha
-    ]
-    _check_noise(changes, gate, bool(slower))
-    limit = share_text(share)
+    cases = tuple(
+        f"{change.first.title}: {estimate_text(change.compiled)} of the time"
+        for change in timed
+        if _interval(changes, change.compiled, change.compiled_q)[0] > math.log1p(share)
+    )
+    _check_noise(changes, gate, bool(cases))
     beyond = "" if changes.paired else " beyond the drift"
-    title = f"compiled steps that became slower{beyond} by more than {limit}, of {len(timed)}"
-    return Outcome(gate=gate, title=title, cases=tuple(slower))
+    title = f"compiled steps that became slower{beyond} by more than {share_text(share)}, of {len(timed)}"
+    return GateResult(gate=gate, title=title, cases=cases)
+
+
+def _interval(changes: RunChanges, estimate: Estimate | None, q_value: float | None) -> Interval:
+    """The interval of a significant change; everything if the change is not significant."""
+    if estimate is None or estimate.interval is None or q_value is None or q_value >= changes.limits.alpha:
+        return -math.inf, math.inf
+    return estimate.interval
 
 
 def _check_noise(changes: RunChanges, gate: Gate, fails: bool) -> None:
@@ -130,28 +134,28 @@ def _check_noise(changes: RunChanges, gate: Gate, fails: bool) -> None:
         )
 
 
-def _parity(changes: RunChanges, gate: Gate) -> Outcome:
+def _parity(changes: RunChanges, gate: Gate) -> GateResult:
     cases = tuple(ending(change) for change in changes.ended(Ending.NEW_FAILURE))
-    return Outcome(gate=gate, title="results that passed before and fail now", cases=cases)
+    return GateResult(gate=gate, title="results that passed before and fail now", cases=cases)
 
 
-def _counted(changes: RunChanges, gate: Gate) -> Outcome:
+def _counted(changes: RunChanges, gate: Gate) -> GateResult:
     """The results whose count became worse. ``UsageError`` if no shared result has it in both runs."""
     metric, noun, more_is_worse = COUNTS[gate.kind]
     counts = [(c.first.title, c.first.count(metric), c.second.count(metric)) for c in changes.changes]
-    known = [(title, one, other) for title, one, other in counts if one is not None and other is not None]
+    known = [(title, a, b) for title, a, b in counts if a is not None and b is not None]
     if not known:
         raise _cannot(changes, gate, f"no shared result has the number of {noun} in both", machine=False)
     worse = tuple(
-        f"{title}: {one} -> {other} {noun}"
-        for title, one, other in known
-        if (other > one if more_is_worse else other < one)
+        f"{title}: {before} -> {after} {noun}"
+        for title, before, after in known
+        if (after > before if more_is_worse else after < before)
     )
     title = f"results with {'more' if more_is_worse else 'fewer'} {noun} than before"
-    return Outcome(gate=gate, title=title, cases=worse)
+    return GateResult(gate=gate, title=title, cases=worse)
 
 
-def _difference(changes: RunChanges, gate: Gate) -> Outcome:
+def _difference(changes: RunChanges, gate: Gate) -> GateResult:
     ended = [
         change for how in (Ending.NEW_FAILURE, Ending.FIXED, Ending.OTHER) for change in changes.ended(how)
     ]
@@ -164,10 +168,10 @@ def _difference(changes: RunChanges, gate: Gate) -> Outcome:
         ),
         *(f"{r.title}: {r.status}, only in the second run" for r in changes.only_second),
     )
-    return Outcome(gate=gate, title="results with another status or number of graph breaks", cases=cases)
+    return GateResult(gate=gate, title="results with another status or number of graph breaks", cases=cases)
 
 
-JUDGES: Mapping[str, Callable[[RunChanges, Gate], Outcome]] = {
+JUDGES: Mapping[str, Callable[[RunChanges, Gate], GateResult]] = {
     "regression": _regression,
     "time": _time,
     "parity": _parity,
@@ -178,8 +182,7 @@ JUDGES: Mapping[str, Callable[[RunChanges, Gate], Outcome]] = {
 
 def ending(change: Change) -> str:
     """``suite model (...), inductor: pass -> crash (SIGSEGV)``"""
-    why = change.second.failure
-    words = re.sub(r"\s+", " ", why)
+    words = re.sub(r"\s+", " ", change.second.failure or "")
     note = f" ({words[:120]}{'...' if len(words) > 120 else ''})" if words else ""
     return f"{change.first.title}: {change.first.status} -> {change.second.status}{note}"
 
@@ -194,11 +197,11 @@ def broken(change: Change) -> str:
 
 def differences_text(differences: Sequence[tuple[str, str, str]]) -> str:
     """``batch size 8 -> 4, scale full -> small``"""
-    return ", ".join(f"{name} {one} -> {other}" for name, one, other in differences)
+    return ", ".join(f"{name} {first} -> {second}" for name, first, second in differences)
 
 
 def _cannot(changes: RunChanges, gate: Gate, why: str, *, machine: bool = True) -> UsageError:
     if changes.incomparable and machine:
-        (name, one, other), _ = changes.incomparable[0]
-        why = f"times are not compared, because {name} is {one} in the first run and {other} in the second"
+        (name, first, second), _ = changes.incomparable[0]
+        why = f"times are not compared, because {name} is {first} in the first run and {second} in the second"
     return UsageError(f"{FLAG} {gate.words}: these runs do not have the data for this gate ({why})")

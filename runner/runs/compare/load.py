@@ -25,12 +25,12 @@ SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMI
 def load(flag: str, path: Path) -> Run:
     """The run at ``path``. Raises ``UsageError`` if it is missing or has no result."""
     try:
-        found = _load(flag, path)
+        run = _load(flag, path)
     except OSError as error:
         raise UsageError(f"{flag}: {path} cannot be read ({error.strerror}); {WHAT}") from None
-    if not found.results:
+    if not run.results:
         raise UsageError(f"{flag}: {path} holds no result; {WHAT}")
-    return found
+    return run
 
 
 def _load(flag: str, path: Path) -> Run:
@@ -49,27 +49,27 @@ def _load(flag: str, path: Path) -> Run:
 
 def load_records(path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
-    found = read_run(path)
+    stored = read_run(path)
     plan = _plan(path.parent) if path.name == RECORDS else ()
-    labels = suite_labels(job.case.suite for job in (*(record.job for record in found.records), *plan))
-    measured = {(record.job.key, record.candidate) for record in found.records}
+    labels = suite_labels(job.case.suite for job in (*(record.job for record in stored.records), *plan))
+    measured = {(record.job.key, record.candidate) for record in stored.records}
     # a record needs a status; a result without a comparison has none
     missing = [
         Record(job=job, candidate=candidate, status=Status.INFRA_ERROR)
         for job in plan
-        if found.records
+        if stored.records
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    notes = [*found.damage, *filter(None, [found.replaced])]
+    notes = [*stored.damage, *filter(None, [stored.replaced])]
     if missing:
         notes.append(f"{plain(str(path.parent))} is not finished: {len(missing)} results have no record")
     return Run(
         path=path.parent if path.name == RECORDS else path,
-        results=(*results_of(found.records, labels), *(_result(record, None, labels) for record in missing)),
-        facts=_shown(merged_facts(found.records)),
+        results=(*results_of(stored.records, labels), *(_result(record, None, labels) for record in missing)),
+        facts=_shown(merged_facts(stored.records)),
         notes=tuple(notes),
-        damaged_lines=found.unused,
+        damaged_lines=stored.unused,
     )
 
 

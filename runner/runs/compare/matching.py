@@ -107,11 +107,11 @@ def _check_common(first: Run, second: Run, pairs: Sequence[object], mismatches: 
         return
     here, there = f"{first.path} and {second.path}", "compare two runs of the same models"
     if mismatches:
-        name, one, other = mismatches[0].differences[0]
+        name, old, new = mismatches[0].differences[0]
         what = plain(mismatches[0].first.name)
         raise UsageError(
-            f"--compare: {here} measured nothing in the same way (of {what}, {name} is {one} in the first "
-            f"and {other} in the second); {there} under the same conditions"
+            f"--compare: {here} measured nothing in the same way (of {what}, {name} is {old} in the first "
+            f"and {new} in the second); {there} under the same conditions"
         )
     names = {result.name for result in first.results} & {result.name for result in second.results}
     if not names:
@@ -119,9 +119,9 @@ def _check_common(first: Run, second: Run, pairs: Sequence[object], mismatches: 
     for name in SAME_SUBJECT:
         values = [{r.conditions[name] for r in run.results} for run in (first, second)]
         if not values[0] & values[1]:
-            one, other = (", ".join(sorted(found)) for found in values)
+            old, new = (", ".join(sorted(names)) for names in values)
             raise UsageError(
-                f"--compare: {here} share models but no {name} ({one} in the first, {other} in the second); "
+                f"--compare: {here} share models but no {name} ({old} in the first, {new} in the second); "
                 f"{there} with the same {name}"
             )
     raise UsageError(f"--compare: {here} share no model with the same compiler in the same mode; {there}")

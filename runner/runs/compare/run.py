@@ -59,10 +59,10 @@ class Result:
     @property
     def machine(self) -> dict[str, str]:
         """The facts that must also be equal for a comparison of times."""
-        found = {name: self.record.environment.get(name) for name in TIMING_FACTS}
-        if found["cpu"] == found["device_name"]:
-            found["cpu"] = None
-        known = {name: str(value) for name, value in found.items() if value not in (None, "")}
+        facts = {name: self.record.environment.get(name) for name in TIMING_FACTS}
+        if facts["cpu"] == facts["device_name"]:
+            facts["cpu"] = None
+        known = {name: str(value) for name, value in facts.items() if value not in (None, "")}
         return {**known, "allocator": self.record.job.extras.allocator}
 
     @property
@@ -79,9 +79,9 @@ class Result:
         return self.status in UNCOUNTED
 
     @property
-    def failure(self) -> str:
+    def failure(self) -> str | None:
         failure = self.record.failure
-        return plain(f"{failure.kind}: {failure.message}") if failure else ""
+        return plain(f"{failure.kind}: {failure.message}") if failure else None
 
     @property
     def estimate(self) -> PairedEstimate | None:

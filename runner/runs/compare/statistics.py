@@ -171,11 +171,3 @@ def less_drift(
     variance += known.spread**2 * (1 + 1 / known.models)
     df = max(1.0, SHAMOS_EFFICIENCY * (known.models - 1))
     return student(log_time - math.log(known.factor), [(variance, df)])
-
-
-def mean_change(logs: Sequence[float]) -> Estimate | None:
-    """The geometric mean of factors over models, with its interval over models; None below two."""
-    if len(logs) < 2:
-        return None
-    column = np.asarray(logs, dtype=np.float64)
-    return student(float(column.mean()), [(float(column.var(ddof=1)) / column.size, column.size - 1.0)])

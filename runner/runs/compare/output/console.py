@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.analysis.estimate import Verdict
 from runner.reports.parts.grid import Table, grid_for, say, text_for
 from runner.runs.compare.changes import RunChanges
-from runner.runs.compare.gates import Outcome
+from runner.runs.compare.gates import GateResult
 from runner.runs.compare.output.words import SIDES, WORDS, everything, head_lines
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ STYLES = {WORDS[Verdict.SLOWER]: "bold red", WORDS[Verdict.FASTER]: "green"}
 NOTE = "dim"
 
 
-def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Console) -> None:
+def print_changes(changes: RunChanges, results: Sequence[GateResult], console: Console) -> None:
     """Prints everything; names are text, never markup."""
     for place, line in enumerate(head_lines(changes)):
         if place < len(SIDES):
@@ -38,15 +38,15 @@ def print_changes(changes: RunChanges, outcomes: Sequence[Outcome], console: Con
         _table(console, shown.table)
         if shown.note:
             console.print(text_for(console, shown.note, NOTE))
-    for outcome in outcomes:
+    for result in results:
         console.print()
-        print_outcome(outcome, console)
+        print_result(result, console)
 
 
-def print_outcome(outcome: Outcome, console: Console) -> None:
-    count = len(outcome.cases)
-    words = f"--fail-on {outcome.gate.words}: {'FAILED' if count else 'passed'} ({outcome.title}: {count})"
-    _cases(console, words, outcome.cases, bad=bool(count))
+def print_result(result: GateResult, console: Console) -> None:
+    count = len(result.cases)
+    words = f"--fail-on {result.gate.words}: {'FAILED' if count else 'passed'} ({result.title}: {count})"
+    _cases(console, words, result.cases, bad=bool(count))
 
 
 def _cases(console: Console, title: str, cases: Sequence[str], *, bad: bool) -> None:

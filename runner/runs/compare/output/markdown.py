@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from runner.reports.markdown import LIMIT, escape, list_block, table_block
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.runs.compare.changes import RunChanges
-from runner.runs.compare.gates import Outcome
+from runner.runs.compare.gates import GateResult
 from runner.runs.compare.output.words import Shown, everything, head_lines
 
 OPEN_CASES = 10  # a list with more cases is folded
@@ -15,20 +15,20 @@ OPEN_ROWS = 30
 EVERYTHING = "--format=json has all of them"
 
 
-def render_markdown(changes: RunChanges, outcomes: Sequence[Outcome]) -> str:
+def render_markdown(changes: RunChanges, results: Sequence[GateResult]) -> str:
     """The comparison in less than 65,536 bytes. Names are escaped, so that none can become markup."""
-    return fitted(tuple(_blocks(changes, outcomes)), LIMIT - 1, EVERYTHING)
+    return fitted(tuple(_blocks(changes, results)), LIMIT - 1, EVERYTHING)
 
 
-def _blocks(changes: RunChanges, outcomes: Sequence[Outcome]) -> Iterator[MarkdownBlock]:
+def _blocks(changes: RunChanges, results: Sequence[GateResult]) -> Iterator[MarkdownBlock]:
     yield text("## What changed between two runs")
-    for outcome in outcomes:
-        failed = len(outcome.cases)
+    for result in results:
+        failed = len(result.cases)
         mark = ":x:" if failed else ":white_check_mark:"
-        what = escape(f"{outcome.gate.words} ({outcome.title}: {failed})")
+        what = escape(f"{result.gate.words} ({result.title}: {failed})")
         yield text(f"{mark} **{what}**")
         if failed:
-            yield list_block(outcome.cases)
+            yield list_block(result.cases)
     yield list_block(head_lines(changes))
     for shown in everything(changes):
         yield from _shown(shown)
