@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record
-from runner.engine.executors import Doing, Ended, Event, Pairs, Started, Timed, Waits
+from runner.engine.executors import Doing, Event, JobEnded, Pairs, Started, Timed, Waits
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
@@ -72,7 +72,7 @@ class BarView:
             self._record(event)
             return
         key = event.job.key
-        if isinstance(event, Ended):
+        if isinstance(event, JobEnded):
             self._phases.pop(key, None)
             self._estimates.pop(key, None)
             self._ended += 1
@@ -119,7 +119,7 @@ class PlainView:
             if event.activity.phase == "localize" and event.activity.variant != self._localized:
                 self._localized = event.activity.variant
                 self._print(f"    localize {self._localized}")
-        elif isinstance(event, Ended):
+        elif isinstance(event, JobEnded):
             self._under_way.discard(event.job.key)
         elif isinstance(event, Record):
             # several jobs are running: name the job
@@ -141,7 +141,7 @@ class NotebookView:
         if isinstance(event, Record):
             self._lines.append(plain(outcome(event)))
             self._draw("")
-        elif not isinstance(event, Ended):
+        elif not isinstance(event, JobEnded):
             numbers = estimates(event.pairs) if isinstance(event, Timed) else ""
             self._draw(plain(f"{_what(event.job)}  {_phase(event)}  {numbers}".rstrip()))
 

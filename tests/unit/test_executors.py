@@ -21,7 +21,7 @@ from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.cli.progress import BarView, PlainView
 from runner.engine import Gate
-from runner.engine.executors import Doing, Ended, Event, Started, Stop, Timed, Work
+from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed, Work
 from runner.engine.executors.choice import opened
 from runner.engine.executors.local import JobRecords, LocalExecutor, Watch
 from runner.engine.worker_start import PlainStart
@@ -102,7 +102,7 @@ def test_every_record_arrives_once_and_each_device_has_one_job_at_a_time() -> No
     devices = Devices()
     events = run(devices.measure, SIX)
     assert recorded(events) == ALL
-    for kind in (Started, Ended):
+    for kind in (Started, JobEnded):
         assert sorted(e.job.case.name for e in events if isinstance(e, kind)) == [f"m{n}" for n in range(6)]
 
 
@@ -134,7 +134,7 @@ def test_different_kinds_of_devices_follow_each_other() -> None:
     devices = Devices()
     mixed = [work("a", "cpu"), work("b", "cuda:0"), work("c", "cuda:1"), work("d", "cpu")]
     events = run(devices.measure, mixed)
-    assert [e.job.device for e in events if isinstance(e, Ended)][:2] == ["cpu", "cpu"]
+    assert [e.job.device for e in events if isinstance(e, JobEnded)][:2] == ["cpu", "cpu"]
     assert len(recorded(events)) == 8
 
 
@@ -161,7 +161,7 @@ def test_a_stop_ends_both_lanes_after_their_current_rounds() -> None:
         if isinstance(event, Record):
             pressed.set()
     started = {e.job.case.name for e in events if isinstance(e, Started)}
-    assert started == {"m0", "m1"} == {e.job.case.name for e in events if isinstance(e, Ended)}
+    assert started == {"m0", "m1"} == {e.job.case.name for e in events if isinstance(e, JobEnded)}
     assert 1 <= len(recorded(events)) <= 4
 
 
@@ -311,7 +311,7 @@ def test_lines_name_the_job_where_several_are_under_way() -> None:
     one, two = SIX[:2]
     for event in (Started(job=one.job), record(one, "a"), Started(job=two.job), record(one, "b")):
         view.event(event)
-    view.event(Ended(job=one.job))
+    view.event(JobEnded(job=one.job))
     view.event(record(two, "a"))
     assert text.getvalue().splitlines() == [
         "[1/2] m0 training float32 cuda:0",
@@ -334,7 +334,7 @@ def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     shown = f"m0 training float32  round 6 | {two} | 2 more"
     assert progress.tasks[0].description == shown
     for one in SIX[:4]:
-        view.event(Ended(job=one.job))
+        view.event(JobEnded(job=one.job))
     view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
     assert progress.tasks[0].description == "m4 training float32  round 3"
     assert progress.tasks[0].completed == 4

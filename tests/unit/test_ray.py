@@ -17,7 +17,7 @@ from harness.codec import from_json, to_json
 from harness.schema import Job, Record, Status
 from runner.cli.commands import job_command
 from runner.engine import JobContext
-from runner.engine.executors import Ended, Event, Started, Work
+from runner.engine.executors import Event, JobEnded, Started, Work
 from runner.engine.executors.ray_cluster import (
     ATTEMPTS,
     LONGEST_OUTPUT,
@@ -124,7 +124,7 @@ def test_every_job_is_one_task_and_every_record_is_there_once(
     ray, events = run(monkeypatch, tmp_path, lambda order: [*answers(order), *answers(order)], JOBS)
     assert recorded(events) == ALL
     assert len(ray.streams) == 3
-    for kind in (Started, Ended):
+    for kind in (Started, JobEnded):
         assert [one.job.case.name for one in events if isinstance(one, kind)] == ["m0", "m1", "m2"]
     assert ray.asked[0]["num_cpus"] == 4.0
     assert ray.asked[0]["max_retries"] == 0
@@ -162,7 +162,7 @@ def test_a_job_that_is_lost_again_and_again_has_failure_records(
     assert len(ray.streams) == ATTEMPTS
     assert found[0].failure is not None
     assert found[0].failure.message.startswith("lost 3 times in a row, the last time on host 10.0.0.1 n1: ")
-    assert isinstance(events[-1], Ended)
+    assert isinstance(events[-1], JobEnded)
 
 
 def test_a_stop_cancels_all_tasks_and_makes_no_record(
@@ -177,7 +177,7 @@ def test_a_stop_cancels_all_tasks_and_makes_no_record(
             pressed.append(True)
     assert recorded(events) == [("m0", "a")]
     assert all(stream.canceled for stream in ray.streams)
-    assert sum(isinstance(one, Ended) for one in events) == 3
+    assert sum(isinstance(one, JobEnded) for one in events) == 3
 
 
 def test_whoever_stops_listening_cancels_all_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -28,44 +28,38 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class JobEvent:
+    job: Job
+
+
+class Started(JobEvent):
     """The job's first worker is about to start."""
 
-    job: Job
+
+class Waits(JobEvent):
+    """The job is prepared, and waits until it may be timed alone."""
+
+
+class JobEnded(JobEvent):
+    """The job has all of its records, or the run was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doing:
+class Doing(JobEvent):
     """The current activity of the job's worker."""
 
-    job: Job
     activity: Activity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """The job is prepared, and waits until it may be timed alone."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class Timed(JobEvent):
     """The number of rounds so far, and the (baseline, candidate) seconds of each candidate."""
 
-    job: Job
     done: int
     pairs: Pairs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The job has all of its records, or the run was stopped."""
-
-    job: Job
-
-
-Event = Started | Doing | Waits | Timed | Record | Ended
+Event = Started | Doing | Waits | Timed | Record | JobEnded
 Events = Generator[Event, None, None]
 
 
@@ -80,8 +74,8 @@ class Cases(Protocol):
 def by_kind(work: Sequence[Work]) -> dict[str, list[Work]]:
     """Device type -> its work, in the given order."""
     kinds: dict[str, list[Work]] = {}
-    for one in work:
-        kinds.setdefault(type_of(one.job.device), []).append(one)
+    for item in work:
+        kinds.setdefault(type_of(item.job.device), []).append(item)
     return kinds
 
 

@@ -21,7 +21,7 @@ def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float
     as many as keep the CPUs busy, ``MOST_AHEAD`` at most, if each open job can have ``BYTES_A_JOB`` and its
     threads have CPUs of their own. Without ``--threads`` a job has a thread for every CPU.
     """
-    if any(one.extras.cold_start or one.extras.warm_start or of(one.device).accelerated for one in jobs):
+    if any(job.extras.cold_start or job.extras.warm_start or of(job.device).accelerated for job in jobs):
         return 1
     cpus = cpus or len(usable_cpus())
     memory = available_bytes() if memory_bytes is None else memory_bytes
@@ -31,7 +31,7 @@ def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float
 
 def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
     """A sentence if jobs that prepare side by side on CPUs have more threads than there are CPUs; else ""."""
-    here = [one for one in jobs if not of(one.device).accelerated]
+    here = [job for job in jobs if not of(job.device).accelerated]
     cpus = cpus or len(usable_cpus())
     threads = _threads(here, cpus)
     if ahead < 2 or not here or ahead * threads <= cpus:
@@ -45,4 +45,4 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
 
 
 def _threads(jobs: Sequence[Job], cpus: int) -> int:
-    return max((one.protocol.threads or cpus for one in jobs), default=1)
+    return max((job.protocol.threads or cpus for job in jobs), default=1)

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from harness.hardware.cpus import usable_cpus
@@ -16,9 +16,9 @@ from runner.engine import Gate, JobContext, Place, Reproduce
 from runner.engine.executors import (
     Cases,
     Doing,
-    Ended,
     Event,
     Events,
+    JobEnded,
     Pairs,
     Started,
     Stop,
@@ -67,11 +67,6 @@ class _Letter:
     handled: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LaneEnded:
-    error: BaseException | None
-
-
 class Lanes:
     """Runs several lists of work in parallel, the list of each device in its order.
 
@@ -96,22 +91,20 @@ class Lanes:
         self._stop = stop
         self._ahead = ahead
         self._room = room
-        self._mail: queue.SimpleQueue[_Letter | _LaneEnded] = queue.SimpleQueue()
+        self._mail: queue.SimpleQueue[_Letter | BaseException | None] = queue.SimpleQueue()
         self._failed = threading.Event()
         self._abandoned = abandoned or threading.Event()
 
     def run(self, lanes: Sequence[Sequence[Work]]) -> Events:
         threads = [thread for lane in lanes for thread in self._threads(lane)]
-        errors = []
-        running = len(threads)
+        ends: list[BaseException | None] = []  # of each lane, the error that ended it
         for thread in threads:
             thread.start()
         try:
-            while running:
+            while len(ends) < len(threads):
                 letter = self._mail.get()
-                if isinstance(letter, _LaneEnded):
-                    running -= 1
-                    errors += [letter.error] if letter.error is not None else []
+                if not isinstance(letter, _Letter):
+                    ends.append(letter)
                     continue
                 yield letter.event
                 letter.handled.set()
@@ -119,8 +112,8 @@ class Lanes:
             self._abandoned.set()
             for thread in threads:
                 thread.join()
-        if errors:
-            raise errors[0]
+        for error in filter(None, ends):
+            raise error
 
     def _stopped(self) -> bool:
         return self._stop() or self._failed.is_set()
@@ -132,22 +125,22 @@ class Lanes:
         # every seat has its first job before any begins, so that they begin in order
         seats = [gate.seat(number) for number, _ in firsts]
         return [
-            threading.Thread(target=self._lane, args=(_rest(one, waiting), seat))
-            for one, seat in zip(firsts, seats, strict=True)
+            threading.Thread(target=self._lane, args=(_rest(first, waiting), seat))
+            for first, seat in zip(firsts, seats, strict=True)
         ]
 
     def _lane(self, jobs: Iterator[tuple[int, Work]], seat: Seat) -> None:
         error: BaseException | None = None
         try:
-            while not self._stopped() and (one := next(jobs, None)) is not None:
-                self._job(one[1], one[0], seat)
+            while not self._stopped() and (item := next(jobs, None)) is not None:
+                self._job(item[1], item[0], seat)
         except Abandoned:
             pass
         except BaseException as caught:  # raised again in the caller's thread
             error = caught
             self._failed.set()
         seat.leave()
-        self._mail.put(_LaneEnded(error=error))
+        self._mail.put(error)
 
     def _job(self, work: Work, number: int, seat: Seat) -> None:
         self._tell(Started(job=work.job))
@@ -160,7 +153,7 @@ class Lanes:
                     self._deliver(record)
         finally:
             seat.end_job()
-        self._tell(Ended(job=work.job))
+        self._tell(JobEnded(job=work.job))
 
     def _check(self) -> None:
         if self._abandoned.is_set():
@@ -204,11 +197,10 @@ class LocalExecutor:
         self._available = available
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
-        budget = None
-        ahead = self._ahead
+        budget, ahead = None, self._ahead
         if ahead is None:
-            ahead = jobs_ahead([one.job for one in work], memory_bytes=self._available())
-        side_by_side = max((len(_lanes(one)) for one in by_kind(work).values()), default=1)
+            ahead = jobs_ahead([item.job for item in work], memory_bytes=self._available())
+        side_by_side = max((len(_lanes(together)) for together in by_kind(work).values()), default=1)
         if self._time_budget_s is not None:
             budget = TimeBudget(self._time_budget_s, len(work), side_by_side, ahead)
         with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
@@ -229,11 +221,11 @@ class LocalExecutor:
         def over() -> bool:
             return stop() or (budget is not None and budget.exhausted())
 
-        def measure(one: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
-            log = cases.open_case(one.job)
+        def measure(item: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
+            log = cases.open_case(item.job)
             with nullcontext() if budget is None else budget.job(gate) as share:
                 context = JobContext(
-                    candidates=one.candidates,
+                    candidates=item.candidates,
                     place=Place(logs={"": cases.relative(log)}),
                     reproduce=self._reproduce,
                     watcher=watch,
@@ -241,16 +233,16 @@ class LocalExecutor:
                     allowance=share,
                     gate=gate,
                 )
-                workers = Workers(pool=pool, cpus=shares.get(one.job.device, ()))
-                yield from measure_job(one.job, context, log, workers)
+                workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
+                yield from measure_job(item.job, context, log, workers)
 
         for together in by_kind(work).values():
             if over():
                 return
             shares = cpu_shares(
-                sorted({one.job.device for one in together}),
+                sorted({item.job.device for item in together}),
                 usable_cpus(),
-                max((one.job.protocol.threads or 1 for one in together), default=1),
+                max(item.job.protocol.threads or 1 for item in together),
             )
             memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
             lanes = Lanes(self._measure or measure, over, ahead=ahead, room=memory.suffices)
@@ -271,17 +263,15 @@ def cpu_shares(devices: Sequence[str], cpus: Sequence[int], threads: int) -> dic
 def _rest(first: tuple[int, Work], waiting: deque[tuple[int, Work]]) -> Iterator[tuple[int, Work]]:
     """The jobs of one lane: its first, then the next that no other lane has taken."""
     yield first
-    while True:
-        try:
+    with suppress(IndexError):
+        while True:
             yield waiting.popleft()
-        except IndexError:
-            return
 
 
 def _lanes(work: Sequence[Work]) -> list[list[Work]]:
     lanes: dict[str, list[Work]] = {}
-    for one in work:
-        lanes.setdefault(one.job.device, []).append(one)
+    for item in work:
+        lanes.setdefault(item.job.device, []).append(item)
     return list(lanes.values())
 
 

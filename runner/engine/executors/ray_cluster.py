@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from harness.codec import from_json, to_json
 from harness.devices import of, type_of
 from harness.schema import Failure, Job, Record, Scalar, Status
 from runner.engine import JobContext, Place, Reproduce
-from runner.engine.executors import Cases, Ended, Events, Started, Stop, Work, by_kind
+from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work, by_kind
+from runner.engine.job_run import now
 from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import copy_code
@@ -178,7 +178,7 @@ class RayExecutor:
     def _run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         import ray
 
-        tasks = [_Task(work=one, missing=list(one.candidates), began=_now()) for one in work]
+        tasks = [_Task(work=item, missing=list(item.candidates), began=now()) for item in work]
         quiet_until = time.monotonic() + PATIENCE_S
         try:
             for task in tasks:
@@ -241,7 +241,7 @@ class RayExecutor:
             yield from self._lost(task, cases, why)
         if not task.missing or stop():
             tasks.remove(task)
-            yield Ended(job=task.work.job)
+            yield JobEnded(job=task.work.job)
 
     def _events(self, message: Mapping[str, Any], task: _Task, cases: Cases) -> Events:
         """What a message says about its job."""
@@ -280,13 +280,9 @@ class RayExecutor:
                 reproduce=self._reproduce(job, (candidate,)),
                 notes=task.notes,
                 started=task.began,
-                ended=_now(),
+                ended=now(),
             )
         task.missing.clear()
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _placed(record: Record, task: _Task, cpus: float) -> Record:
@@ -307,7 +303,7 @@ def measured(order: str) -> Iterator[str]:
     """Measures one job, as a task on a node. Messages are JSON, which no version of a package changes."""
     import ray
 
-    asked = json.loads(order)
+    task = json.loads(order)
     context = ray.get_runtime_context()
     cpus = context.get_assigned_resources().get("CPU", 0.0)
     # the GPU that Ray assigned, also if the worker dies before it can report it
@@ -317,12 +313,12 @@ def measured(order: str) -> Iterator[str]:
         log.touch()
         yield json.dumps({"node": context.get_node_id(), "output": f"# on {os.uname().nodename}\n"})
         job_context = JobContext(
-            candidates=tuple(asked["candidates"]),
-            place=Place(logs={"": asked["log"]}),
-            reproduce=lambda _, names: str(asked["reproduce"].get(names[0], "")),
+            candidates=tuple(task["candidates"]),
+            place=Place(logs={"": task["log"]}),
+            reproduce=lambda _, names: str(task["reproduce"].get(names[0], "")),
         )
-        workers = Workers(base=worker_base(os.environ, asked["threads"], asked["path"]))
-        records = measure_job(from_json(Job, asked["job"]), job_context, log, workers)
+        workers = Workers(base=worker_base(os.environ, task["threads"], task["path"]))
+        records = measure_job(from_json(Job, task["job"]), job_context, log, workers)
         with log.open(encoding="utf-8", errors="replace") as output:
             for record in records:
                 pinned = replace(record, environment={**card, **record.environment})
