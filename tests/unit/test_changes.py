@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import CompilerOptions, Environment, Extras, Mode, Protocol, Record, Status
+from harness.schema import CompilerOptions, Environment, Extras, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
@@ -202,6 +202,11 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     assert outcome.cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
     )
+    again = compared(torn, whole)
+    assert again.ended(Ending.FIXED) == (), "what was never measured before is not fixed now"
+    assert [result.name for result in again.only_second] == ["two"]
+    neither = compared(torn, write(tmp_path / "c", [make_record(jobs[0])], jobs=to_json(tuple(jobs))))
+    assert (neither.only_first, neither.only_second, len(neither.changes)) == ((), (), 1)
 
 
 @pytest.mark.parametrize(
@@ -225,22 +230,6 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
         if alike
         else ["Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."]
     )
-
-
-def test_what_neither_run_has_measured_is_in_neither(tmp_path: Path) -> None:
-    jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
-    torn = [write(tmp_path / name, [make_record(jobs[0])], jobs=to_json(tuple(jobs))) for name in "ab"]
-    found = compared(*torn)
-    assert (found.only_first, found.only_second) == ((), ())
-    assert len(found.changes) == 1
-
-
-def test_what_was_never_measured_before_is_not_fixed_now(tmp_path: Path) -> None:
-    jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
-    torn = write(tmp_path / "a", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
-    found = compared(torn, write(tmp_path / "b", [make_record(job) for job in jobs]))
-    assert found.ended(Ending.FIXED) == ()
-    assert [result.name for result in found.only_second] == ["two"]
 
 
 def test_another_environments_eager_is_no_control(tmp_path: Path) -> None:
@@ -277,27 +266,24 @@ def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "sentence"),
     [
-        ([make_job("a")], [make_job("b")], "share no model; compare two runs of the same models"),
-        ([make_job("a")], [make_job("a", mode=Mode.INFERENCE)], "share models but no mode"),
-        ([make_job("a")], [make_job("a", batch_size=1)], "batch size is 8 in the first and 1 in the second"),
-        ([make_job("a")], [make_job("a", suite="others")], "share models but no suite"),
+        (make_job("a"), make_job("b"), "share no model; compare two runs of the same models"),
+        (make_job("a"), make_job("a", mode=Mode.INFERENCE), "share models but no mode"),
+        (make_job("a"), make_job("a", batch_size=1), "batch size is 8 in the first and 1 in the second"),
+        (make_job("a"), make_job("a", suite="others"), "share models but no suite"),
+        (
+            make_job(candidates=("inductor",)),
+            make_job(candidates=("aot_eager",)),
+            r"share models but no compiler \(inductor in the first, aot_eager",
+        ),
     ],
 )
-def test_nothing_in_common_is_one_sentence(
-    tmp_path: Path, first: list[Any], second: list[Any], sentence: str
-) -> None:
+def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: Job, sentence: str) -> None:
     runs = [
-        write(tmp_path / str(i), [make_record(job) for job in jobs]) for i, jobs in enumerate((first, second))
+        write(tmp_path / str(i), [make_record(job, job.candidates[0])])
+        for i, job in enumerate((first, second))
     ]
     with pytest.raises(UsageError, match=sentence):
         compared(*runs)
-
-
-def test_no_compiler_in_common(tmp_path: Path) -> None:
-    one = write(tmp_path / "a", [make_record(make_job(), "inductor")])
-    two = write(tmp_path / "b", [make_record(make_job(), "aot_eager")])
-    with pytest.raises(UsageError, match=r"share models but no compiler \(inductor in the first, aot_eager"):
-        compared(one, two)
 
 
 # -- --fail-on --------------------------------------------------------------------

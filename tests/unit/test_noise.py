@@ -40,20 +40,19 @@ def noisy(n: int, spread: float) -> Samples:
 
 
 def test_the_numbers_of_known_samples() -> None:
-    noise = known(
-        disturbance_of(
-            made(
-                samples([1.0, 3.0] * 5, [2.0] * 10),
-                rounds_wall_s=10.0,
-                stolen_cpu_s=1.0,
-                involuntary_switches=50,
-                throttled_s=2.0,
-                gpu_clock_min_mhz=1200,
-                gpu_clock_max_mhz=1980,
-                gpu_throttle_reasons="power cap",
-            )
+    noise = disturbance_of(
+        made(
+            samples([1.0, 3.0] * 5, [2.0] * 10),
+            rounds_wall_s=10.0,
+            stolen_cpu_s=1.0,
+            involuntary_switches=50,
+            throttled_s=2.0,
+            gpu_clock_min_mhz=1200,
+            gpu_clock_max_mhz=1980,
+            gpu_throttle_reasons="power cap",
         )
     )
+    assert noise is not None
     assert noise["baseline_cv"] == pytest.approx(math.sqrt(10 / 9) / 2)
     assert noise["candidate_cv"] == 0
     assert noise["lag_1"] == pytest.approx(-0.9)
@@ -66,11 +65,8 @@ def test_the_numbers_of_known_samples() -> None:
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
     noise = known(disturbance_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)))
-    assert noise["stolen_share"] is None
-    assert noise["throttled_share"] is None
-    assert noise["involuntary_switches_per_s"] is None
-    assert noise["gpu_clock_min_mhz"] is None
-    assert noise["lag_1"] is None  # no variation at all
+    untold = ("stolen_share", "throttled_share", "involuntary_switches_per_s", "gpu_clock_min_mhz")
+    assert {noise[name] for name in (*untold, "lag_1")} == {None}  # lag 1: no variation at all
     assert disturbance_of(made(None)) is None
     assert disturbance_of(made(samples([0.01], [math.nan]))) is None
     assert disturbance_of(made(samples([0.01, 0.02], [0.01]))) is None
@@ -79,7 +75,8 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
 def test_rounds_grow_with_the_square_of_the_noise() -> None:
     little, much = rounds_for(noisy(40, 0.02), 0.02), rounds_for(noisy(40, 0.08), 0.02)
     assert little is not None
-    assert known(much) == pytest.approx(16 * little, rel=0.25)
+    assert much is not None
+    assert much == pytest.approx(16 * little, rel=0.25)
     # standard deviation of the paired ratio 0.02 * sqrt(2): (1.96 * 0.0283 / 0.0198) ** 2, about 8
     assert 6 <= little <= 14
     assert rounds_for(noisy(40, 1e-6), 0.02) == 6  # below there is no interval
@@ -137,6 +134,20 @@ def test_noise_that_does_not_matter_is_not(metrics: dict[str, Any]) -> None:
     assert not [t for t in titles(made(noisy(40, 0.02), **metrics)) if any(word in t for word in words)]
 
 
+WORK = {
+    "baseline_tflop_per_s": 0.1,
+    "candidate_tflop_per_s": 0.2,
+    "candidate_share_of_measured": 0.5,
+    "baseline_share_of_data_sheet": 0.1,
+    "candidate_items_per_s": 6400,
+    "energy_ratio": 1.5,
+}
+
+
+def work_of(record: Record) -> Numbers:
+    return known(compare([record])[0].work)
+
+
 def test_a_comparison_has_what_its_steps_achieve() -> None:
     record = made(
         samples([0.02] * 8, [0.01] * 8),
@@ -148,24 +159,10 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
         baseline_energy_per_step_j=3.0,
         candidate_energy_per_step_j=2.0,
     )
-    (found,) = compare([record])
-    work = known(found.work)
-    assert work["baseline_tflop_per_s"] == pytest.approx(0.1)
-    assert work["candidate_tflop_per_s"] == pytest.approx(0.2)
-    assert work["candidate_share_of_measured"] == pytest.approx(0.5)
-    assert work["baseline_share_of_data_sheet"] == pytest.approx(0.1)
-    assert work["candidate_items_per_s"] == pytest.approx(6400)
-    assert work["energy_ratio"] == pytest.approx(1.5)
-    other = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
-    (found,) = compare([other])
-    assert found.work is not None
-    assert found.work["baseline_share_of_measured"] is None  # that peak is of another precision
-    assert found.work["candidate_share_of_measured"] == pytest.approx(0.5)
-
-
-def test_work_without_metrics_is_none() -> None:
-    (found,) = compare([made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)])
-    assert found.work is not None
-    assert found.work["candidate_tflop_per_s"] is None
-    assert found.work["item"] is None
-    assert found.work["energy_ratio"] is None
+    work = work_of(record)
+    assert {name: work[name] for name in WORK} == pytest.approx(WORK)
+    other = work_of(replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16")))
+    assert other["baseline_share_of_measured"] is None  # that peak is of another precision
+    assert other["candidate_share_of_measured"] == pytest.approx(0.5)
+    without = work_of(made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None))
+    assert {without[name] for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}

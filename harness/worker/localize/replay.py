@@ -19,10 +19,8 @@ def replay(job_as_json: Any, compiler: str, name: str) -> int:
     if why_not:
         print(f"this machine cannot run it: {why_not}", file=sys.stderr)
         return NOT_RUN
-    found = judge(job, compiler, name)
-    print(f"{compiler} on {name or 'the whole model'}: {found.status.value}")
-    if found.why:
-        print(found.why)
-    if found.status is Status.FAIL_ACCURACY:
-        return SHOWN
-    return NOT_SHOWN if found.status is Status.PASS else NOT_RUN
+    verdict = judge(job, compiler, name)
+    print(f"{compiler} on {name or 'the whole model'}: {verdict.status.value}")
+    if verdict.why:
+        print(verdict.why)
+    return {Status.FAIL_ACCURACY: SHOWN, Status.PASS: NOT_SHOWN}.get(verdict.status, NOT_RUN)

@@ -15,9 +15,10 @@ the fault is in the whole backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,10 @@ def judge(
     try:
         session = Session(job, announce, build, compilers)
         session.open()
-        status, found, _, _ = session.prepare(compiler)
+        status, parity, _, _ = session.prepare(compiler)
     except JobFailed as failed:
         return Verdict(status=failed.status, why=failed.failure.message)
-    worst = found.worst if found is not None and found.failed else None
+    worst = parity.worst if parity is not None and parity.failed else None
     return Verdict(status=status, why=f"{worst.name}: {worst.failure}" if worst is not None else "")
 
 
@@ -113,10 +114,10 @@ def localize(
         said = f": {whole.why}" if whole.why else ""
         return Where(stage="", note=f"in a fresh worker, {candidate} ends as {whole.status.value}{said}")
     compiler, stage, why = candidate, OWN, whole.why
-    for earlier in _before(candidate):
-        found = tried(earlier)
-        if found.wrong:
-            compiler, stage, why = earlier, STAGES[earlier], found.why
+    for earlier in takewhile(lambda name: name != candidate, STAGES):
+        verdict = tried(earlier)
+        if verdict.wrong:
+            compiler, stage, why = earlier, STAGES[earlier], verdict.why
             break
     part = Search(job, build, partial(tried, compiler), why=why)
     part.run()
@@ -136,13 +137,6 @@ def localize(
         note="" if part.complete else f"the search ended after {MOST} submodules: a smaller one may fail",
         everywhere=part.everywhere,
     )
-
-
-def _before(candidate: str) -> Iterator[str]:
-    for stage in STAGES:
-        if stage == candidate:
-            return
-        yield stage
 
 
 @dataclass(slots=True)
@@ -186,11 +180,9 @@ class Search:
     def _worse_inside(self) -> tuple[str, str] | None:
         """The first submodule just below ``name`` that fails, and why."""
         inside = list(called_inside(self._workload.module, self.name))
-        given = given_to(self._built(), inside, self.job)
-        for child in inside:
-            if child not in given:
-                continue
-            kind = _kind(self._workload.module.get_submodule(child), given[child])
+        arguments = given_to(self._built(), inside, self.job)
+        for child in filter(arguments.__contains__, inside):
+            kind = _kind(self._workload.module.get_submodule(child), arguments[child])
             if kind in self._known:
                 continue
             if self.trials == MOST:
@@ -205,12 +197,12 @@ class Search:
     def _leaves_of_other_classes(self) -> list[str]:
         modules = self._workload.module.named_modules()
         leaves = [name for name, module in modules if name and not any(module.children())]
-        given = given_to(self._built(), leaves, self.job)
-        first = {self.class_of(name): name for name in reversed(leaves) if name in given}
+        arguments = given_to(self._built(), leaves, self.job)
+        first = {self.class_of(name): name for name in reversed(leaves) if name in arguments}
         first.pop(self.class_of(self.name), None)
         return list(first.values())[:MOST_ELSEWHERE]
 
 
-def _kind(module: nn.Module, given: Any) -> Any:
-    shapes = tuple((path, tuple(t.shape), str(t.dtype)) for path, t in named_tensors(given, "given"))
+def _kind(module: nn.Module, arguments: Any) -> Any:
+    shapes = tuple((path, tuple(t.shape), str(t.dtype)) for path, t in named_tensors(arguments, "given"))
     return type(module), repr(module), shapes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,30 +16,27 @@ from harness.timing.step import seed_everything
 from harness.workload import Workload
 
 Build = Callable[[Case], Workload]
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and named arguments of a call."""
 
 
-def given_to(workload: Workload, names: Sequence[str], job: Job) -> dict[str, Given]:
+def given_to(workload: Workload, names: Sequence[str], job: Job) -> dict[str, Arguments]:
     """The arguments of the first call of each of these submodules in one forward of eager, in float32.
 
     Submodules that are not called, or whose call has no tensor, are left out.
     """
-    found: dict[str, Given] = {}
+    arguments: dict[str, Arguments] = {}
 
-    def watching(name: str) -> Callable[..., None]:
-        def watch(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if name not in found and any(True for _ in named_tensors((args, kwargs), "given")):
-                found[name] = map_tensors((args, kwargs), lambda tensor: tensor.detach().clone())
-
-        return watch
+    def watch(name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if name not in arguments and any(True for _ in named_tensors((args, kwargs), "given")):
+            arguments[name] = map_tensors((args, kwargs), lambda tensor: tensor.detach().clone())
 
     module = workload.module
     module.train(job.case.mode is Mode.TRAINING and not job.protocol.use_eval_mode)
     if not job.protocol.keep_dropout:
         neutralize(module)
     hooks = [
-        module.get_submodule(name).register_forward_pre_hook(watching(name), with_kwargs=True)
+        module.get_submodule(name).register_forward_pre_hook(partial(watch, name), with_kwargs=True)
         for name in names
     ]
     try:
@@ -48,31 +46,28 @@ def given_to(workload: Workload, names: Sequence[str], job: Job) -> dict[str, Gi
     finally:
         for hook in hooks:
             hook.remove()
-    return found
-
-
-def part_of(workload: Workload, name: str, given: Given, *, training: bool) -> Workload:
-    """The submodule ``name`` with these arguments. Training differentiates by its weights and arguments."""
-
-    def leaf(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().clone().requires_grad_(training and tensor.is_floating_point())
-
-    args, kwargs = map_tensors(given, leaf)
-    part = workload.module.get_submodule(name)
-    return Workload(module=part, args=args, kwargs=kwargs, loss=weighted_squares if training else None)
+    return arguments
 
 
 def building_part(build: Build, name: str, job: Job) -> Build:
-    """A function that builds the case and returns its submodule ``name`` ("" is the whole)."""
+    """A function that builds the case and returns its submodule ``name`` ("" is the whole).
+
+    Training differentiates by the weights of the submodule and by its arguments.
+    """
 
     def built(case: Case) -> Workload:
         workload = build(case)
         if not name:
             return workload
-        given = given_to(workload, [name], job)
-        if name not in given:
+        arguments = given_to(workload, [name], job)
+        if name not in arguments:
             raise LookupError(f"eager does not call the submodule {name!r}")
-        return part_of(workload, name, given[name], training=case.mode is Mode.TRAINING)
+        training = case.mode is Mode.TRAINING
+        args, kwargs = map_tensors(
+            arguments[name], lambda tensor: tensor.requires_grad_(training and tensor.is_floating_point())
+        )
+        part = workload.module.get_submodule(name)
+        return Workload(module=part, args=args, kwargs=kwargs, loss=weighted_squares if training else None)
 
     return built
 

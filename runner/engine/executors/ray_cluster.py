@@ -23,7 +23,7 @@ from harness.devices import of, type_of
 from harness.schema import Failure, Job, Record, Scalar, Status
 from runner.engine import JobContext, Place, Reproduce
 from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work, by_kind
-from runner.engine.job_run import now
+from runner.engine.job_session import now
 from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import copy_code

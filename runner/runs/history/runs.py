@@ -124,7 +124,7 @@ def _run(path: Path) -> Run:
         wrong.append(_why(error, reason(error)))
     state = "complete" if done >= planned else f"unfinished: {done} of {planned} records"
     words = about.get("command")
-    origins = [one for one in _listed(about.get("merged_from")) if isinstance(one, dict)]
+    origins = [origin for origin in _listed(about.get("merged_from")) if isinstance(origin, dict)]
     return Run(
         name=plain(path.name),
         created=_created(about, path),
@@ -148,12 +148,12 @@ def _stored(path: Path, records: int) -> Numbers | None:
 
 
 def _derived(path: Path, wrong: list[str]) -> Numbers:
-    found = read_run(path / RECORDS)
-    if found.damage:
-        wrong.append(f"{counted(found.unused, 'line')} of {RECORDS} cannot be read")
-    if not found.records:
+    run = read_run(path / RECORDS)
+    if run.damage:
+        wrong.append(f"{counted(run.unused, 'line')} of {RECORDS} cannot be read")
+    if not run.records:
         return Numbers(statuses={})
-    return _numbers(json.loads(summary_json.render(summarize(found.records))[summary_json.FILE]))
+    return _numbers(json.loads(summary_json.render(summarize(run.records))[summary_json.FILE]))
 
 
 def _numbers(summary: Mapping[str, Any]) -> Numbers:
@@ -163,15 +163,9 @@ def _numbers(summary: Mapping[str, Any]) -> Numbers:
     for row in summary["comparisons"]:
         status = Status(row["status"])
         if status.counted:
-            words = (
-                suites[row["suite"]],
-                row["model"],
-                row["mode"],
-                row["dtype"],
-                row["device"],
-                row["scale"],
-            )
-            statuses[plain(" ".join((*words, *row["changes"], row["candidate"])))] = status
+            words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
+            name = " ".join((suites[row["suite"]], *words, *row["changes"], row["candidate"]))
+            statuses[plain(name)] = status
     return Numbers(
         groups=tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
         statuses=statuses,
