@@ -94,6 +94,7 @@ def _regression(changes: RunChanges, gate: Gate) -> GateResult:
     cases = tuple(
         f"{change.first.title}: {estimate_text(change.speedup)}, q = {p_text(change.q_value)}"
         for change in changes.timed
+        if change.q_value is not None
         if _interval(changes, change.speedup, change.q_value)[1] < limit
     )
     _check_noise(changes, gate, bool(cases))
