@@ -16,19 +16,15 @@ COMPARE = flag(
     group=Group.ACTIONS,
     nargs=2,
     metavar=("A", "B"),
-    help="show what changed from run A to run B: speedups with intervals, failures, graph breaks, compile "
-    "time, memory. A and B: run folders or records.jsonl; RUN@ENV: one environment of a run with "
-    "--envs. --format=md or json and --output-dir write files",
+    help="show what changed from run A to run B; RUN@ENV: one environment of a run: docs/HOWTO.md",
 )
 FAIL_ON = flag(
     "--fail-on",
     group=Group.ACTIONS,
     metavar="WHAT",
     listed=True,
-    help="with --compare: exit code 1 on regression[:5%%] of a speedup, time[:5%%] of compiled steps, parity "
-    "(passed before, fails now), graph-breaks, calls-captured, eager-fallbacks (more breaks, fewer captured "
-    "calls, more functions left to eager than before), difference (another status or number of "
-    "graph breaks); repeated or comma-separated",
+    help="with --compare: exit code 1 on regression[:5%%], time[:5%%], parity, graph-breaks, calls-captured, "
+    "eager-fallbacks or difference: docs/HOWTO.md",
 )
 FLAGS = (COMPARE, FAIL_ON)
 
