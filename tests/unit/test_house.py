@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -143,3 +145,27 @@ def test_a_folder_has_a_dozen_files_at_most() -> None:
         if path.name != "__init__.py"
     )
     assert {folder for folder, count in counts.items() if count > MOST_FILES} <= set(PLUGINS)
+
+
+LINES = ROOT / "tests" / "data" / "lines.json"
+SLACK = 40  # a room may be this much shorter than its number; then the number falls, too
+
+
+def lines_by_room() -> dict[str, int]:
+    """Lines of Python of each room: of a folder of runner and harness, else of a folder at the top."""
+    rooms: Counter[str] = Counter()
+    for path in sources("runner", "harness", "suites", "torchduet", "studies", "benchmarks", "tests"):
+        parts = path.relative_to(ROOT).parts
+        deep = parts[0] in ("runner", "harness") and len(parts) > 2
+        rooms["/".join(parts[: 2 if deep else 1])] += len(path.read_text(encoding="utf-8").splitlines())
+    return dict(rooms)
+
+
+def test_a_room_grows_by_a_conscious_change_of_its_number() -> None:
+    """``UPDATE_LINES=1`` writes the numbers anew. A commit that raises a number says what it buys."""
+    lines = lines_by_room()
+    if os.environ.get("UPDATE_LINES"):
+        LINES.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
+    frozen = json.loads(LINES.read_text(encoding="utf-8"))
+    assert {room: count for room, count in lines.items() if count > frozen.get(room, 0)} == {}
+    assert {room: count for room, count in frozen.items() if count > lines.get(room, 0) + SLACK} == {}
