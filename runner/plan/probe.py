@@ -228,7 +228,9 @@ def _answer(lines: Sequence[str], code: int, log: Sequence[str]) -> Any:
         for line in lines:
             reply.update(json.loads(line))
     except (TypeError, ValueError, RecursionError):
-        raise NoAnswer("its answer cannot be read") from None
+        raise NoAnswer(
+            "its answer cannot be read (is the folder of temporary files full, or the size of files limited?)"
+        ) from None
     if "answer" in reply:
         return reply["answer"]
     if "raised" in reply:

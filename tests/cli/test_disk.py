@@ -50,7 +50,8 @@ def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
         folder = tmp_path / f"limit{limit}"
         ended = server.run(*FLAGS, f"--output-dir={folder}", largest_file=limit)
         check_one_sentence(ended)
-        assert "File too large" in ended.printed
+        of_temporary_files = "is the folder of temporary files full, or the size of files limited?"
+        assert "File too large" in ended.printed or of_temporary_files in ended.printed
         if not folder.exists():
             continue
         assert processes_in(folder) == []
@@ -102,7 +103,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with mounted(tmp_path, 256) as (server, place):
         there = server.seen_there(place)
         written = set()
-        for room in (0, 12, 24, 48, 96):
+        for room in (0, 12, 24, 36, 48):
             folder, filler = place / f"run{room}", there / "filler"
             filler.write_bytes(bytes((256 - room) * 1024 - 4096 * (room > 0)))
             ended = server.run(*FLAGS, f"--output-dir={folder}")
