@@ -35,7 +35,6 @@ def test_a_planted_fault_is_localized_and_its_script_shows_it(tmp_path: Path) ->
     assert record["status"] == "fail_accuracy", done.stderr
     where = record["parity"]["where"]
     assert (where["stage"], where["module"], where["module_class"]) == ("code generation", "1", "GELU")
-    assert "localize the whole model with mine.wrong_gelu" in done.stdout + done.stderr
     script = out / where["repro"]
     shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert shown.returncode == 1, shown.stderr
