@@ -34,7 +34,7 @@ from harness.schema import Record  # noqa: E402
 from runner.analysis.columns import columns, frame  # noqa: E402
 from runner.analysis.comparison import Comparison, GroupSummary  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
-from runner.analysis.digits import significant, speedup_text, steps_text  # noqa: E402
+from runner.analysis.digits import break_even_text, significant, speedup_text, steps_text  # noqa: E402
 from runner.analysis.estimate import Verdict  # noqa: E402
 from runner.cli.exit_codes import FAILURES, OK  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
@@ -199,19 +199,20 @@ def mean_text(group: GroupSummary) -> str:
 
 def costs(group: GroupSummary, members: pd.DataFrame) -> dict[str, str]:
     passed = members[members["passed"]]
-    compiling, pays, memory, resolution, largest = (
+    compiling, memory, resolution, largest = (
         passed[name].dropna()
-        for name in (
-            *("compilation_latency_s", "break_even_steps", "memory_ratio"),
-            *("resolution_median", "resolution_largest"),
-        )
+        for name in ("compilation_latency_s", "memory_ratio", "resolution_median", "resolution_largest")
     )
+    even = group.break_even
     return {
         **label_of(group),
         "compilation s, median (largest)": f"{compiling.median():.0f} ({compiling.max():.0f})"
         if len(compiling)
         else "-",
-        "pays after steps, median": steps_text(pays.median()) if len(pays) else "-",
+        "pays after steps, median of all": "-" if even.median is None else steps_text(even.median),
+        "pays; median of these": f"{even.pays} of {even.models}; {steps_text(even.median_of_paying)}"
+        if even.median_of_paying is not None
+        else f"{even.pays} of {even.models}",
         "memory, eager / compiled, geometric mean": f"{gmean(memory):.2f}x" if len(memory) else "-",
         "with graph breaks": f"{(members['graph_breaks'].fillna(0) > 0).sum()} of {len(members)}",
         "parity resolution, median (largest)": f"{percent(resolution.median(), 2)} "
@@ -222,7 +223,7 @@ def costs(group: GroupSummary, members: pd.DataFrame) -> dict[str, str]:
 
 
 def extreme(c: Comparison, attribution: Comparison | None) -> dict[str, str]:
-    latency, pays = c.compilation_latency_s, c.break_even_steps
+    latency, even = c.compilation_latency_s, c.break_even
     return {
         "model": c.record.job.case.name,
         "mode": ", ".join(filter(None, (c.record.job.case.mode.value, processor(c.device)))),
@@ -230,7 +231,9 @@ def extreme(c: Comparison, attribution: Comparison | None) -> dict[str, str]:
         "aot_eager": interval(attribution),
         "eager ms": significant(c.baseline_ms or 0.0, 3),
         "compilation s": "-" if latency is None else f"{latency:.0f}",
-        "pays after": "-" if pays is None else steps_text(pays),
+        "pays after": "-"
+        if even is None
+        else break_even_text(even.steps, even.low, even.high, whole=even.whole),
     }
 
 

@@ -387,6 +387,21 @@ class Failure:
 
 Scalar = float | int | str | bool | None
 
+COLD, WARM, CACHE_FILE, PACKAGE, AS_FOUND = "cold", "warm", "cache file", "package", "as found"
+"""What a compilation begins with (``Compilation.start``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """One compilation of a candidate in a fresh process, beside that of the process that is timed."""
+
+    # `cold`: empty caches; `warm`: caches that the cold one of this round has filled; `as found`: a later
+    # process of `--processes`
+    start: str
+    round: int  # compilations of one round, of all candidates, follow each other in a random order
+    # `compilation_latency_s`, its phases, processor time, memory, hits and misses, see *Metrics*
+    metrics: dict[str, Scalar] = field(default_factory=dict)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -416,6 +431,8 @@ class Record:
     # seconds of each of the candidate's calls before timing. The first call compiles; the first three count
     # as compilation, and the calls of the warm-up follow
     first_calls_s: tuple[float, ...] = ()
+    # compilations in other processes: of `--compile-runs`, and of later processes of `--processes`
+    compilations: tuple[Compilation, ...] = ()
     # why no further round was timed (empty if not known): `fixed count`, `precise`, `clear verdict`,
     # `most rounds`, `out of time`, `out of budget`, `stopped`, or `needs processes`: no round of one process
     # closes the verdict

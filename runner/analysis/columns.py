@@ -145,7 +145,15 @@ COLUMNS = (
     Column(
         "speedup_of_medians", "ratio", "estimate.speedup_of_medians", "eager's median time / the candidate's"
     ),
-    Column("break_even_steps", "steps", "break_even_steps", "until the compilation has paid; `inf`: never"),
+    Column("break_even_steps", "steps", "break_even.steps", "until the compilation has paid; `inf`: never"),
+    Column(
+        "break_even_low",
+        "steps",
+        "break_even.low",
+        "lower end of its interval, with the spread of several compilations",
+    ),
+    Column("break_even_high", "steps", "break_even.high", "upper end of this interval"),
+    Column("pays", "text", "break_even.pays", "`yes`, `no`; `open`: the speedup's interval contains 1"),
     Column("baseline_peak_gb", "GB", "baseline_peak_gb", "eager's peak memory (1e9 bytes)"),
     Column("candidate_peak_gb", "GB", "candidate_peak_gb", "the candidate's peak memory (1e9 bytes)"),
     Column("parameters", "", "record.model.parameters", "of the model as built", SIZE),

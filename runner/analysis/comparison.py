@@ -12,7 +12,7 @@ from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
 from harness.schema import Record, Scalar, Status
 from runner.analysis.digits import seconds_text, speedup_text
-from runner.analysis.estimate import Estimated, Geomean, Verdict
+from runner.analysis.estimate import BreakEven, Estimated, Geomean, Paying, Verdict
 from runner.labels import plain, reason
 
 CONTROL = "eager"
@@ -59,10 +59,8 @@ class Comparison(Estimated):
     ``ci_low`` and ``ci_high`` bound it at 95 %, with the variation between
     processes. ``q_value`` is the Benjamini-Hochberg value over the comparisons
     of the run that passed.
-    ``break_even_steps`` is compilation latency / time saved per step, where the
-    paired speedup gives the time saved. It is ``math.inf`` if the candidate is
-    slower, and None if it is unknown or if the interval contains 1, because the
-    candidate may then save no time.
+    ``break_even`` is the time of compiling / the time saved per step, where the
+    paired speedup gives the time saved; None for eager.
 
     ``derived``: the metrics that ``harness.declared`` derives from the record's metrics, and ``STEADINESS``.
     """
@@ -76,7 +74,7 @@ class Comparison(Estimated):
     baseline_peak_gb: float | None  # 1e9 bytes
     candidate_peak_gb: float | None
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
-    break_even_steps: float | None
+    break_even: BreakEven | None
     derived: Mapping[str, Scalar] = field(default_factory=dict)
     generation: Generation | None = None
 
@@ -98,6 +96,10 @@ class Comparison(Estimated):
     def passed(self) -> bool:
         """Whether its numbers may enter an average."""
         return self.status.passed
+
+    @property
+    def break_even_steps(self) -> float | None:
+        return self.break_even.steps if self.break_even is not None else None
 
     @property
     def compile_s(self) -> float | None:
@@ -176,6 +178,7 @@ class GroupSummary:
     common_geomean: float | None = None  # over these
     common_low: float | None = None
     common_high: float | None = None
+    break_even: Paying = field(default_factory=Paying)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

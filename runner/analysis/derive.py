@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -19,6 +18,7 @@ from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean, wilson
+from runner.analysis.verdicts.compiling import LATENCY, break_even, center, compilations_of, paying
 from runner.analysis.verdicts.decision import verdict
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
@@ -64,8 +64,9 @@ def _comparison(
     record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, peaks: Peaks
 ) -> Comparison:
     derived = {**derived_of(record, estimate, peaks), **steadiness(record)}
-    numbers = record.metrics
-    compilation_s = finite(numbers.get("compilation_latency_s"))
+    numbers, times = record.metrics, compilations_of(record)
+    if len(times) > 1:
+        derived[LATENCY] = center(times)
     decide = across_verdict if is_eager_of(record) else verdict  # eager of another process
     # without a q, for a candidate that failed, its own p decides about the verdict in brackets
     decisive = q_value if q_value is not None or estimate is None else estimate.p_value
@@ -76,25 +77,18 @@ def _comparison(
         estimate=estimate,
         q_value=q_value,
         verdict=decide(estimate, decisive, Limits.of(record.job.protocol)),
-        compilation_latency_s=compilation_s,
+        compilation_latency_s=center(times),
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),
         memory_ratio=finite(derived["memory_ratio"]),
-        break_even_steps=_break_even(compilation_s, estimate),
+        break_even=None if _is_eager(record) else break_even(times, estimate),
         derived=derived,
         generation=generation_of(record),
     )
 
 
-def _break_even(compilation_s: float | None, estimate: PairedEstimate | None) -> float | None:
-    """Break-even steps, as ``Comparison`` defines them."""
-    if compilation_s is None or estimate is None or estimate.ci_low is None or estimate.ci_high is None:
-        return None
-    if estimate.ci_high < 1:
-        return math.inf
-    if estimate.ci_low <= 1:
-        return None
-    return compilation_s / (estimate.baseline_median_s * (1 - 1 / estimate.speedup))
+def _is_eager(record: Record) -> bool:
+    return compiler_label(record) == CONTROL or is_eager_of(record)
 
 
 def _in_plan_order(records: Sequence[Record]) -> list[Record]:
@@ -169,6 +163,7 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
         common_geomean=shared.value,
         common_low=shared.low,
         common_high=shared.high,
+        break_even=paying([c.break_even for c in passed if c.break_even is not None]),
         means={one.name: _mean(passed, one.name) for one in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
         checked=any(c.record.job.protocol.accuracy for c in members),

@@ -82,11 +82,21 @@ def p_text(value: float) -> str:
 
 
 def steps_text(value: float) -> str:
-    """Break-even steps: two significant digits with thousands separators, or ``never``.
-
-    The data supports no further digits, because compilation is timed only once.
-    """
+    """Break-even steps: two significant digits with thousands separators, or ``never``."""
     return "never" if math.isinf(value) else significant(value, 2)
+
+
+def break_even_text(steps: float, low: float, high: float, *, whole: bool) -> str:
+    """``5,500 [4,100, 7,300]``; ``never``, if the whole interval is.
+
+    Not ``whole``: without the spread of the compilation the interval is too narrow: ``5,500``, and
+    ``over 1,200`` where it may never pay.
+    """
+    if math.isinf(low):
+        return steps_text(low)
+    if whole:
+        return f"{steps_text(steps)} [{steps_text(low)}, {steps_text(high)}]"
+    return f"over {steps_text(low)}" if math.isinf(high) else steps_text(steps)
 
 
 def share_text(value: float) -> str:

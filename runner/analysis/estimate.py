@@ -1,4 +1,4 @@
-"""The values that measured times give: an estimate with its interval, and a verdict with its limits."""
+"""The values that measured times give: estimates with intervals, a verdict with its limits, break-even."""
 
 from __future__ import annotations
 
@@ -177,3 +177,39 @@ class Geomean:
     high: float | None = None
     these_low: float | None = None
     these_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """The steps after which the time saved equals the time of compiling; ``math.inf``: never.
+
+    ``low`` and ``high`` hold the 95 % intervals of the speedup and, if ``whole``, of the time of several
+    compilations: both are at their ends at once, so the interval covers at least 95 %.
+    """
+
+    steps: float
+    low: float
+    high: float
+    whole: bool
+
+    @property
+    def pays(self) -> str:
+        """``yes`` or ``no``; ``open`` if the interval of the speedup contains 1."""
+        return "no" if math.isinf(self.low) else "open" if math.isinf(self.high) else "yes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paying:
+    """Of ``models`` with a known break-even: how many pay and never pay, and medians (steps).
+
+    ``low`` and ``high``: the medians of the ends of the models' intervals, which bound the median over all;
+    None unless all intervals are whole.
+    """
+
+    models: int = 0
+    pays: int = 0
+    never: int = 0
+    median_of_paying: float | None = None
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None

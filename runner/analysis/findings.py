@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import (
+    break_even_text,
     memory_text,
     ms_text,
     p_text,
@@ -15,7 +16,6 @@ from runner.analysis.digits import (
     share_text,
     significant,
     speedup_text,
-    steps_text,
 )
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Limits, Verdict
@@ -221,8 +221,9 @@ def _views_only(comparison: Comparison) -> str:
 
 
 def _slow_compilation(comparison: Comparison) -> str:
-    latency, steps = comparison.compilation_latency_s or 0.0, comparison.break_even_steps
-    until = "" if steps is None else f", break-even steps: {steps_text(steps)}"
+    latency, known = comparison.compilation_latency_s or 0.0, comparison.break_even
+    steps = "" if known is None else break_even_text(known.steps, known.low, known.high, whole=known.whole)
+    until = f", break-even steps: {steps}" if steps else ""
     return f"{seconds_text(latency)} s{until}" if latency > MAX_COMPILATION_S else ""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
 from runner.analysis.digits import seconds_text, speedup_text, steps_text
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import BreakEven
 from runner.labels import case_name, counted, plain, reason
 from runner.reports.parts.sections import Section, compiler_name, sections
 from runner.reports.parts.table import NOT_CHECKED, parity_word
@@ -74,13 +73,17 @@ def beside_the_speedup(comparison: Comparison) -> Iterator[str]:
         beside = " beside other jobs" if comparison.value("prepared_beside") else ""
         yield f"compiles in {seconds_text(comparison.compilation_latency_s)} s{beside}"
     yield f"parity {parity_word(comparison.record)}"
-    steps = comparison.break_even_steps
-    if steps is None or comparison.compiler == CONTROL:
-        return
-    if not math.isinf(steps):
-        yield f"pays after {steps_text(steps)} steps"
-    elif comparison.verdict is Verdict.SLOWER:
-        yield "never pays"
+    if comparison.break_even is not None:
+        yield paying_text(comparison.break_even)
+
+
+def paying_text(known: BreakEven) -> str:
+    """``pays after 5,500 steps``; where the interval contains *never*, that it may never pay."""
+    after = {
+        "yes": f"pays after {steps_text(known.steps)} steps",
+        "open": f"may never pay, and not before {steps_text(known.low)} steps",
+    }
+    return after.get(known.pays, "never pays")
 
 
 def because(record: Record) -> str:
@@ -116,6 +119,8 @@ def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Itera
         yield f"geometric mean {mean}"
         if (latency := group.means["compilation_latency_s"].value) is not None:
             yield f"compile in {seconds_text(latency)} s on average"
+    if group and group.break_even.models > 1:
+        yield f"compiling pays for {group.break_even.pays}/{group.break_even.models}"
     words = Counter(parity_word(c.record) for c in members)
     passed, unchecked = words.pop(Status.PASS.value, 0), words.pop(NOT_CHECKED, 0)
     ran = (

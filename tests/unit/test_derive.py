@@ -103,12 +103,14 @@ def test_break_even_is_never_for_a_slower_candidate() -> None:
     assert one(make_record(make_job(), speedup=0.8)).break_even_steps == math.inf
 
 
-def test_break_even_is_unknown_where_the_interval_has_one_in_it() -> None:
+def test_break_even_is_open_where_the_interval_has_one_in_it() -> None:
     found = one(make_record(make_job(), speedup=1.0, jitter=0.2))
     assert found.ci_low is not None
     assert found.ci_high is not None
     assert found.ci_low <= 1 <= found.ci_high
-    assert found.break_even_steps is None
+    assert found.break_even is not None
+    assert found.break_even.pays == "open"
+    assert 0 < found.break_even.low < found.break_even.high == math.inf
 
 
 def test_memory_ratio_is_baseline_over_candidate() -> None:

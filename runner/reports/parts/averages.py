@@ -9,7 +9,7 @@ from functools import partial
 from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import GroupSummary, Summary
-from runner.analysis.digits import MISSING, speedup_text, with_unit
+from runner.analysis.digits import MISSING, speedup_text, steps_text, with_unit
 from runner.reports.parts.grid import Cell, Table, table_of
 from runner.reports.parts.sections import column_titles, compiler_name, sections
 
@@ -54,6 +54,7 @@ def _columns(summary: Summary) -> Iterator[tuple[str, Text]]:
     yield "pass rate\n[95 % interval], n", _passrate
     for metric in declared().averages():
         yield f"{metric.average.heading if metric.average else ''}\nmean, n", partial(_mean, metric)
+    yield "break-even steps, median of all\npay, median of these; never", _break_even
     yield "speedup, these models\n[95 % interval]", _speedup_of_these
     if any(group.common_models != group.averaged for group in summary.groups if group.averaged):
         yield "speedup, models that all compilers passed\n[95 % interval], n", _speedup_in_common
@@ -79,6 +80,17 @@ def _speedup_of_these(group: GroupSummary) -> str:
 def _speedup_in_common(group: GroupSummary) -> str:
     text = speedup_text(group.common_geomean, group.common_low, group.common_high)
     return f"{text}, {group.common_models}/{group.total}" if group.common_models > 1 else ""
+
+
+def _break_even(group: GroupSummary) -> str:
+    """``19,000 [6,100, never]; 40/71 pay, 5,500; 12 never``"""
+    known = group.break_even
+    if known.models < 2 or known.median is None:
+        return ""
+    interval = f" [{steps_text(known.low)}, {steps_text(known.high or 0.0)}]" if known.low is not None else ""
+    of_paying = "" if known.median_of_paying is None else f", {steps_text(known.median_of_paying)}"
+    counts = f"{known.pays}/{known.models} pay{of_paying}; {known.never} never"
+    return f"{steps_text(known.median)}{interval}; {counts}"
 
 
 def _mean(metric: Metric, group: GroupSummary) -> str:

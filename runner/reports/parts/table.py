@@ -17,6 +17,7 @@ from runner.analysis.columns import columns as declarations
 from runner.analysis.comparison import OPERATION, Comparison, Part
 from runner.analysis.digits import (
     MISSING,
+    break_even_text,
     number_text,
     share_text,
     significant,
@@ -75,6 +76,13 @@ def verdict_or_status(comparison: Comparison) -> str:
 
 def speedup_cell(comparison: Comparison) -> str:
     return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+
+
+def break_even_cell(comparison: Comparison) -> str:
+    known = comparison.break_even
+    return (
+        MISSING if known is None else break_even_text(known.steps, known.low, known.high, whole=known.whole)
+    )
 
 
 def _part_cell(part: Part | None) -> str:
@@ -187,7 +195,13 @@ FIXED = (
     Column(key="verdict", header="verdict", cell=verdict_text),
     Column(key="parity", header="parity", cell=parity_cell),
     Column(key="worst", header="worst error\n/ its limit", cell=worst_cell),
-    _number("break_even", "break-even\nsteps", "break_even_steps"),
+    Column(
+        key="break_even",
+        value=lambda c: c.break_even_steps,
+        header="break-even\nsteps",
+        cell=break_even_cell,
+        number=True,
+    ),
     _number("n", "n", "n", text=lambda n: f"{n:,}"),
     Column(key="processes", header="sd between\nprocesses (n)", cell=processes_cell, number=True),
 )
