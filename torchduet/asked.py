@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness import devices
-from harness.backends import backend_names, own_backend, registered, why_no_such_setting
+from harness.backends import (
+    backend_names,
+    own_backend,
+    registered,
+    why_no_own_setting,
+    why_no_such_setting,
+)
+from harness.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
 from harness.schema import Job, Mode
 from runner.errors import UsageError, unknown
@@ -100,8 +107,10 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
     unsure = [name for name in named.names if name not in here and name not in backend_names()]
     known = (*backend_names(), *registered()) if unsure else ()
     for name in unsure:
-        if name not in known:
-            raise unknown("compilers", name, "compiler", known)
+        if compiler_of(name) not in known:
+            raise unknown("compilers", compiler_of(name), "compiler", known)
+        if why := why_no_own_setting(name):
+            raise UsageError(f"compilers: {why}")
     return Candidates(names=named.names, own=named.own, here=here)
 
 

@@ -8,6 +8,7 @@ and, if the compiler does not work on every device and in every mode,
 
     why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
     MODES: tuple[str, ...]                              the supported modes, such as ("inference",)
+    SETTINGS: tuple[str, ...]                           the kinds of own settings (``shared.own_settings``)
 
 ``program.options`` are the user's options. A module patches configuration in a context and never assigns
 it. ``--list-compilers`` shows the first line of the module's docstring. Modules are imported only in a
@@ -25,6 +26,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.backends.shared.presets import PRESETS, Preset
+from harness.candidates import parts_of
 
 if TYPE_CHECKING:
     from harness.program import Compiled, Program
@@ -37,23 +39,46 @@ def backend_names() -> tuple[str, ...]:
 
 
 def load_backend(name: str, source: str = "") -> Callable[[Program], Compiled]:
-    """The ``compile`` function of the backend called ``name``.
+    """The ``compile`` function of the backend called ``name``, with its own settings (``inductor[...]``).
 
     ``source``: the place of a user's own compiler, ``file.py:function``. A name without a file here may be
-    registered with ``torch.compile``. ``LookupError`` for any other name.
+    registered with ``torch.compile``. ``LookupError`` for any other name, ``ValueError`` for a setting.
     """
-    return cast("Callable[[Program], Compiled]", _module(name, source).compile)
+    compiler, settings = parts_of(name)
+    module = _module(compiler, source)
+    compile_it = cast("Callable[[Program], Compiled]", module.compile)
+    return (
+        _shared("own_settings").with_settings(compile_it, settings, _takes(module))
+        if settings
+        else compile_it
+    )
 
 
 def modes_of(name: str, source: str = "") -> tuple[str, ...]:
     """The modes that the compiler supports; () for all. Raises ``LookupError`` as above."""
-    return tuple(getattr(_module(name, source), "MODES", ()))
+    return tuple(getattr(_module(parts_of(name)[0], source), "MODES", ()))
 
 
 def why_unavailable(name: str, device_type: str, source: str = "") -> str | None:
     """Why the compiler cannot be used here; None if it can. Raises ``LookupError`` as above."""
-    why = getattr(_module(name, source), "why_unavailable", None)
-    return None if why is None else cast("Callable[[str], str | None]", why)(device_type)
+    why = getattr(_module(parts_of(name)[0], source), "why_unavailable", None)
+    return why_no_own_setting(name, source) or (None if why is None else str(why(device_type) or "") or None)
+
+
+def why_no_own_setting(name: str, source: str = "") -> str | None:
+    """Why the compiler rejects a setting in brackets; None without such settings, and if it takes all."""
+    compiler, settings = parts_of(name)
+    if not settings:
+        return None
+    try:
+        _shared("own_settings").own_settings(settings, _takes(_module(compiler, source)))
+    except ValueError as error:
+        return f"{name}: {error}"
+    return None
+
+
+def _takes(module: Any) -> tuple[str, ...]:
+    return tuple(getattr(module, "SETTINGS", ()))
 
 
 def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
@@ -69,7 +94,7 @@ def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
 
 def describe(name: str, source: str = "") -> str:
     """The first line of the compiler's docstring. Raises ``LookupError`` as above."""
-    return (_module(name, source).__doc__ or name).strip().splitlines()[0]
+    return (_module(parts_of(name)[0], source).__doc__ or name).strip().splitlines()[0]
 
 
 def own_backend(name: str, function: str | Callable[..., Any]) -> Callable[[Program], Compiled]:
@@ -106,6 +131,7 @@ def _of_preset(preset: Preset) -> SimpleNamespace:
         MODES=getattr(shared, "MODES", ()),
         compile=partial(shared.compile_as, name=preset.name, **preset.arguments),
         why_unavailable=getattr(shared, "why_unavailable", None),
+        SETTINGS=getattr(shared, "SETTINGS", ()),
     )
 
 

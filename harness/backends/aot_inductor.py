@@ -14,6 +14,7 @@ from harness.program import Compiled, Program
 
 MODES = captured.INFERENCE
 why_unavailable = inductor.why_unavailable
+SETTINGS = ("inductor", "mode", "decompose")
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers

@@ -13,6 +13,7 @@ from harness.program import Compiled, Program
 
 MODES = ("training",)
 why_unavailable = inductor.why_unavailable
+SETTINGS = inductor.SETTINGS
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers

@@ -15,6 +15,7 @@ from harness.counters import counting_graphs
 from harness.program import Compiled, Program
 
 why_unavailable = inductor.why_unavailable
+SETTINGS = inductor.SETTINGS
 NAME = "inductor_regional"
 
 

@@ -137,6 +137,9 @@ COLUMNS = (
         "low_90", "ratio", "estimate.low_90", "lower end of its 90 % interval, which decides about *same*"
     ),
     Column("high_90", "ratio", "estimate.high_90", "upper end of its 90 % interval"),
+    Column("over_plain", "ratio", "over_plain.factor", "a candidate with settings over the plain one"),
+    Column("over_plain_low", "ratio", "over_plain.low", "lower end of its 95 % interval"),
+    Column("over_plain_high", "ratio", "over_plain.high", "upper end of its 95 % interval"),
     Column("p_value", "p", "p_value", "of a speedup of 1"),
     Column("q_value", "p", "q_value", "Benjamini-Hochberg over the run"),
     Column("between_sd", "share", "estimate.between_sd", "sd of the log speedup between processes, measured"),

@@ -12,7 +12,7 @@ from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
 from harness.schema import Record, Scalar, Status
 from runner.analysis.digits import seconds_text, speedup_text
-from runner.analysis.estimate import BreakEven, Estimated, Geomean, Paying, Verdict
+from runner.analysis.estimate import BreakEven, Estimated, Geomean, PairedEstimate, Paying, Verdict
 from runner.labels import plain, reason
 
 CONTROL = "eager"
@@ -76,6 +76,7 @@ class Comparison(Estimated):
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
     break_even: BreakEven | None
     derived: Mapping[str, Scalar] = field(default_factory=dict)
+    over_plain: PairedEstimate | None = None  # over the candidate without own settings, in the same rounds
     generation: Generation | None = None
 
     def __repr__(self) -> str:

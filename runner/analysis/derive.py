@@ -22,7 +22,7 @@ from runner.analysis.verdicts.compiling import LATENCY, break_even, center, comp
 from runner.analysis.verdicts.decision import verdict
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
-from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios
+from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
 from runner.analysis.work import Peaks, derived_of, peaks_of
 from runner.labels import compiler_label, device_labels, merged_facts
 
@@ -56,12 +56,18 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
     devices = device_labels(records)
     peaks = peaks_of(records, devices)
-    each = zip(records, devices, estimates, q_values, peaks, strict=True)
+    plain = over_plain(records)
+    each = zip(records, devices, estimates, q_values, peaks, plain, strict=True)
     return tuple(_comparison(*one) for one in each)
 
 
 def _comparison(
-    record: Record, device: str, estimate: PairedEstimate | None, q_value: float | None, peaks: Peaks
+    record: Record,
+    device: str,
+    estimate: PairedEstimate | None,
+    q_value: float | None,
+    peaks: Peaks,
+    plain: PairedEstimate | None,
 ) -> Comparison:
     derived = {**derived_of(record, estimate, peaks), **steadiness(record)}
     numbers, times = record.metrics, compilations_of(record)
@@ -83,6 +89,7 @@ def _comparison(
         memory_ratio=finite(derived["memory_ratio"]),
         break_even=None if _is_eager(record) else break_even(times, estimate),
         derived=derived,
+        over_plain=plain,
         generation=generation_of(record),
     )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from harness.backends import backend_names
+from harness.candidates import compiler_of, named, parts_of
 from harness.devices import type_of
 from harness.loading.own_compiler import labels_of
 from harness.loading.own_model import is_own_model, module_of, placed
 from harness.schema import Job
-from harness.settings import Group, Kind, Spelled, choice, flag, no_such
+from harness.settings import Group, Kind, Spelled, choice, flag, key_value, no_such
 from runner.errors import UsageError
 from runner.plan.settings import value_of
 
@@ -28,16 +30,23 @@ COMPILE_MODES = {
 
 def _placed(source: str) -> str:
     """``file.py:function`` with the file's absolute path. Other names are returned unchanged."""
-    path = placed(source) if is_own_model(source) else source
+    if not is_own_model(source):
+        return source
+    path = placed(source)
     if "," in path:
         raise ValueError(f"the path {module_of(path)!r} has a comma, which separates names; move the file")
     return path
 
 
 def _known(text: str) -> str:
-    if text not in backend_names() and not is_own_model(text):
-        raise ValueError(_unknown(text))
-    return _placed(text)
+    """A candidate's name in one form: without spaces in its brackets."""
+    compiler, settings = parts_of(text)
+    if compiler not in backend_names() and not is_own_model(text):
+        raise ValueError(_unknown(compiler))
+    twice = [key for key, count in Counter(part.partition("=")[0] for part in settings).items() if count > 1]
+    if twice:
+        raise ValueError(f"{text!r} has {twice[0]} more than once")
+    return _placed(named(compiler, map(key_value, settings)))
 
 
 def _unknown(name: str) -> str:
@@ -52,7 +61,7 @@ def _unknown(name: str) -> str:
 
 def spelled_compilers(names: Sequence[str]) -> Spelled:
     """``--compilers``; ``--backend`` if a name is neither a file in ``harness/backends`` nor a function."""
-    registered = any(name not in backend_names() and not is_own_model(name) for name in names)
+    registered = any(compiler_of(name) not in backend_names() and not is_own_model(name) for name in names)
     return [(COMPILERS[1 if registered else 0], ",".join(names))]
 
 
@@ -71,7 +80,8 @@ COMPILERS = (
         listed=True,
         kind=Kind(_known),
         help="repeated or comma-separated (default: aot_eager,inductor,torchscript); eager: A/A control; "
-        "file.py:function or package.module:function: a compiler of your own",
+        "file.py:function or package.module:function: a compiler of your own; inductor[KEY=VALUE,...]: a "
+        "compiler with settings of its own: docs/HOWTO.md",
     ),
     _compiler(
         "--backend", metavar="NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"
@@ -137,8 +147,9 @@ def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[J
             if name not in answers[device_type]:
                 raise UsageError(f"--backend: {_unknown(name)}")
             usable = answers[device_type][name]
-            if name not in backend_names() and usable.why_not is not None and not skip:
-                which = "compilers" if name in job.own_compilers else "backend"
+            named_here = compiler_of(name) in backend_names()
+            if (not named_here or name != compiler_of(name)) and usable.why_not is not None and not skip:
+                which = "compilers" if named_here or name in job.own_compilers else "backend"
                 raise UsageError(f"--{which}: {usable.why_not}")
             why = usable.refusal(name, job.case.mode.value)
             if why is not None and not skip:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from harness.candidates import split_list
 from harness.settings import ROW, Flag, Given, Kind, Row, Spelled
 from runner.errors import UsageError
 
@@ -55,7 +56,7 @@ def listed(name: str, given: Sequence[str]) -> tuple[str, ...]:
     """``--x=a,b --x=c`` -> (a, b, c), without duplicates. ``UsageError`` if a flag has no value."""
     parts = []
     for value in given:
-        named = [part.strip() for part in value.split(",") if part.strip()]
+        named = split_list(value)
         if not named:
             raise UsageError(f"{name}: {value!r} is empty; give at least one value, or leave the flag out")
         parts += named

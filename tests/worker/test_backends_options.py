@@ -89,6 +89,44 @@ def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
     assert "freezing" not in all_settings(program(mode=Mode.TRAINING, freezing=True))
 
 
+def test_settings_in_brackets_are_active_while_the_candidate_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def looking(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Any:
+        table = torch._inductor.decomposition.select_decomp_table()
+        relu_is_decomposed = torch.ops.aten.threshold_backward.default in table
+        budget = torch._functorch.config.activation_memory_budget
+        seen.append((torch._inductor.config.epilogue_fusion, budget, relu_is_decomposed))
+        return graph.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda *a, config_patches=None, **k: (
+        torch._inductor.config.patch(config_patches or {})(looking)(*a)
+    ))  # fmt: skip
+    own = "epilogue_fusion=False,functorch.activation_memory_budget=0.5,decompose.threshold_backward=False"
+    for name in (f"inductor[{own}]", "inductor"):
+        asked = program()
+        run(asked, load_backend(name)(asked).forward)
+    assert seen == [(False, 0.5, False), (True, 1.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("inductor[layout_optimisation=False]", "closest are layout_optimization"),
+        ("inductor[mode=max]", "no mode called 'max'; choose from default"),
+        ("inductor[decompose.threshold_bakward=False]", "did you mean threshold_backward"),
+        ("inductor[fullgraph=False]", "write fullgraph=True"),
+        ("aot_eager[freezing=True]", "this compiler does not take 'freezing'"),
+        ("aot_eager[dynamo.recompile_limi=1]", "closest are recompile_limit"),
+        ("torchscript[freezing=True]", "no settings in brackets"),
+    ],
+)
+def test_a_setting_in_brackets_that_is_none_is_refused(name: str, says: str) -> None:
+    assert says in known(why_unavailable(name, "cpu"))
+
+
 def test_settings_reach_inductor_and_no_other_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[bool, bool]] = []
 

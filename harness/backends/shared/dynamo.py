@@ -11,6 +11,8 @@ from harness.backends.shared.options import DYNAMO, mark_dynamic_batch, notes_on
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program
 
+SETTINGS = ("dynamo", "functorch", "dynamic", "fullgraph")
+
 
 def compile_with_dynamo(
     program: Program,

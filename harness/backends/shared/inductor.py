@@ -15,12 +15,14 @@ from harness.backends.shared.around import SETTLING_CALLS, around
 from harness.backends.shared.captured import device_of
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import DYNAMO, inductor_settings
+from harness.backends.shared.own_settings import OF_INDUCTOR
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
 from harness.program import Compiled, Program
 from harness.tensors import named_tensors
 
 TAKES = (*DYNAMO, "inductor_config", "freezing")
+SETTINGS = OF_INDUCTOR
 WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes
 
 

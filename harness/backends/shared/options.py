@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import difflib
+import importlib
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -43,12 +44,16 @@ def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
     Raises ``ValueError`` for an unknown key or an invalid value.
     """
+    return settings_of(pairs, "torch._inductor.config", "inductor")
+
+
+def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str, Any]:
+    """The same for the configuration in this module of torch. ``owner``: its name in messages."""
     pairs = tuple(pairs)
     if not pairs:
         return {}
-    from torch._inductor import config
-
-    known = config.get_config_copy()
+    config: Any = importlib.import_module(module)
+    owner, known = owner or module, config.get_config_copy()
     settings = {}
     for pair in pairs:
         key, _, text = pair.partition("=")
@@ -58,8 +63,8 @@ def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
                 : 3 - len(close)
             ]
             hint = f"; the closest are {', '.join(close)}" if close else ""
-            raise ValueError(f"inductor has no setting called {key!r}{hint}")
-        settings[key] = _value(key, text, cast("Any", config).get_type(key), known[key])
+            raise ValueError(f"{owner} has no setting called {key!r}{hint}")
+        settings[key] = _value(f"{owner}'s {key}", text, config.get_type(key), known[key])
     return settings
 
 
@@ -86,7 +91,7 @@ def _value(key: str, text: str, kind: Any, now: Any) -> Any:
     plain = tuple(k for k in kinds if isinstance(k, type))
     if len(plain) == len(kinds) and not isinstance(value, plain):
         names = " or ".join("true or false" if k is bool else k.__name__ for k in plain)
-        raise ValueError(f"inductor's {key} takes {names}, not {text!r} (now: {now!r})")
+        raise ValueError(f"{key} takes {names}, not {text!r} (now: {now!r})")
     return value
 
 

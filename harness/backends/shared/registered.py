@@ -6,10 +6,11 @@ import difflib
 import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
-from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.backends.shared.dynamo import SETTINGS, compile_with_dynamo
 from harness.program import Compiled, Program
 
 ENTRY_POINTS = "torch_dynamo_backends"
@@ -20,6 +21,7 @@ class Registered:
     """Replaces the module of a compiler."""
 
     name: str
+    SETTINGS: ClassVar = SETTINGS
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]

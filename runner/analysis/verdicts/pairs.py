@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from harness.candidates import plain_of
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
@@ -41,6 +42,18 @@ def candidate_pairs(comparisons: Sequence[Comparison]) -> tuple[CandidatePair, .
     ]
     q_values = false_discovery([estimate.p_value for _, estimate in estimates])
     return tuple(_pair(*pair, estimate, q) for (pair, estimate), q in zip(estimates, q_values, strict=True))
+
+
+def over_plain(records: Sequence[Record]) -> list[PairedEstimate | None]:
+    """The speedup of each candidate with settings over the same candidate without them, where it ran."""
+    plain = {(record.job.key, record.candidate): record for record in records}
+    others = ((record, plain_of(record.candidate)) for record in records)
+    return [
+        _estimate(record, plain[record.job.key, name])
+        if name != record.candidate and (record.job.key, name) in plain
+        else None
+        for record, name in others
+    ]
 
 
 def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]:

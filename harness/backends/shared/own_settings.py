@@ -1,0 +1,130 @@
+"""A candidate's own settings: ``inductor[fallback_random=True,dynamo.cache_size_limit=4]``.
+
+    KEY=VALUE               of torch._inductor.config
+    dynamo.KEY=VALUE        of torch._dynamo.config
+    functorch.KEY=VALUE     of torch._functorch.config
+    mode=NAME               inductor's mode, as torch.compile takes it
+    dynamic=True, fullgraph=True    arguments of torch.compile
+    decompose.OP=False      the operator aten.OP keeps its own kernel: inductor does not decompose it
+
+A compiler's ``SETTINGS`` names the kinds that it takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.options import inductor_settings, settings_of
+from harness.program import Compiled, Program
+from harness.schema import CompilerOptions
+from harness.settings import choice
+
+ARGUMENTS = {"dynamic": "dynamic_shapes", "fullgraph": "nopython"}  # of torch.compile -> our option
+MODULES = {"dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config"}
+OF_INDUCTOR = ("inductor", "mode", "decompose", *MODULES, *ARGUMENTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSettings:
+    """What the settings in brackets change."""
+
+    inductor: tuple[str, ...] = ()
+    options: Mapping[str, Any]
+    patches: Mapping[str, Mapping[str, Any]]  # module of a configuration -> settings
+    kept: tuple[Any, ...] = ()  # operators that are not decomposed
+
+    def options_with(self, given: CompilerOptions) -> CompilerOptions:
+        return replace(given, inductor_config=(*given.inductor_config, *self.inductor), **self.options)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The state in which the candidate compiles, apart from inductor's own options."""
+        with ExitStack() as stack:
+            for module, settings in self.patches.items():
+                stack.enter_context(importlib.import_module(module).patch(dict(settings)))
+            if self.kept:
+                from torch._inductor import decomposition
+
+                # the cache of AOTAutograd does not know the table of decompositions
+                cache = {"enable_autograd_cache": False}
+                stack.enter_context(importlib.import_module(MODULES["functorch"]).patch(cache))
+                for table in (decomposition.decompositions, decomposition.fast_random_decomps()):
+                    stack.enter_context(patch.dict(table))
+                    for operator in self.kept:
+                        table.pop(operator, None)
+            yield
+
+
+def own_settings(settings: Sequence[str], takes: Sequence[str]) -> OwnSettings:
+    """The settings, read. ``takes``: the kinds that the compiler takes. ``ValueError`` with a sentence."""
+    inductor: list[str] = []
+    options: dict[str, Any] = {}
+    patches: dict[str, dict[str, Any]] = {}
+    kept: list[Any] = []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{setting!r} is not written as key=value")
+        space, dot, name = key.partition(".")
+        kind = space if (space in MODULES or space == "decompose") and dot else key
+        kind = kind if kind in OF_INDUCTOR else "inductor"
+        if kind not in takes:
+            raise ValueError(f"this compiler does not take {key!r}; it takes {_listed(takes)}")
+        if kind in ARGUMENTS or kind == "decompose":
+            right = "False" if kind == "decompose" else "True"
+            if value.strip().lower() != right.lower():
+                raise ValueError(f"{key}={value}: write {key}={right}, or leave it out")
+        if kind in ARGUMENTS:
+            options[ARGUMENTS[kind]] = True
+        elif kind == "decompose":
+            kept += _overloads(name)
+        elif kind == "mode":
+            from torch._inductor import list_mode_options
+
+            modes = list_mode_options()
+            inductor += [f"{k}={v}" for k, v in modes[choice("mode", modes).read(value)].items()]
+        elif kind in MODULES:
+            patches.setdefault(MODULES[kind], {}).update(settings_of([f"{name}={value}"], MODULES[kind]))
+        else:
+            inductor.append(setting)
+    inductor_settings(inductor)
+    return OwnSettings(inductor=tuple(inductor), options=options, patches=patches, kept=tuple(kept))
+
+
+def _listed(takes: Sequence[str]) -> str:
+    return (
+        ", ".join(f"{kind}.KEY" if kind in MODULES else kind for kind in takes) or "no settings in brackets"
+    )
+
+
+def _overloads(name: str) -> list[Any]:
+    """The overloads of ``aten.name`` that inductor decomposes."""
+    from torch._inductor.decomposition import fast_random_decomps
+
+    names = {str(key).split(".")[1] for key in fast_random_decomps() if str(key).startswith("aten.")}
+    packet = getattr(torch.ops.aten, choice("decomposed operator", names).read(name))
+    return [getattr(packet, overload) for overload in packet.overloads()]
+
+
+def with_settings(
+    compile_it: Callable[[Program], Compiled], settings: Sequence[str], takes: Sequence[str]
+) -> Callable[[Program], Compiled]:
+    """The ``compile`` function of a compiler with these settings."""
+    own = own_settings(settings, takes)
+
+    def compiled_with(program: Program) -> Compiled:
+        with own.active():
+            compiled = compile_it(replace(program, options=own.options_with(program.options)))
+        if not own.patches and not own.kept:
+            return compiled
+        return replace(compiled, forward=around(compiled.forward, own.active, calls=SETTLING_CALLS))
+
+    return compiled_with

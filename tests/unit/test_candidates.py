@@ -1,0 +1,77 @@
+"""Candidates with settings of their own: their names, and their ratio to the plain candidate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.candidates import compiler_of, named, parts_of, plain_of, split_list
+from runner.analysis.columns import columns
+from runner.analysis.derive import summarize
+from runner.cli.commands import job_command
+from runner.errors import UsageError
+from tests.command_line import config_of_words
+from tests.factories import known, make_job, make_record
+
+
+@pytest.mark.parametrize(
+    ("name", "compiler", "settings"),
+    [
+        ("inductor", "inductor", ()),
+        ("inductor[freezing=True]", "inductor", ("freezing=True",)),
+        ("inductor[ a = 1 , cpp.threads=2]", "inductor", ("a=1", "cpp.threads=2")),
+        ("inductor[sizes=1,2,a=3]", "inductor", ("sizes=1,2", "a=3")),
+        ("my[1]/file.py:make", "my[1]/file.py:make", ()),
+    ],
+)
+def test_a_name_is_a_compiler_and_its_settings(name: str, compiler: str, settings: tuple[str, ...]) -> None:
+    assert parts_of(name) == (compiler, settings)
+    assert parts_of(named(*parts_of(name))) == (compiler, settings)
+
+
+def test_the_plain_candidate_is_of_the_same_environment() -> None:
+    assert plain_of("inductor[a=1]@new") == "inductor@new"
+    assert plain_of("inductor@new") == "inductor@new"
+    assert compiler_of("aot_eager[dynamo.x=1]") == "aot_eager"
+
+
+def test_commas_in_brackets_separate_no_candidates() -> None:
+    assert split_list("a, b[x=1,y=2],,[c") == ["a", "b[x=1,y=2]", "[c"]
+
+
+def compilers(text: str) -> tuple[str, ...]:
+    return config_of_words(["--training", f"--compilers={text}"]).compilers
+
+
+def test_the_flag_reads_them_in_one_form() -> None:
+    asked = "inductor,inductor[fallback_random = True,freezing=True], aot_eager"
+    assert compilers(asked) == ("inductor", "inductor[fallback_random=True,freezing=True]", "aot_eager")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("inductr[freezing=True]", "no compiler called 'inductr'; did you mean inductor"),
+        ("inductor[freezing]", "'freezing' is not written as key=value"),
+        ("inductor[]", "'' is not written as key=value"),
+        ("inductor[a=1,a=2]", "has a more than once"),
+    ],
+)
+def test_what_is_no_candidate_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match="--compilers: ") as caught:
+        compilers(text)
+    assert says in str(caught.value)
+
+
+def test_the_command_and_the_ratio_to_the_plain_candidate() -> None:
+    name = "inductor[freezing=True,cpp.threads=1]"
+    job = make_job(candidates=("inductor", name))
+    assert f"'--compilers={name}'" in job_command(job, (name,))
+    records = [make_record(job, candidate) for candidate in job.candidates]
+    faster = tuple(seconds / 2 for seconds in known(records[0].samples).candidate_s)
+    records[1] = replace(records[1], samples=replace(known(records[0].samples), candidate_s=faster))
+    plain, tuned = summarize(records).comparisons
+    assert columns()["over_plain"].value(plain) is None
+    assert columns()["over_plain"].value(tuned) == pytest.approx(2.0)
+    assert columns()["over_plain_low"].value(tuned) is not None
