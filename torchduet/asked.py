@@ -17,7 +17,7 @@ from harness.backends import (
     why_no_own_setting,
     why_no_such_setting,
 )
-from harness.candidates import compiler_of
+from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
 from harness.schema import Job, Mode
 from runner.errors import UsageError, unknown

@@ -8,7 +8,7 @@ and, if the compiler does not work on every device and in every mode,
 
     why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
     MODES: tuple[str, ...]                              the supported modes, such as ("inference",)
-    SETTINGS: tuple[str, ...]                           the kinds of own settings (``shared.own_settings``)
+    SETTINGS: tuple[str, ...]                           the kinds of own settings (``settings.own``)
 
 ``program.options`` are the user's options. A module patches configuration in a context and never assigns
 it. ``--list-compilers`` shows the first line of the module's docstring. Modules are imported only in a
@@ -25,8 +25,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from harness.backends.settings.candidates import parts_of
 from harness.backends.shared.presets import PRESETS, Preset
-from harness.candidates import parts_of
 
 if TYPE_CHECKING:
     from harness.program import Compiled, Program
@@ -47,11 +47,7 @@ def load_backend(name: str, source: str = "") -> Callable[[Program], Compiled]:
     compiler, settings = parts_of(name)
     module = _module(compiler, source)
     compile_it = cast("Callable[[Program], Compiled]", module.compile)
-    return (
-        _shared("own_settings").with_settings(compile_it, settings, _takes(module))
-        if settings
-        else compile_it
-    )
+    return _settings().with_settings(compile_it, settings, _takes(module)) if settings else compile_it
 
 
 def modes_of(name: str, source: str = "") -> tuple[str, ...]:
@@ -71,7 +67,7 @@ def why_no_own_setting(name: str, source: str = "") -> str | None:
     if not settings:
         return None
     try:
-        _shared("own_settings").own_settings(settings, _takes(_module(compiler, source)))
+        _settings().own_settings(settings, _takes(_module(compiler, source)))
     except ValueError as error:
         return f"{name}: {error}"
     return None
@@ -138,3 +134,7 @@ def _of_preset(preset: Preset) -> SimpleNamespace:
 def _shared(file: str) -> Any:
     """Imported by name: the runner imports this module, and must not reach torch through it."""
     return importlib.import_module(f"{__name__}.shared.{file}")
+
+
+def _settings() -> Any:
+    return importlib.import_module(f"{__name__}.settings.own")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from harness.backends import backend_names
-from harness.candidates import compiler_of, named, parts_of
+from harness.backends.settings.candidates import compiler_of, named, parts_of
 from harness.devices import type_of
 from harness.loading.own_compiler import labels_of
 from harness.loading.own_model import is_own_model, module_of, placed

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from harness.candidates import split_list
+from harness.backends.settings.candidates import split_list
 from harness.settings import ROW, Flag, Given, Kind, Row, Spelled
 from runner.errors import UsageError
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.candidates import compiler_of, named, parts_of, plain_of, split_list
+from harness.backends.settings.candidates import compiler_of, named, parts_of, plain_of, split_list
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.cli.commands import job_command

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from harness.backends.settings.own import OF_INDUCTOR
 from harness.backends.shared.around import SETTLING_CALLS, around
 from harness.backends.shared.captured import device_of
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import DYNAMO, inductor_settings
-from harness.backends.shared.own_settings import OF_INDUCTOR
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
 from harness.program import Compiled, Program

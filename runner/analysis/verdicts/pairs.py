@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from harness.candidates import plain_of
+from harness.backends.settings.candidates import plain_of
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
