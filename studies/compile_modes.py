@@ -250,11 +250,7 @@ def between(former: Comparison, latter: Comparison) -> Estimate | None:
 
     The interval includes an assumed difference between processes: one process of each cannot show it.
     """
-    from runner.runs.compare.statistics import between as between_processes
     from runner.runs.compare.statistics import difference
 
     first, second = (c.estimate if c.record.status.passed else None for c in (former, latter))
-    if first is None or second is None:
-        return None
-    assumed = [first.assumed_sd or 0.0, second.assumed_sd or 0.0]
-    return difference(first, second, between_processes(assumed, None))
+    return difference(first, second)

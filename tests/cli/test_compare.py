@@ -84,7 +84,7 @@ def test_a_regression_needs_the_whole_interval_beyond_the_share(tmp_path: Path) 
         sides.append(str(write(tmp_path / which, records)))
     done = runner("--compare", *sides, "--format=json")
     (found,) = [one for one in json.loads(done.stdout)["changes"] if "model_1" in json.dumps(one)]
-    change = found["speedup_factor"]
+    change = found["factors"]["speedup"]
     assert found["q_value"] < 0.05
     assert change["factor"] < 0.95 < change["high"] < 0.98
     assert runner("--compare", *sides, "--fail-on=regression:5%").returncode == 0
@@ -123,7 +123,7 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"changes.md", "changes.json"}
     data = json.loads((folder / "changes.json").read_text())
     assert len(data["changes"]) == 5
-    assert data["process_noise"]["source"] == "controls"
+    assert data["drift"]["models"] == 5
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
 from runner.runs.compare.changes import Change, Ending, RunChanges, changes_between
-from runner.runs.compare.gates import gate_results, gates_asked
+from runner.runs.compare.gates import GateResult, breaks, gate_result, gates_asked
 from runner.runs.compare.load import load, load_records, results_of
-from runner.runs.compare.output.words import head_lines
 from runner.runs.compare.run import Run
+from runner.runs.compare.words import head_lines
 from runner.store.record_file import append_record
 from tests.factories import control, known, make_job, make_record
 
@@ -65,12 +65,10 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
     before = run_of(tmp_path / "a", dict.fromkeys(MODELS, 1.5))
     after = run_of(tmp_path / "b", {**dict.fromkeys(MODELS, 1.5), "model_3": 1.2}, machine="another")
     found = compared(before, after)
-    assert [c.first.name for c in found.with_verdict(Verdict.SLOWER)] == ["model_3"]
+    assert [c.first.name for c in found.changes if c.verdict is Verdict.SLOWER] == ["model_3"]
     lost = known(the_change(found, "model_3").speedup)
     assert lost.factor == pytest.approx(0.8, rel=0.01)
     assert lost.within(0.8)
-    assert found.noise is not None
-    assert (found.noise.source, found.noise.count) == ("controls", 12)
     (group,) = found.groups
     assert (group.shared, group.passed_first, group.passed_second, group.timed) == (6, 6, 6, 6)
     assert group.geomean_first == pytest.approx(1.5, rel=0.01)
@@ -86,13 +84,14 @@ def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
     ]
     found = compared(write(tmp_path / "a", slower), write(tmp_path / "b", faster))
     assert found.drift is not None
-    assert found.drift.models == len(MODELS)
-    assert found.drift.factor == pytest.approx(1.3)
+    assert found.drift.estimate.n == len(MODELS)
+    assert found.drift.estimate.factor == pytest.approx(1.3)
     assert found.drift.spread == pytest.approx(0, abs=1e-9)
     for change in found.changes:
         assert change.verdict is not Verdict.SLOWER
-        assert change.compiled is not None
-        assert change.compiled.factor == pytest.approx(1.0, rel=0.01), "slower as all, so not slower itself"
+        assert known(change.factors.compiled).factor == pytest.approx(1.0, rel=0.01), (
+            "slower as all, so not slower itself"
+        )
 
 
 def _scaled(record: Record, factor: float) -> tuple[float, ...]:
@@ -122,9 +121,9 @@ def test_what_was_measured_in_another_way_is_named_and_in_no_number(
     two = write(tmp_path / "b", [same, make_record(make_job(**second), speedup=3.0)])
     found = compared(one, two)
     assert [change.first.name for change in found.changes] == ["same"]
-    (mismatch,) = found.mismatches
-    assert mismatch.first.name == "model"
-    assert [name for name, _, _ in mismatch.differences] == [condition]
+    ((result, _, differences),) = found.mismatches
+    assert result.name == "model"
+    assert [name for name, _, _ in differences] == [condition]
     assert found.groups[0].shared == 1
 
 
@@ -143,10 +142,9 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
     assert [name for (name, _, _), _ in found.incomparable] == ["device_name", "threads"]
     assert found.timed == ()
     assert found.drift is None
-    assert found.noise is None
-    assert len(found.breaks) == 1
+    assert breaks(found)[0].endswith("inductor: 0 -> 2 graph breaks")
     with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first run and Other CPU"):
-        gate_results(found, gates_asked(["regression"]))
+        gated(found, "regression")
 
 
 def test_another_torch_is_what_people_compare(tmp_path: Path) -> None:
@@ -198,8 +196,7 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
         ("two", "no record")
     ]
     assert any("is not finished: 1 results have no record" in note for note in found.second.notes)
-    (outcome,) = gate_results(found, gates_asked(["parity"]))
-    assert outcome.cases == (
+    assert gated(found, "parity").cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
     )
     again = compared(torn, whole)
@@ -289,8 +286,13 @@ def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: J
 # -- --fail-on --------------------------------------------------------------------
 
 
+def gated(found: RunChanges, word: str) -> GateResult:
+    (gate,) = gates_asked([word])
+    return gate_result(found, gate)
+
+
 def gate(found: RunChanges, *words: str) -> list[int]:
-    return [len(outcome.cases) for outcome in gate_results(found, gates_asked(words))]
+    return [len(gated(found, word).cases) for word in words]
 
 
 def test_gates(tmp_path: Path) -> None:
@@ -366,21 +368,7 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
     assert the_change(found).verdict is verdict
     assert gate(found, "regression", "regression:3%") == [threshold < 0.1, 1]
     (line,) = (line for line in head_lines(found) if line.startswith("Noise of a process"))
-    assert line.startswith(
-        "Noise of a process: 0.60 % of a speedup, assumed; for a measurement, the runs need 4"
-    )
-
-
-def test_controls_that_agree_by_chance_do_not_resolve_the_noise(tmp_path: Path) -> None:
-    sides = []
-    for which in "ab":
-        jobs = [make_job(name, candidates=("eager", "inductor")) for name in ("one", "two")]
-        records = [one for job in jobs for one in (control(job), make_record(job, speedup=1.5))]
-        sides.append(write(tmp_path / which, records))
-    (line,) = (line for line in head_lines(compared(*sides)) if line.startswith("Noise of a process"))
-    assert line == (
-        "Noise of a process: 0.60 % of a speedup, assumed; not resolved by 4 A/A controls of the two runs."
-    )
+    assert line.startswith("Noise of a process: 0.60 % of a speedup, assumed, as in the runs' own reports;")
 
 
 def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
@@ -388,9 +376,9 @@ def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
     runs = [write(tmp_path / name, [make_record(job)]) for name in "ab"]
     found = compared(*runs)
     with pytest.raises(UsageError, match="no shared result has a speedup in both"):
-        gate_results(found, gates_asked(["regression:5%"]))
+        gated(found, "regression:5%")
     with pytest.raises(UsageError, match="at least 3 shared models"):
-        gate_results(found, gates_asked(["time"]))
+        gated(found, "time")
 
 
 # -- real processes ---------------------------------------------------------------

@@ -11,10 +11,9 @@ from harness.schema import Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.runs.compare.changes import RunChanges, changes_between
-from runner.runs.compare.gates import gate_results, gates_asked
 from runner.runs.compare.load import load
 from tests.factories import make_job, make_record
-from tests.unit.test_changes import write
+from tests.unit.test_changes import gated, write
 from tests.unit.test_environments_compare import records
 
 MODELS = tuple(f"model_{n}" for n in range(6))
@@ -58,8 +57,9 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path, name: str, say
 def test_a_failure_of_one_environment_is_a_new_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (outcome,) = gate_results(sides(tmp_path / "run", lost="model_1"), gates_asked(["parity"]))
-    assert ["model_1" in case and "envs_" not in case for case in outcome.cases] == [True]
+    (case,) = gated(sides(tmp_path / "run", lost="model_1"), "parity").cases
+    assert "model_1" in case
+    assert "envs_" not in case
     line = ["--compare", f"{tmp_path}/run@old", f"{tmp_path}/run@new", "--format=md"]
     assert main([*line, "--fail-on=parity"]) == 1
     assert main([*line, "--fail-on=graph-breaks"]) == 0
@@ -73,10 +73,9 @@ def counted(**metrics: int) -> list[Record]:
     return [make_record(make_job("model", candidates=("inductor",)), metrics=dict(metrics))]
 
 
-def gated(folder: Path, first: list[Record], second: list[Record], gate: str) -> tuple[str, ...]:
+def cases_of(folder: Path, first: list[Record], second: list[Record], gate: str) -> tuple[str, ...]:
     runs = [load("--compare", write(folder / name, found)) for name, found in (("a", first), ("b", second))]
-    (outcome,) = gate_results(changes_between(*runs), gates_asked([gate]))
-    return outcome.cases
+    return gated(changes_between(*runs), gate).cases
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def gated(folder: Path, first: list[Record], second: list[Record], gate: str) ->
 def test_a_count_that_became_worse_fails(
     tmp_path: Path, metric: str, gate: str, before: int, after: int, fails: bool
 ) -> None:
-    cases = gated(tmp_path, counted(**{metric: before}), counted(**{metric: after}), gate)
+    cases = cases_of(tmp_path, counted(**{metric: before}), counted(**{metric: after}), gate)
     assert bool(cases) is fails
     assert all(
         case.endswith(f"{before} -> {after} {gate.replace('-', ' ')}") or "captured" in case for case in cases
@@ -102,4 +101,4 @@ def test_a_count_that_became_worse_fails(
 def test_a_gate_without_counts_never_passes(tmp_path: Path) -> None:
     without = [replace(record, metrics={}) for record in counted()]
     with pytest.raises(UsageError, match="no shared result has the number of eager fallbacks in both"):
-        gated(tmp_path, without, counted(eager_fallbacks=0), "eager-fallbacks")
+        cases_of(tmp_path, without, counted(eager_fallbacks=0), "eager-fallbacks")

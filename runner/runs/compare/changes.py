@@ -5,27 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from statistics import median
 
-from harness.schema import Samples
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict
+from runner.analysis.estimate import Estimate, Limits, Verdict
+from runner.analysis.noise import crowding
 from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs
 from runner.analysis.verdicts.decision import verdict
-from runner.runs.compare.matching import Difference, Mismatch, machine_differences, match
-from runner.runs.compare.paired import shared_rounds
+from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
 from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
-from runner.runs.compare.statistics import (
-    Drift,
-    ProcessNoise,
-    between,
-    difference,
-    drift,
-    less_drift,
-    process_noise,
-)
+from runner.runs.compare.statistics import Drift, Factors, drift, factors
 
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05
@@ -44,23 +34,23 @@ class Ending(Enum):
 class Change:
     """One model with one compiler, in both runs. All factors are B / A. None: unknown.
 
-    ``speedup``: the factor of the speedup over eager, above 1 is better. ``eager`` and ``compiled``: the
-    factor of the time of a step, above 1 is slower: beyond the drift that all models share, or, for two
-    environments of a run, from the ``shared_rounds`` that timed both sides. ``q_value`` and ``compiled_q``: p
-    after Benjamini and Hochberg's correction over all changes.
+    ``factors``: of the speedup over eager, above 1 is better, and of the times of a step, above 1 is slower.
+    ``q_value`` and ``compiled_q``: p of the speedup and of the compiled step after Benjamini and Hochberg's
+    correction over all changes.
     """
 
     first: Result
     second: Result
-    speedup: Estimate | None = None
+    factors: Factors = field(default_factory=Factors)
     q_value: float | None = None
-    verdict: Verdict | None = None
-    eager: Estimate | None = None
-    compiled: Estimate | None = None
     compiled_q: float | None = None
+    verdict: Verdict | None = None
     compile_factor: float | None = None
     memory_factor: float | None = None  # of the memory ratio: above 1, B needs less memory relative to eager
-    shared_rounds: int = 0  # 0: two runs
+
+    @property
+    def speedup(self) -> Estimate | None:
+        return self.factors.speedup
 
     @property
     def ending(self) -> Ending:
@@ -102,7 +92,6 @@ class RunChanges:
     limits: Limits
     groups: tuple[GroupChange, ...]
     drift: Drift | None
-    noise: ProcessNoise | None
     controls: tuple[Change, ...]
     mismatches: tuple[Mismatch, ...]
     incomparable: tuple[tuple[Difference, int], ...]
@@ -113,16 +102,15 @@ class RunChanges:
         """The changes that ended so, of the controls too, because a control can fail."""
         return tuple(change for change in (*self.changes, *self.controls) if change.ending is how)
 
-    @property
-    def breaks(self) -> tuple[Change, ...]:
-        """Results whose number of graph breaks changed."""
-        counts = [(c, c.first.graph_breaks, c.second.graph_breaks) for c in (*self.changes, *self.controls)]
-        return tuple(c for c, first, second in counts if None not in (first, second) and first != second)
+    def counts(self, metric: str) -> list[tuple[Change, int, int]]:
+        """The changes that have this metric in both runs, with its values."""
+        values = [(c, c.first.count(metric), c.second.count(metric)) for c in (*self.changes, *self.controls)]
+        return [(c, first, second) for c, first, second in values if first is not None and second is not None]
 
     @property
     def paired(self) -> bool:
         """Whether the sides are environments of one run, timed in the same rounds."""
-        return bool(self.timed) and all(change.shared_rounds for change in self.timed)
+        return bool(self.timed) and all(change.factors.rounds for change in self.timed)
 
     @property
     def timed(self) -> tuple[Change, ...]:
@@ -131,31 +119,23 @@ class RunChanges:
     @property
     def crowded(self) -> tuple[int, int]:
         """In each run, the number of timed results during which other work used the CPUs."""
-        return sum(c.first.crowded for c in self.timed), sum(c.second.crowded for c in self.timed)
-
-    def with_verdict(self, wanted: Verdict) -> tuple[Change, ...]:
-        return tuple(change for change in self.changes if change.verdict is wanted)
+        pairs = [(crowding(c.first.comparison), crowding(c.second.comparison)) for c in self.timed]
+        return sum(first is not None for first, _ in pairs), sum(second is not None for _, second in pairs)
 
 
 def changes_between(first: Run, second: Run) -> RunChanges:
     """Raises ``UsageError`` if the runs have no common result."""
     # a result that A never measured is ignored; a result that B never measured is a loss
-    first = replace(first, results=tuple(r for r in first.results if r.status != NO_RECORD))
+    first = replace(first, results=tuple(r for r in first.results if not r.missing))
     matching = match(first, second)
     differing = [machine_differences(*pair) for pair in matching.pairs]
-    comparable = [pair for pair, facts in zip(matching.pairs, differing, strict=True) if not facts]
-    moved = _drift(comparable)
-    controls = (*first.controls, *(control for control in second.controls if control not in first.controls))
-    noise = _noise(comparable, controls)
-    groups = _noise_by_group(comparable)
-    all_changes = [
-        Change(first=pair[0], second=pair[1])
-        if facts
-        else _change(pair, groups.get(_noise_group(pair)) or noise, moved)
+    moved = _drift([pair for pair, facts in zip(matching.pairs, differing, strict=True) if not facts])
+    changes = [
+        Change(first=pair[0], second=pair[1]) if facts else _change(pair, moved)
         for pair, facts in zip(matching.pairs, differing, strict=True)
     ]
     limits = _limits((*first.results, *second.results))
-    judged = _judged([change for change in all_changes if not change.first.is_control], limits)
+    judged = _judged([change for change in changes if not change.first.is_control], limits)
     return RunChanges(
         first=first,
         second=second,
@@ -163,95 +143,41 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         limits=limits,
         groups=_groups(judged),
         drift=moved,
-        noise=noise,
-        controls=tuple(change for change in all_changes if change.first.is_control),
+        controls=tuple(change for change in changes if change.first.is_control),
         mismatches=matching.mismatches,
         incomparable=tuple(Counter(itertools.chain(*differing)).items()),
         only_first=matching.only_first,
-        only_second=tuple(r for r in matching.only_second if r.status != NO_RECORD),
+        only_second=tuple(result for result in matching.only_second if not result.missing),
     )
-
-
-Pairs = Sequence[tuple[Result, Result]]
 
 
 def _drift(pairs: Pairs) -> Drift | None:
     """Each model once: the candidates of one worker share their eager times."""
-    logs_of: dict[tuple[str, ...], list[float]] = {}
+    logs_of: dict[tuple[object, ...], list[float]] = {}
     for first, second in pairs:
-        if first.eager_s and second.eager_s:
-            conditions = (f"{name}={value}" for name, value in first.conditions.items() if name != "compiler")
-            logs_of.setdefault((first.name, *conditions), []).append(math.log(second.eager_s / first.eager_s))
+        before, after = first.comparison.baseline_ms, second.comparison.baseline_ms
+        if before and after:
+            model = (first.name, *(item for item in first.conditions.items() if item[0] != "compiler"))
+            logs_of.setdefault(model, []).append(math.log(after / before))
     return drift([sum(logs) / len(logs) for logs in logs_of.values()])
 
 
-def _within(first: Result, second: Result) -> Estimate | None:
-    """The change of ln(speedup), with the error within the runs, or of the rounds that both sides share."""
-    if first.speedup is None or second.speedup is None:
-        return None
-    shared = shared_rounds(first, second)
-    return shared.change() if shared is not None else difference(first.speedup, second.speedup)
-
-
-def _noise(pairs: Pairs, elsewhere: Sequence[Result] = ()) -> ProcessNoise | None:
-    """None if there are too few values. ``elsewhere``: controls that are in no pair."""
-    results = (*itertools.chain(*pairs), *elsewhere)
-    controls = [r.speedup for r in results if r.is_control and r.speedup and r.speedup.processes == 1]
-    changes = [_within(*pair) for pair in pairs if not pair[0].is_control]
-    return process_noise(controls, [change for change in changes if change is not None])
-
-
-def _noise_by_group(pairs: Pairs) -> dict[tuple[str, ...], ProcessNoise | None]:
-    """The noise of each device, precision and mode; None if it has too few values of its own."""
-    members: dict[tuple[str, ...], list[tuple[Result, Result]]] = {}
-    for pair in pairs:
-        members.setdefault(_noise_group(pair), []).append(pair)
-    return {group: _noise(alike) for group, alike in members.items()}
-
-
-def _noise_group(pair: tuple[Result, Result]) -> tuple[str, ...]:
-    return tuple(pair[0].conditions[name] for name in ("device", "precision", "mode"))
-
-
-def _change(pair: tuple[Result, Result], noise: ProcessNoise | None, moved: Drift | None) -> Change:
+def _change(pair: tuple[Result, Result], moved: Drift | None) -> Change:
     first, second = pair
-    shared = shared_rounds(first, second)
-    both = first.passed and second.passed
-    if shared:
-        eager, compiled = shared.eager(), shared.compiled()
-    else:
-        eager = _time(first, second, moved, lambda samples: samples.baseline_s)
-        compiled = _time(first, second, moved, lambda samples: samples.candidate_s)
-    return Change(
-        first=first,
-        second=second,
-        speedup=shared.change(noise) if shared else _speedup(first.speedup, second.speedup, noise),
-        eager=eager,
-        compiled=compiled if both else None,
-        compile_factor=_compile_factor(pair, None if shared else moved) if both else None,
-        memory_factor=_factor(first.memory_ratio, second.memory_ratio) if both else None,
-        shared_rounds=len(shared) if shared else 0,
-    )
+    changed = factors(first, second, moved)
+    change = Change(first=first, second=second, factors=changed)
+    if not (first.passed and second.passed):
+        return change
+    before, after = first.comparison, second.comparison
+    compiled = _factor(before.compile_s, after.compile_s) if alike_caches(pair) else None
+    if compiled and moved and not changed.rounds and first.conditions["device"] == "cpu":
+        compiled /= moved.estimate.factor  # on a CPU, eager shows the speed of what compiles
+    memory = _factor(before.memory_ratio, after.memory_ratio)
+    return replace(change, compile_factor=compiled, memory_factor=memory)
 
 
-def _speedup(
-    first: PairedEstimate | None, second: PairedEstimate | None, noise: ProcessNoise | None
-) -> Estimate | None:
-    if first is None or second is None:
-        return None
-    alone = [estimate.assumed_sd or 0.0 for estimate in (first, second) if estimate.processes == 1]
-    return difference(first, second, between(alone, noise))
-
-
-def _time(
-    first: Result, second: Result, moved: Drift | None, times: Callable[[Samples], Sequence[float]]
-) -> Estimate | None:
-    """The change of a time beyond the drift."""
-    samples = first.record.samples, second.record.samples
-    if None in (*samples, first.estimate, second.estimate) or moved is None:
-        return None
-    before, after = (times(side) for side in samples if side)
-    return less_drift(math.log(median(after) / median(before)), before, after, moved)
+def _factor(before: float | None, after: float | None) -> float | None:
+    return after / before if before and after else None
 
 
 def alike_caches(pair: tuple[Result, Result]) -> bool:
@@ -260,22 +186,12 @@ def alike_caches(pair: tuple[Result, Result]) -> bool:
     return len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
-def _compile_factor(pair: tuple[Result, Result], moved: Drift | None) -> float | None:
-    """The change of compile time. On a CPU, where eager shows the machine's speed, beyond its drift."""
-    before, after = pair
-    factor = _factor(before.compile_s, after.compile_s) if alike_caches(pair) else None
-    if factor is None or moved is None or before.conditions["device"] != "cpu":
-        return factor
-    return factor / moved.factor
-
-
-def _factor(before: float | None, after: float | None) -> float | None:
-    return after / before if before and after else None
-
-
 def _judged(changes: Sequence[Change], limits: Limits) -> tuple[Change, ...]:
-    q_values = false_discovery([c.speedup.p_value if c.speedup else None for c in changes])
-    time_q = false_discovery([c.compiled.p_value if c.compiled else None for c in changes])
+    speedups, times = [c.speedup for c in changes], [c.factors.compiled for c in changes]
+    q_values, time_q = (
+        false_discovery([estimate.p_value if estimate else None for estimate in family])
+        for family in (speedups, times)
+    )
     return tuple(
         replace(change, q_value=q, compiled_q=of_time, verdict=verdict(change.speedup, q, limits))
         for change, q, of_time in zip(changes, q_values, time_q, strict=True)
@@ -291,7 +207,7 @@ def _limits(results: Sequence[Result]) -> Limits:
 def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
     members: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
-        if NO_RECORD not in (change.first.status, change.second.status):
+        if change.second.status != NO_RECORD:
             known = change.first.conditions
             where = ", ".join(known[name] for name in ("suite", "mode", "precision", "device"))
             members.setdefault((change.first.compiler, where), []).append(change)

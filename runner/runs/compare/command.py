@@ -34,30 +34,28 @@ def compare_runs(request: CompareRequest, console: Console) -> int:
     """
     from runner.reports.parts.grid import say
     from runner.runs.compare.changes import changes_between
-    from runner.runs.compare.gates import answered, gates_asked
+    from runner.runs.compare.gates import gate_results, gates_asked
     from runner.runs.compare.load import load
-    from runner.runs.compare.output.as_json import render_json
-    from runner.runs.compare.output.console import print_changes, print_result
-    from runner.runs.compare.output.markdown import render_markdown
+    from runner.runs.compare.output import print_changes, print_result, render_json, render_markdown
     from runner.store.run_folder import write_asked
 
     wanted = _formats(request)
     gates = gates_asked(request.fail_on)
     if request.first.resolve() == request.second.resolve():
         raise UsageError(f"--compare: {request.first} is named twice; name two runs")
-    first, second = load("--compare", request.first), load("--compare", request.second)
-    changes = changes_between(first, second)
-    results, refusal = answered(changes, gates)
-    renderers = {"md": render_markdown, "json": render_json}
+    changes = changes_between(load("--compare", request.first), load("--compare", request.second))
+    results, refusals = gate_results(changes, gates)
     if "console" in wanted:
         print_changes(changes, results, console)
-    for name in sorted(renderers.keys() & wanted):
-        text = renderers[name](changes, results)
+    for name, render in (("json", render_json), ("md", render_markdown)):
+        if name not in wanted:
+            continue
         if request.output_dir is None:
-            sys.stdout.write(text)
+            sys.stdout.write(render(changes, results))
             continue
         path = request.output_dir / f"changes.{name}"
-        write_asked("--output-dir", path, text.encode(errors="backslashreplace"), make_folder=True)
+        content = render(changes, results).encode(errors="backslashreplace")
+        write_asked("--output-dir", path, content, make_folder=True)
         say(console, str(path))
     failed = [result for result in results if result.cases]
     if failed and "console" not in wanted:  # always print the cause of exit code 1
@@ -65,9 +63,9 @@ def compare_runs(request: CompareRequest, console: Console) -> int:
 
         for result in failed:
             print_result(result, Console(stderr=True))
-    if refusal is not None:  # after the outcomes; a gate without data does not pass
+    if refusals:  # after the outcomes; a gate without data does not pass
         sys.stdout.flush()
-        raise refusal
+        raise refusals[0]
     return FAILED if failed else OK
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness.devices import PLATFORMS
-from harness.schema import Job, Record, Scalar, Status, of_environment
-from runner.analysis.comparison import CONTROL, Comparison
+from harness.schema import Job, Record, Status, of_environment
+from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
-from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions
+from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
 from runner.store.run_folder import RECORDS, read_run
 from runner.store.run_json import jobs_in, read_run_json
 
@@ -38,9 +38,9 @@ def _load(flag: str, path: Path) -> Run:
         if (path / RECORDS).is_file():
             return load_records(path / RECORDS)
         raise UsageError(f"{flag}: {path} has no {RECORDS}; {WHAT}")
-    if not path.exists() and AT in path.name:
-        return _of_environment(flag, path)
     if not path.exists():
+        if AT in path.name:
+            return _of_environment(flag, path)
         raise UsageError(f"{flag}: there is no {path}; {WHAT}")
     if not path.is_file():
         raise UsageError(f"{flag}: {path} is not a regular file; {WHAT}")
@@ -49,39 +49,37 @@ def _load(flag: str, path: Path) -> Run:
 
 def load_records(path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
-    stored = read_run(path)
-    plan = _plan(path.parent) if path.name == RECORDS else ()
+    stored, folder = read_run(path), path.parent
+    plan = _plan(folder) if path.name == RECORDS and stored.records else ()
     labels = suite_labels(job.case.suite for job in (*(record.job for record in stored.records), *plan))
     measured = {(record.job.key, record.candidate) for record in stored.records}
-    # a record needs a status; a result without a comparison has none
-    missing = [
+    missing = [  # a record needs a status; this one is not shown
         Record(job=job, candidate=candidate, status=Status.INFRA_ERROR)
         for job in plan
-        if stored.records
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    notes = [*stored.damage, *filter(None, [stored.replaced])]
-    if missing:
-        notes.append(f"{plain(str(path.parent))} is not finished: {len(missing)} results have no record")
+    unfinished = f"{plain(str(folder))} is not finished: {len(missing)} results have no record"
     return Run(
-        path=path.parent if path.name == RECORDS else path,
-        results=(*results_of(stored.records, labels), *(_result(record, None, labels) for record in missing)),
-        facts=_shown(merged_facts(stored.records)),
-        notes=tuple(notes),
+        path=folder if path.name == RECORDS else path,
+        results=(*results_of(stored.records, labels), *results_of(missing, labels, missing=True)),
+        facts=facts_of(merged_facts(stored.records), SHOWN_FACTS),
+        notes=tuple(filter(None, (*stored.damage, stored.replaced, unfinished if missing else ""))),
         damaged_lines=stored.unused,
     )
 
 
-def results_of(records: Sequence[Record], labels: dict[str, str]) -> tuple[Result, ...]:
+def results_of(
+    records: Sequence[Record], labels: dict[str, str], *, missing: bool = False
+) -> tuple[Result, ...]:
     """The results of the records, with the estimates of the run's reports."""
-    return tuple(_result(comparison.record, comparison, labels) for comparison in compare(records))
-
-
-def _result(record: Record, comparison: Comparison | None, labels: dict[str, str]) -> Result:
-    suite, compiler = labels[record.job.case.suite], compiler_label(record)
-    named = dict(conditions(record.job, suite, compiler, ran_batch(record)))
-    return Result(record=record, comparison=comparison, conditions=named)
+    identities = (
+        conditions(r.job, labels[r.job.case.suite], compiler_label(r), ran_batch(r)) for r in records
+    )
+    return tuple(
+        Result(comparison=comparison, conditions=dict(identity), missing=missing)
+        for comparison, identity in zip(compare(records), identities, strict=True)
+    )
 
 
 def _of_environment(flag: str, path: Path) -> Run:
@@ -97,16 +95,12 @@ def _of_environment(flag: str, path: Path) -> Run:
         raise UsageError(f"{flag}: {folder} has no environment {name!r}; {known}")
     ending = of_environment("", name)
     own = [result for result in whole.results if result.compiler.endswith(ending)]
+    compiled = [result for result in own if result.compiler != of_environment(CONTROL, name)]
     return replace(
         whole,
         path=path,
-        results=tuple(
-            _alone(result, ending, folder)
-            for result in own
-            if result.compiler != of_environment(CONTROL, name)
-        ),
-        facts=_shown(merged_facts(result.record for result in own if result.record.env == name)),
-        controls=tuple(result for result in whole.results if result.is_control),
+        results=tuple(_alone(result, ending, folder) for result in compiled),
+        facts=facts_of(merged_facts(r.record for r in own if r.record.env == name), SHOWN_FACTS),
     )
 
 
@@ -119,13 +113,6 @@ def _alone(result: Result, ending: str, folder: str) -> Result:
         "options": " ".join(replace(job, environments=()).option_words),
     }
     return replace(result, conditions=named, shares=(str(Path(folder).resolve()), job.key))
-
-
-def _shown(facts: Mapping[str, Scalar]) -> dict[str, str]:
-    shown = {name: str(facts[name]) for name in SHOWN_FACTS if facts.get(name) not in (None, "")}
-    if shown.get("cpu") == shown.get("device_name"):
-        shown.pop("cpu", None)
-    return shown
 
 
 def _plan(path: Path) -> tuple[Job, ...]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.devices import type_of
-from harness.schema import Job, Record, Status, of_environment
+from harness.schema import Job, Record, of_environment
 from harness.settings import identity
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.estimate import PairedEstimate
-from runner.analysis.noise import crowding
 from runner.labels import compiler_label, plain
 
 NO_RECORD = "no record"
@@ -22,7 +21,6 @@ WARM, COLD = "warm", "cold"  # compile caches that had, or had not, what the com
 
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
 """Conditions that every table names, in this order."""
-UNCOUNTED = tuple(status.value for status in Status if not status.counted)
 TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
 
 
@@ -30,15 +28,19 @@ TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
 class Result:
     """One model with one compiler in one run.
 
-    ``comparison``: None for a planned result without a record. ``conditions``: name -> value; two results
-    with equal conditions are the same measurement. ``shares``: of an environment of a run, the folder and the
-    job; two sides of one job share their rounds.
+    ``conditions``: name -> value; two results with equal conditions are the same measurement. ``missing``:
+    it was planned and has no record. ``shares``: of an environment of a run, the folder and the job; two
+    sides of one job share their rounds.
     """
 
-    record: Record
-    comparison: Comparison | None
+    comparison: Comparison
     conditions: dict[str, str]
+    missing: bool = False
     shares: tuple[str, str] | None = None
+
+    @property
+    def record(self) -> Record:
+        return self.comparison.record
 
     @property
     def name(self) -> str:
@@ -59,61 +61,27 @@ class Result:
     @property
     def machine(self) -> dict[str, str]:
         """The facts that must also be equal for a comparison of times."""
-        facts = {name: self.record.environment.get(name) for name in TIMING_FACTS}
-        if facts["cpu"] == facts["device_name"]:
-            facts["cpu"] = None
-        known = {name: str(value) for name, value in facts.items() if value not in (None, "")}
-        return {**known, "allocator": self.record.job.extras.allocator}
+        facts = facts_of(self.record.environment, TIMING_FACTS)
+        return {**facts, "allocator": self.record.job.extras.allocator}
 
     @property
     def status(self) -> str:
-        return NO_RECORD if self.comparison is None else self.record.status.value
+        return NO_RECORD if self.missing else self.record.status.value
 
     @property
     def passed(self) -> bool:
-        return self.comparison is not None and self.record.status.passed
+        return self.record.status.passed
 
     @property
     def skipped(self) -> bool:
         """Whether it is in no pass rate."""
-        return self.status in UNCOUNTED
-
-    @property
-    def failure(self) -> str | None:
-        failure = self.record.failure
-        return plain(f"{failure.kind}: {failure.message}") if failure else None
-
-    @property
-    def estimate(self) -> PairedEstimate | None:
-        return self.comparison.estimate if self.comparison is not None else None
+        return not self.record.status.counted
 
     @property
     def speedup(self) -> PairedEstimate | None:
         """Only of a result that passed, with an error that can be known."""
-        estimate = self.estimate if self.passed else None
+        estimate = self.comparison.estimate if self.passed else None
         return estimate if estimate is not None and estimate.error is not None else None
-
-    @property
-    def eager_s(self) -> float | None:
-        return self.estimate.baseline_median_s if self.estimate else None
-
-    @property
-    def compiled_s(self) -> float | None:
-        return self.estimate.candidate_median_s if self.estimate else None
-
-    @property
-    def compile_s(self) -> float | None:
-        return self.comparison.compilation_latency_s if self.comparison else None
-
-    @property
-    def memory_ratio(self) -> float | None:
-        """Eager's peak / the compiler's."""
-        return self.comparison.memory_ratio if self.comparison else None
-
-    @property
-    def crowded(self) -> bool:
-        """Whether other work used the CPUs during the rounds."""
-        return self.comparison is not None and crowding(self.comparison) is not None
 
     @property
     def caches(self) -> str:
@@ -124,10 +92,6 @@ class Result:
         if self.count("compile_cache_hits"):
             return WARM
         return COLD if self.count("compile_cache_misses") else AS_FOUND
-
-    @property
-    def graph_breaks(self) -> int | None:
-        return self.count("graph_breaks")
 
     def count(self, metric: str) -> int | None:
         value = self.record.metrics.get(metric)
@@ -144,18 +108,21 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One side of the comparison. ``facts``: of the machine and the programs. ``notes``: sentences.
-
-    ``controls``: A/A controls that are not among the results. Of an environment: eager of the reference
-    environment in a second process.
-    """
+    """One side of the comparison. ``facts``: of the machine and the programs. ``notes``: sentences."""
 
     path: Path
     results: tuple[Result, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     damaged_lines: int = 0
-    controls: tuple[Result, ...] = ()
+
+
+def facts_of(facts: Mapping[str, object], names: Iterable[str]) -> dict[str, str]:
+    """The facts with these names that are known. A CPU that is the device is named once."""
+    known = {name: str(facts[name]) for name in names if facts.get(name) not in (None, "")}
+    if known.get("cpu") == known.get("device_name"):
+        known.pop("cpu", None)
+    return known
 
 
 def conditions(job: Job, suite: str, compiler: str, batch: int | None) -> Iterator[tuple[str, str]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from runner.analysis.comparison import Comparison
 from runner.analysis.digits import (
     MISSING,
     ms_text,
@@ -16,7 +17,6 @@ from runner.analysis.digits import (
     seconds_text,
     share_text,
     significant,
-    speedup_text,
 )
 from runner.analysis.estimate import Verdict
 from runner.labels import counted, plain
@@ -30,9 +30,8 @@ from runner.runs.compare.changes import (
     RunChanges,
     alike_caches,
 )
-from runner.runs.compare.gates import broken, differences_text, ending, estimate_text
+from runner.runs.compare.gates import breaks, differences_text, ending, estimate_text
 from runner.runs.compare.run import Result, Run
-from runner.runs.compare.statistics import LEAST_CHANGES, LEAST_CONTROLS, ProcessNoise
 
 Row = TypeVar("Row")
 
@@ -42,13 +41,12 @@ WORDS = {
     Verdict.FASTER: "improved",
     Verdict.SAME: "same",
     Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.UNSTEADY: "unsteady",
 }
-CONTROLS = "{count} A/A controls of the two runs"
-SPREAD = "the spread of the changes over {count} models, which includes real differences between models"
-TOO_FEW = (
-    f"for a measurement, the runs need {LEAST_CONTROLS} A/A controls (--compilers=...,eager), "
-    f"{LEAST_CHANGES} models or several processes"
-)
+
+BAD = ("New failures", "Other graph breaks")
+MEASURED = "in the intervals of both runs, which had several processes"
+ASSUMED = "assumed, as in the runs' own reports; several processes (--processes) measure it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,69 +78,44 @@ def everything(changes: RunChanges) -> Iterator[Shown]:
 
 def head_lines(changes: RunChanges) -> Iterator[str]:
     """The two sides, their differences, the drift and the noise."""
+    first, second, timed = changes.first.facts, changes.second.facts, changes.timed
     for letter, run in zip(SIDES, (changes.first, changes.second), strict=True):
         facts = ", ".join(f"{name} {value}" for name, value in run.facts.items())
         yield plain(f"{letter}: {run.path}{f': {facts}' if facts else ''}")
-    other = [
-        f"{name} {value} -> {changes.second.facts[name]}"
-        for name, value in changes.first.facts.items()
-        if changes.second.facts.get(name, value) != value
-    ]
+    other = [(name, a, second[name]) for name, a in first.items() if second.get(name, a) != a]
     if other:
-        yield plain(f"Differs: {', '.join(other)}")
-    for (name, first, second), count in changes.incomparable:
+        yield f"Differs: {differences_text(other)}"
+    for (name, here, there), count in changes.incomparable:
         yield plain(
-            f"Times of {counted(count, 'result')} are not compared: {name} is {first} in A and {second} in "
-            "B. Statuses and graph breaks are compared."
+            f"Times of {counted(count, 'result')} are not compared: {name} is {here} in A and {there} in B. "
+            "Statuses and graph breaks are compared."
         )
     pairs = [(change.first, change.second) for change in changes.changes]
-    caches = Counter((one.caches, other.caches) for one, other in pairs if not alike_caches((one, other)))
-    for (first, second), count in caches.items():
+    unlike = Counter((a.caches, b.caches) for a, b in pairs if not alike_caches((a, b)))
+    for (here, there), count in unlike.items():
         yield (
-            f"Compilation times of {counted(count, 'result')} are not compared: compile caches are {first} "
-            f"in A and {second} in B."
+            f"Compilation times of {counted(count, 'result')} are not compared: compile caches are {here} "
+            f"in A and {there} in B."
         )
     for letter, count in zip(SIDES, changes.crowded, strict=True):
         if count:
-            timed = counted(len(changes.timed), "result")
-            yield f"Other work used the CPUs in {letter}: {count} of {timed}."
-    yield from _drift_and_noise(changes)
-
-
-def _drift_and_noise(changes: RunChanges) -> Iterator[str]:
-    moved = changes.drift
-    if moved is not None:
-        models = counted(moved.models, "shared model")
-        factor = speedup_text(moved.factor, moved.low, moved.high)
-        spread = "" if moved.spread is None else f", spread over models {_percent(moved.spread)}"
+            yield f"Other work used the CPUs in {letter}: {count} of {counted(len(timed), 'result')}."
+    if changes.drift is not None:
+        eager, spread = changes.drift.estimate, changes.drift.spread
+        over = "" if spread is None else f", spread over models {_percent(spread)}"
         what = "In the same rounds" if changes.paired else "Drift"
-        yield f"{what}: eager in B takes {factor} of its time in A ({models}{spread})."
-    if changes.timed:
-        yield f"Noise of a process: {_noise_text(changes.noise, changes)}."
+        models = counted(eager.n, "shared model")
+        yield f"{what}: eager in B takes {estimate_text(eager)} of its time in A ({models}{over})."
+    if timed:
+        sides = [side.speedup for c in timed for side in (c.first, c.second) if side.speedup]
+        assumed = sorted({side.assumed_sd for side in sides if side.assumed_sd})
+        percents = " to ".join(dict.fromkeys(map(_percent, (assumed[0], assumed[-1])))) if assumed else ""
+        text = f"{percents} of a speedup, {ASSUMED}" if assumed else MEASURED
+        yield f"Noise of a process: {text}."
     controls = [change.speedup for change in changes.controls if change.speedup]
     if controls:
         held = sum(control.within(1) for control in controls)
         yield f"A/A control: in {held} of {len(controls)} the interval of the change contains 1."
-
-
-def _noise_text(noise: ProcessNoise | None, changes: RunChanges) -> str:
-    """The variation between processes that the intervals contain, and where it comes from."""
-    estimates = [r.speedup for change in changes.timed for r in (change.first, change.second) if r.speedup]
-    assumed = sorted({one.assumed_sd for one in estimates if one.assumed_sd})
-    if not assumed:
-        return "in the intervals of both runs, which had several processes"
-    percents = " to ".join(dict.fromkeys(map(_percent, (assumed[0], assumed[-1]))))
-    text = f"{percents} of a speedup, assumed"
-    if noise is None:
-        return f"{text}; {TOO_FEW}"
-    source = (CONTROLS if noise.source == "controls" else SPREAD).format(count=noise.count)
-    if noise.sd > assumed[0]:
-        return f"{_percent(noise.sd)} of a speedup, from {source}"
-    return (
-        f"{text}; {_percent(noise.sd)} from {source}"
-        if noise.resolved
-        else f"{text}; not resolved by {source}"
-    )
 
 
 def _percent(sd: float) -> str:
@@ -158,8 +131,10 @@ def _arrow(values: Sequence[float | None], text: Callable[[float], str] = ratio_
     return MISSING if set(texts) == {MISSING} else " -> ".join(texts)
 
 
-def _both(read: Callable[[Result], float | None], text: Callable[[float], str]) -> Callable[[Change], str]:
-    return lambda change: _arrow((read(change.first), read(change.second)), text)
+def _both(
+    read: Callable[[Comparison], float | None], text: Callable[[float], str]
+) -> Callable[[Change], str]:
+    return lambda change: _arrow([read(side.comparison) for side in (change.first, change.second)], text)
 
 
 GROUPS: dict[str, Callable[[GroupChange], str]] = {
@@ -183,13 +158,13 @@ def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
         "compiler": lambda change: plain(change.first.compiler),
         "change of speedup\n[95 % interval]": lambda change: estimate_text(change.speedup),
         "verdict": lambda change: WORDS[change.verdict] if change.verdict else MISSING,
-        "speedup\nA -> B": _both(lambda r: r.speedup.factor if r.speedup else None, ratio_text),
+        "speedup\nA -> B": _both(lambda side: side.speedup, ratio_text),
         "q": lambda change: MISSING if change.q_value is None else p_text(change.q_value),
-        "compiled, ms\nA -> B": _both(lambda r: r.compiled_s, lambda s: ms_text(s * 1e3)),
-        "eager, ms\nA -> B": _both(lambda r: r.eager_s, lambda s: ms_text(s * 1e3)),
-        beyond: lambda change: estimate_text(change.compiled),
-        "compile, s\nA -> B": _both(lambda r: r.compile_s, seconds_text),
-        "memory ratio\nA -> B": _both(lambda r: r.memory_ratio, ratio_text),
+        "compiled, ms\nA -> B": _both(lambda side: side.candidate_ms, ms_text),
+        "eager, ms\nA -> B": _both(lambda side: side.baseline_ms, ms_text),
+        beyond: lambda change: estimate_text(change.factors.compiled),
+        "compile, s\nA -> B": _both(lambda side: side.compile_s, seconds_text),
+        "memory ratio\nA -> B": _both(lambda side: side.memory_ratio, ratio_text),
     }
 
 
@@ -206,8 +181,8 @@ def _names(changes: RunChanges) -> dict[int, str]:
             values.setdefault((change.first.name, condition), set()).add(value)
     texts = {}
     for change in changes.changes:
-        conditions = {n: value for n, value in change.first.conditions.items() if n != "compiler" and value}
-        different = [value for n, value in conditions.items() if len(values[change.first.name, n]) > 1]
+        known = [(values[change.first.name, n], n, value) for n, value in change.first.conditions.items()]
+        different = [v for every, n, v in known if len(every) > 1 and v and n != "compiler"]
         inside = f" ({', '.join(different)})" if different else ""
         texts[id(change)] = plain(f"{change.first.name}{inside}")
     return texts
@@ -215,8 +190,10 @@ def _names(changes: RunChanges) -> dict[int, str]:
 
 def _verdicts(changes: RunChanges) -> str:
     """``3 regressed, 1 improved, 0 same, 5 inconclusive; 9 timed in both of 10 results shared``"""
-    counts = ", ".join(f"{len(changes.with_verdict(v))} {word}" for v, word in WORDS.items())
-    return f"{counts}; {len(changes.timed)} timed in both of {counted(len(changes.changes), 'result')} shared"
+    counts = Counter(change.verdict for change in changes.changes)
+    words = [f"{counts[v]} {word}" for v, word in WORDS.items() if counts[v] or v is not Verdict.UNSTEADY]
+    shared = counted(len(changes.changes), "result")
+    return f"{', '.join(words)}; {len(changes.timed)} timed in both of {shared} shared"
 
 
 def _note(changes: RunChanges) -> str:
@@ -236,54 +213,48 @@ def _note(changes: RunChanges) -> str:
 def _lists(changes: RunChanges) -> Iterator[Shown]:
     """Everything except the times, worst first."""
     beyond = "" if changes.paired else " beyond the drift"
-    yield Shown(title="New failures", cases=tuple(map(ending, changes.ended(Ending.NEW_FAILURE))), bad=True)
-    yield Shown(title="Fixed failures", cases=tuple(map(ending, changes.ended(Ending.FIXED))))
-    yield Shown(title="Other endings", cases=tuple(map(ending, changes.ended(Ending.OTHER))))
-    yield Shown(title="Other graph breaks", cases=tuple(map(broken, changes.breaks)), bad=True)
-    yield Shown(
-        title=f"Eager itself changed{beyond} (the compiler may not be the cause)", cases=_eager(changes)
+    seconds = _both(lambda side: side.compile_s, lambda value: f"{seconds_text(value)} s")
+    compiled = _changed(changes, lambda c: c.compile_factor, COMPILE_FACTOR, seconds)
+    memory = _changed(
+        changes, lambda c: c.memory_factor, MEMORY_FACTOR, _both(lambda side: side.memory_ratio, ratio_text)
     )
-    compiled = _changed(changes, lambda c: c.compile_factor, COMPILE_FACTOR)
-    seconds = _both(lambda r: r.compile_s, lambda s: f"{seconds_text(s)} s")
-    yield Shown(
-        title=f"Compilation latency changed by more than {COMPILE_FACTOR - 1:.0%} (timed once: no interval)",
-        cases=tuple(f"{c.first.title}: {seconds(c)} ({ratio_text(f)})" for f, c in reversed(compiled)),
-    )
-    memory = _changed(changes, lambda c: c.memory_factor, MEMORY_FACTOR)
-    ratios = _both(lambda r: r.memory_ratio, ratio_text)
-    yield Shown(
-        title=f"Memory ratio changed by more than {MEMORY_FACTOR - 1:.0%}",
-        cases=tuple(f"{c.first.title}: {ratios(c)} ({ratio_text(f)})" for f, c in memory),
-    )
-    yield Shown(
-        title="Not compared: measured under different conditions",
-        cases=tuple(
-            f"{plain(m.first.title)}: {plain(differences_text(m.differences))}" for m in changes.mismatches
-        ),
-    )
-    yield Shown(title="Only in A", cases=_only(changes.only_first, changes.first))
-    yield Shown(title="Only in B", cases=_only(changes.only_second, changes.second))
-    yield Shown(title="Notes", cases=tuple(dict.fromkeys((*changes.first.notes, *changes.second.notes))))
+    latency = f"Compilation latency changed by more than {COMPILE_FACTOR - 1:.0%} (timed once: no interval)"
+    unlike = [f"{first.title}: {differences_text(names)}" for first, _, names in changes.mismatches]
+    lists: dict[str, Iterable[str]] = {
+        "New failures": map(ending, changes.ended(Ending.NEW_FAILURE)),
+        "Fixed failures": map(ending, changes.ended(Ending.FIXED)),
+        "Other endings": map(ending, changes.ended(Ending.OTHER)),
+        "Other graph breaks": breaks(changes),
+        f"Eager itself changed{beyond} (the compiler may not be the cause)": _eager(changes),
+        latency: reversed(compiled),
+        f"Memory ratio changed by more than {MEMORY_FACTOR - 1:.0%}": memory,
+        "Not compared: measured under different conditions": unlike,
+        "Only in A": _only(changes.only_first, changes.first),
+        "Only in B": _only(changes.only_second, changes.second),
+        "Notes": dict.fromkeys((*changes.first.notes, *changes.second.notes)),
+    }
+    return (Shown(title=title, cases=tuple(cases), bad=title in BAD) for title, cases in lists.items())
 
 
-def _eager(changes: RunChanges) -> tuple[str, ...]:
+def _eager(changes: RunChanges) -> Iterable[str]:
     """Each model once, with its interval, without a correction for multiple comparisons."""
-    sentences: dict[str, str] = {}
-    for change in changes.changes:
-        time = change.eager
+    times = {c.first.title.rpartition(", ")[0]: c.factors.eager for c in reversed(changes.changes)}
+    for title, time in reversed(times.items()):
         if time and not time.within(1) and abs(time.log) > changes.limits.log:
-            title = change.first.title.rpartition(", ")[0]
-            sentences.setdefault(title, f"{title}: {estimate_text(time)} of its time")
-    return tuple(sentences.values())
+            yield f"{title}: {estimate_text(time)} of its time"
 
 
 def _changed(
-    changes: RunChanges, factor: Callable[[Change], float | None], limit: float
-) -> list[tuple[float, Change]]:
+    changes: RunChanges,
+    read: Callable[[Change], float | None],
+    limit: float,
+    both: Callable[[Change], str],
+) -> list[str]:
     """The changes by more than a factor of ``limit``, the smallest factor first."""
-    known = [(value, change) for change in changes.changes if (value := factor(change)) is not None]
+    known = [(value, change) for change in changes.changes if (value := read(change)) is not None]
     beyond = [pair for pair in known if abs(math.log(pair[0])) > math.log(limit)]
-    return sorted(beyond, key=lambda pair: pair[0])
+    beyond.sort(key=lambda pair: pair[0])
+    return [f"{change.first.title}: {both(change)} ({ratio_text(value)})" for value, change in beyond]
 
 
 def _only(results: Sequence[Result], run: Run) -> tuple[str, ...]:

@@ -1,1 +1,0 @@
-"""A comparison for people and programs: on the console, as Markdown, as JSON."""
