@@ -9,8 +9,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from runner.labels import job_title, plain
-from runner.reports.parts.fit import fit
 from runner.reports.parts.sections import Section, compiler_name, sections
+from runner.reports.parts.table import narrow_table
 
 if TYPE_CHECKING:
     from torchduet.result import Result
@@ -42,13 +42,13 @@ def _lines(result: Result) -> Iterator[str]:
 def _table(section: Section) -> str:
     from tabulate import tabulate
 
-    fitted = fit(section, WIDTH)
+    table = narrow_table(section, WIDTH)
     return tabulate(
-        [[_line(text) for text in row] for row in fitted.rows],
-        [_line(column.header) for column in fitted.columns],
+        [[_line(text) for text in row] for row in table.rows],
+        [_line(header) for header in table.header],
         tablefmt="html",  # it escapes the texts
         disable_numparse=True,
-        colalign=["right" if column.number else "left" for column in fitted.columns],
+        colalign=["right" if number else "left" for number in table.numbers],
     )
 
 

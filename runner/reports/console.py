@@ -1,7 +1,7 @@
 """Prints the report at the end of a run: averages, a table for every section, and warnings.
 
-On a narrow console, tables omit whole columns and name them below the table (see
-``parts.fit``). Colors appear only on a terminal.
+On a narrow console, tables omit whole columns and name them below the table. Colors appear only on a
+terminal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from runner.labels import case_name
 from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.environments import environment_note, environment_tables
-from runner.reports.parts.fit import Fitted, fit
-from runner.reports.parts.grid import Table, grid_for, text_for
+from runner.reports.parts.grid import Table, grid_of, text_for
 from runner.reports.parts.pairs import short_pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
-from runner.reports.parts.table import NOT_CHECKED
+from runner.reports.parts.table import NOT_CHECKED, narrow_table
 from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ VERDICT_STYLES = {
     Verdict.INCONCLUSIVE.value: "yellow",
     Verdict.UNSTEADY.value: "magenta",
 }
-NO_STYLE = (MISSING, NOT_CHECKED, "")
+NO_STYLE = (MISSING, NOT_CHECKED, Status.APPROXIMATE.value, "")
 NOTE = "dim"
 
 
@@ -92,32 +91,21 @@ class _Writer:
             self._console.print(line)
 
     def tables(self, tables: Iterable[Table]) -> None:
-        for one in tables:
+        for table in tables:
             self.blank()
-            self.table(one)
+            self.table(table.within(self._console.width))
 
     def table(self, table: Table) -> None:
-        """Prints the table without the columns for which there is no room."""
-        fitting = table.within(self._console.width)
         self.paragraph(table.title, "bold")
-        grid = grid_for(self._console, fitting.header, numbers=fitting.numbers)
-        for row in fitting.rows:
-            grid.add_row(*(text_for(self._console, text, VERDICT_STYLES.get(text, "")) for text in row))
-        self._console.print(grid)
+        self._console.print(grid_of(self._console, table, _style))
 
     def section(self, part: Section) -> None:
         shown, left_out = top_models(part, most=MOST_MODELS, otherwise=SHOWN_MODELS)
-        fitted = fit(shown, self._console.width)
-        self.paragraph(part.title, "bold")
-        header, numbers = [c.header for c in fitted.columns], [c.number for c in fitted.columns]
-        grid = grid_for(self._console, header, gap=fitted.gap, numbers=numbers)
-        for row in fitted.rows:
-            cells = zip(fitted.columns, row, strict=True)
-            grid.add_row(*(text_for(self._console, text, _style(column.key, text)) for column, text in cells))
-        self._console.print(grid)
+        table = narrow_table(shown, self._console.width)
+        self.table(table)
         if left_out:
             self.paragraph(f"{left_out}.", NOTE)
-        for line in _caption(part, fitted, self._elsewhere):
+        for line in _caption(part, table, self._elsewhere):
             if line not in self._said:
                 self.paragraph(line, NOTE)
             self._said.add(line)
@@ -146,7 +134,7 @@ class _Writer:
             self.paragraph(f"and {more} more, all in {self._elsewhere}", indent=4)
 
 
-def _caption(part: Section, fitted: Fitted, elsewhere: str) -> Iterator[str]:
+def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
     counts = ", ".join(f"{compiler_name(g.compiler)} {g.passed}/{g.total}" for g in part.groups)
     passed = "passed" if any(g.checked for g in part.groups) else "parity not checked; ran"
     yield "; ".join(
@@ -157,21 +145,17 @@ def _caption(part: Section, fitted: Fitted, elsewhere: str) -> Iterator[str]:
     if CONTROL in part.compilers:
         yield f"{compiler_name(CONTROL)} compares eager with itself: its speedup should be 1.00x."
     if any(c.verdict is not None and not c.record.status.passed for c in part.comparisons):
-        apart = any(column.key == "parity" for column in fitted.columns)
-        how = "its verdict is in brackets" if apart else "its status replaces the verdict"
+        how = "its verdict is in brackets" if "parity" in table.header else "its status replaces the verdict"
         yield f"If parity failed, the speedup does not count: {how}."
-    if fitted.dropped:
-        names = ", ".join(column.header.replace("\n", " ") for column in fitted.dropped)
+    if table.omitted:
+        names = ", ".join(header.replace("\n", " ") for header in table.omitted)
         yield f"Columns omitted for width: {names}; all columns are in {elsewhere}."
 
 
-def _style(key: str, text: str) -> str:
-    if key == "model":
+def _style(header: str, text: str) -> str:
+    if header == "model":
         return "bold"
-    if key not in ("verdict", "parity") or text in NO_STYLE:
+    word = text.split(",", maxsplit=1)[0]
+    if header not in ("verdict", "parity") or word in NO_STYLE:
         return ""
-    if text.split(",", maxsplit=1)[0] == Status.PASS.value:
-        return "green"
-    if text.split(",", maxsplit=1)[0] == Status.APPROXIMATE.value:
-        return ""
-    return VERDICT_STYLES.get(text, "bold red")
+    return "green" if word == Status.PASS.value else VERDICT_STYLES.get(text, "bold red")

@@ -15,29 +15,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from harness.declared import Metric
-from harness.metrics import declared
-from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
-from runner.analysis.digits import MISSING, with_unit
+from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
 from runner.reports.pages.overview import (
     ALWAYS_SHOWN,
     KINDS,
-    averaged_groups,
     candidates,
     counts,
     first_results,
-    mean_text,
     title,
 )
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
-from runner.reports.parts.averages import averages_note
+from runner.reports.parts.averages import averages, averages_note, averages_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import pair_tables
-from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
-from runner.reports.parts.table import NOT_CHECKED
+from runner.reports.parts.sections import Section, environment_line, protocol_line
 
 FORMATS = ("html",)
 FILE = "report.html"
@@ -99,7 +93,6 @@ def _first_comment(script: str) -> list[str]:
 
 def _page(summary: Summary) -> dict[str, Any]:
     results = first_results(summary)
-    groups = [(part, averaged_groups(part)) for part in sections(summary)]
     return {
         "title": title(summary),
         "environment": environment_line(summary.environment),
@@ -107,8 +100,8 @@ def _page(summary: Summary) -> dict[str, Any]:
         "period": _period(summary),
         "results": [(result, _address(summary, result.comparison)) for result in results],
         **_counts(summary),
-        "mean_headings": [one.average.heading for one in declared().averages() if one.average],
-        "averages": [(part.title, [_group(part, group) for group in some]) for part, some in groups if some],
+        "averages": averages_tables(summary),
+        "bars": [_bar(part, group.compiler) for part, group in averages(summary)],
         "averages_note": averages_note(summary),
         "warnings": summary.warnings,
         "shown_cases": SHOWN_CASES,
@@ -174,22 +167,5 @@ def _controls(controls: list[Comparison]) -> str:
     )
 
 
-def _group(part: Section, group: GroupSummary) -> dict[str, Any]:
-    of_group = [c for c in part.comparisons if c.compiler == group.compiler]
-    return {
-        "compiler": compiler_name(group.compiler),
-        "passed": _passed(group),
-        "geomean": mean_text(group),
-        "averaged": f"{group.averaged}/{group.total}",
-        "means": [_mean(group, one) for one in declared().averages()],
-        "counts": counts(of_group),
-    }
-
-
-def _passed(group: GroupSummary) -> str:
-    return f"{group.pass_share:.0%}, {group.passed}/{group.total}" if group.checked else NOT_CHECKED
-
-
-def _mean(group: GroupSummary, metric: Metric) -> str:
-    value = group.means[metric.name].value
-    return MISSING if value is None else with_unit(value, metric.unit, metric.digits)
+def _bar(part: Section, compiler: str) -> list[tuple[str, int]]:
+    return counts(c for c in part.comparisons if c.compiler == compiler)

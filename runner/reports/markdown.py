@@ -29,7 +29,7 @@ from runner.reports.parts.sections import (
     protocol_line,
     sections,
 )
-from runner.reports.parts.table import filled_columns, lines
+from runner.reports.parts.table import section_table
 
 FORMATS = ("md",)
 FILE = "report.md"
@@ -125,14 +125,8 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     yield text(f"## {escape(part.title)}")
     if part.rounds:
         yield text(f"![speedups of {escape(part.suite)}]({plot_name(part.suite, part.dtype)})")
-    columns = filled_columns(part)
     count = len(part.comparisons)
-    table = table_block(
-        [column.header for column in columns],
-        lines(part, columns),
-        count,
-        [column.number for column in columns],
-    )
+    table = _rows(section_table(part))
     yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
     yield text(f"{rounds}A verdict in brackets: parity failed, and the speedup does not count.")

@@ -9,11 +9,12 @@ point above the roof moved fewer bytes. Only for cases tagged as operations; rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from harness.declared import CANDIDATE, EAGER, GIGA, TERA
 from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
 from runner.labels import case_name
@@ -30,6 +31,7 @@ from runner.reports.parts.sections import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
@@ -37,9 +39,8 @@ WIDTH_IN, LEAST_IN, ROW_IN = 11.0, 4.2, 0.19
 MOST_ROWS = 60
 LABEL_WIDTH = 30
 MARGIN = 1.6  # factor around the outermost points; both axes are logarithmic
-GIGA_IN_TERA = 1e-3
-Styles = Mapping[str, Mapping[str, str]]
-"""By compiler; "" is eager."""
+Styles = Mapping[str, Mapping[str, Any]]
+"""Options of a mark, by compiler; "" is eager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,166 +53,128 @@ class Operation:
     bytes: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """A panel: the operations of a section, and the highest limits that its workers measured."""
-
-    title: str
-    facts: str
-    compilers: tuple[str, ...]
-    operations: tuple[Operation, ...]
-    left_out: int
-    peak_tflop_per_s: float | None
-    bandwidth_gb_per_s: float | None
-
-
 def render(summary: Summary) -> Mapping[str, bytes]:
     order = compilers(summary)
-    drawn = [(plot_name(s.suite, s.dtype, "_roofline"), picture_of(s)) for s in sections(summary)]
-    panels = [(name, picture) for name, picture in drawn if picture.operations]
+    panels = [(plot_name(s.suite, s.dtype, "_roofline"), s) for s in sections(summary) if operations(s)]
     return by_name(panels, lambda members: draw(members, order))
 
 
-def picture_of(section: Section) -> Picture:
-    """The panel of a section; without operations if none of them moves bytes."""
+def operations(section: Section) -> tuple[Operation, ...]:
+    """The operations that were timed and that move bytes."""
     timed = [c for c in section.comparisons if OPERATION in c.record.job.case.tags and c.work is not None]
-    operations = [operation for operation in _operations(timed) if operation.bytes]
-    return Picture(
-        title=section.title,
-        facts=environment_line(section.environment),
-        compilers=tuple(dict.fromkeys(c.compiler for c in timed)),
-        operations=tuple(operations[:MOST_ROWS]),
-        left_out=len(operations[MOST_ROWS:]),
-        peak_tflop_per_s=_highest(timed, "measured_peak_tflop_per_s"),
-        bandwidth_gb_per_s=_highest(timed, "measured_bandwidth_gb_per_s"),
-    )
-
-
-def _highest(comparisons: Sequence[Comparison], limit: str) -> float | None:
-    """The highest measurement, because disturbances can only lower it."""
-    return max((value for c in comparisons if (value := c.number(limit)) is not None), default=None)
-
-
-def _operations(comparisons: Sequence[Comparison]) -> Iterator[Operation]:
-    for _, group in groupby(comparisons, key=lambda c: c.record.job.key):
-        members = tuple(group)
-        yield Operation(
+    groups = (tuple(group) for _, group in groupby(timed, key=lambda c: c.record.job.key))
+    shown = (
+        Operation(
             name=case_name(members[0].record.job.case),
             flop_per_byte=members[0].number("flop_per_byte"),
-            flops=_rates(members, "baseline_tflop_per_s", "candidate_tflop_per_s"),
-            bytes=_rates(members, "baseline_gb_per_s", "candidate_gb_per_s"),
+            flops=_rates(members, "tflop_per_s"),
+            bytes=_rates(members, "gb_per_s"),
         )
+        for members in groups
+    )
+    return tuple(operation for operation in shown if operation.bytes)
 
 
-def _rates(members: Sequence[Comparison], eager: str, candidate: str) -> dict[str, float]:
+def _rates(members: Sequence[Comparison], rate: str) -> dict[str, float]:
     """Eager's rate under "", and the rates of the candidates that passed parity."""
-    rates: dict[str, float] = {}
+    eager = next((value for c in members if (value := c.number(EAGER + rate))), None)
+    rates = {} if eager is None else {"": eager}
     for comparison in members:
-        before, after = comparison.number(eager), comparison.number(candidate)
-        if before:
-            rates.setdefault("", before)
-        if after and comparison.record.status.passed:
-            rates[comparison.compiler] = after
+        value = comparison.number(CANDIDATE + rate)
+        if value and comparison.record.status.passed:
+            rates[comparison.compiler] = value
     return rates
 
 
-def draw(panels: Sequence[Picture], order: Sequence[str]) -> Figure:
+def highest(section: Section, limit: str) -> float | None:
+    """The highest measurement of a limit of the device, because disturbances can only lower it."""
+    values = (c.number(limit) for c in section.comparisons)
+    return max((value for value in values if value is not None), default=None)
+
+
+def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
-    heights = [max(LEAST_IN, 1.4 + ROW_IN * len(panel.operations)) for panel in panels]
-    of_compiler = {"": {"color": GREY, "marker": "o"}, **styles(order, first_shape=1)}  # eager: a gray ring
+    rows = [operations(panel) for panel in panels]
+    heights = [max(LEAST_IN, 1.4 + ROW_IN * min(MOST_ROWS, len(shown))) for shown in rows]
+    of_compiler: Styles = {
+        "": {"color": GREY, "marker": "o", "mfc": "white", "ms": 6.5, "linewidth": 0, "zorder": 3},
+        **{
+            name: {**style, "ms": 5.0, "linewidth": 0, "zorder": 4}
+            for name, style in styles(order, first_shape=1).items()
+        },
+    }
     with plain_style():
         figure = new_figure(WIDTH_IN, sum(heights))
         grid = figure.subplots(len(panels), 2, squeeze=False, height_ratios=heights, width_ratios=(1.15, 1.0))
-        for (left, right), panel in zip(grid, panels, strict=True):
-            _draw_roofline(left, panel, of_compiler)
-            _draw_bytes(right, panel, of_compiler)
+        for (left, right), panel, shown in zip(grid, panels, rows, strict=True):
+            bandwidth = highest(panel, "measured_bandwidth_gb_per_s")
+            peak = highest(panel, "measured_peak_tflop_per_s")
+            _draw_roofline(left, shown[:MOST_ROWS], peak, bandwidth, of_compiler)
+            _draw_bytes(right, shown, bandwidth, of_compiler)
             left.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=32, parse_math=False)
-            note(left, panel.facts, (0.0, 1.0), (0, 21), color=GREY)
+            note(left, environment_line(panel.environment), (0.0, 1.0), (0, 21), color=GREY)
     return figure
 
 
-def _mark(ax: Axes, x: float, y: float, compiler: str, of_compiler: Styles) -> None:
-    style: dict[str, Any] = {**of_compiler[compiler], "linewidth": 0, "zorder": 4 if compiler else 3}
-    ax.plot(x, y, mfc=_face(compiler, of_compiler), ms=5.0 if compiler else 6.5, **style)
-
-
-def _face(compiler: str, of_compiler: Styles) -> str:
-    return of_compiler[compiler]["color"] if compiler else "white"
-
-
-def _draw_roofline(ax: Axes, panel: Picture, of_compiler: Styles) -> None:
-    numbered = enumerate(panel.operations, 1)
-    drawn = [
-        (place, operation) for place, operation in numbered if operation.flop_per_byte and operation.flops
-    ]
-    peak, bandwidth = panel.peak_tflop_per_s, panel.bandwidth_gb_per_s
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+def _draw_roofline(
+    ax: Axes, shown: Sequence[Operation], peak: float | None, bandwidth: float | None, of_compiler: Styles
+) -> None:
+    """The points of the operations with FLOPs, under the two limits. A line joins an operation's points."""
     ax.set_xlabel("FLOP / byte of eager's operations")
     ax.set_ylabel("TFLOP/s")
-    places = [operation.flop_per_byte for _, operation in drawn if operation.flop_per_byte]
-    heights = [rate for _, operation in drawn for rate in operation.flops.values()]
-    if not drawn or peak is None or bandwidth is None:
-        why = "no measured limits" if drawn else "no operation whose FLOPs are counted"
+    points = {n: (o.flop_per_byte, o.flops) for n, o in enumerate(shown, 1) if o.flop_per_byte and o.flops}
+    if not points or peak is None or bandwidth is None:
+        why = "no measured limits" if points else "no operation whose FLOPs are counted"
         ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", color=GREY)
         return
-    slope = bandwidth * GIGA_IN_TERA
-    ridge = peak / slope
-    low, high = min([*places, ridge]) / MARGIN**2, max([*places, ridge]) * MARGIN**2
-    ax.plot([low, ridge, high], [low * slope, peak, peak], color="black", linewidth=1.2, zorder=2)
-    ax.set_xlim(low, high)
-    ax.set_ylim(min([*heights, low * slope]) / MARGIN, max([*heights, peak]) * MARGIN)
-    for place, operation in drawn:
-        assert operation.flop_per_byte is not None
-        rates = sorted(operation.flops.values())
-        ax.plot(
-            [operation.flop_per_byte] * 2, [rates[0], rates[-1]], color="#BBBBBB", linewidth=0.8, zorder=2
-        )
-        for compiler, rate in operation.flops.items():
-            _mark(ax, operation.flop_per_byte, rate, compiler, of_compiler)
-        note(ax, f"{place}", (operation.flop_per_byte, rates[-1]), (0, 5), "data", ha="center")
+    slope = bandwidth * GIGA / TERA
+    places = [x for x, _ in points.values()] + [peak / slope]
+    rates = [rate for _, flops in points.values() for rate in flops.values()]
+    low, high = min(places) / MARGIN**2, max(places) * MARGIN**2
+    ax.plot([low, peak / slope, high], [low * slope, peak, peak], color="black", linewidth=1.2, zorder=2)
+    ax.set(xscale="log", yscale="log", xlim=(low, high))
+    ax.set_ylim(min([*rates, low * slope]) / MARGIN, max([*rates, peak]) * MARGIN)
+    for number, (x, flops) in points.items():
+        ax.plot([x, x], [min(flops.values()), max(flops.values())], color="#BBBBBB", linewidth=0.8, zorder=2)
+        for compiler, rate in flops.items():
+            ax.plot(x, rate, **of_compiler[compiler])
+        note(ax, f"{number}", (x, max(flops.values())), (0, 5), "data", ha="center")
     text = f"peak measured here: {significant(peak, 3)} TFLOP/s"
     note(ax, text, (0.99, peak), (0, 3), ("axes fraction", "data"), ha="right")
-    _axis(ax, "x", "y")
-    legend(
-        ax,
-        [
-            (
-                compiler_name(compiler) if compiler else "eager",
-                {**of_compiler[compiler], "linewidth": 0, "ms": 5, "mfc": _face(compiler, of_compiler)},
-            )
-            for compiler in ("", *panel.compilers)
-        ],
-    )
+    _plain_numbers(ax, ax.xaxis, ax.yaxis)
+    drawn = {compiler for operation in shown for compiler in operation.bytes}
+    names = {compiler: compiler_name(compiler) or "eager" for compiler in of_compiler if compiler in drawn}
+    legend(ax, [(name, of_compiler[compiler]) for compiler, name in names.items()])
 
 
-def _draw_bytes(ax: Axes, panel: Picture, of_compiler: Styles) -> None:
+def _draw_bytes(ax: Axes, shown: Sequence[Operation], bandwidth: float | None, of_compiler: Styles) -> None:
+    """A row for each operation, with its number on the roofline."""
     ax.set_xscale("log")
-    for place, operation in enumerate(panel.operations):
-        rates = sorted(operation.bytes.values())
-        ax.plot([rates[0], rates[-1]], [place, place], color="#BBBBBB", linewidth=0.8, zorder=2)
+    rows = shown[:MOST_ROWS]
+    for place, operation in enumerate(rows):
+        rates = operation.bytes.values()
+        ax.plot([min(rates), max(rates)], [place, place], color="#BBBBBB", linewidth=0.8, zorder=2)
         for compiler, rate in operation.bytes.items():
-            _mark(ax, rate, place, compiler, of_compiler)
-    short = shortened((operation.name for operation in panel.operations), LABEL_WIDTH)
-    names = [f"{short[operation.name]}  {n}" for n, operation in enumerate(panel.operations, 1)]
+            ax.plot(rate, place, **of_compiler[compiler])
+    short = shortened((operation.name for operation in rows), LABEL_WIDTH)
+    names = [f"{short[operation.name]}  {n}" for n, operation in enumerate(rows, 1)]
     ax.set_yticks(range(len(names)), names, parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("GB/s of what eager's operations read and write")
-    bandwidth = panel.bandwidth_gb_per_s
     if bandwidth is not None:
         ax.axvline(bandwidth, color="black", linewidth=1.2, zorder=1)
         text = f"measured here: {significant(bandwidth, 3)} GB/s"
         note(ax, text, (bandwidth, 1.0), (0, 3), ("data", "axes fraction"), ha="center")
-    if panel.left_out:
-        ax.set_title(f"the first {MOST_ROWS}; {panel.left_out} more", fontsize=7, color=GREY, pad=14)
-    _axis(ax, "x")
+    if more := len(shown[MOST_ROWS:]):
+        ax.set_title(f"the first {MOST_ROWS}; {more} more", fontsize=7, color=GREY, pad=14)
+    _plain_numbers(ax, ax.xaxis)
 
 
-def _axis(ax: Axes, *axes: str) -> None:
+def _plain_numbers(ax: Axes, *axes: Axis) -> None:
     """Powers of ten as plain numbers on the logarithmic ``axes``."""
     from matplotlib.ticker import FuncFormatter
 
-    for name in axes:
-        getattr(ax, f"{name}axis").set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     light_grid(ax)

@@ -11,13 +11,14 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING
+from itertools import accumulate, groupby, pairwise
+from typing import TYPE_CHECKING, Any
 
 from runner.analysis.comparison import Comparison, GroupSummary, Summary
-from runner.analysis.digits import MISSING, share_text, speedup_text
+from runner.analysis.digits import MISSING, share_text
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name
+from runner.reports.parts.averages import mean_text
 from runner.reports.parts.axes import (
     GREY,
     legend,
@@ -38,7 +39,7 @@ from runner.reports.parts.sections import (
     plot_name,
     sections,
 )
-from runner.reports.parts.table import batch_cell
+from runner.reports.parts.table import batch_cell, speedup_cell
 from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ BEYOND_POINTS = 1.3  # intervals extend the axis beyond the outermost points at 
 FACTS_WIDTH = 170  # characters
 TITLE_WIDTH = 90
 LABEL_WIDTH = 48
+INK = "#333333"
 MOST_MODELS = 100  # in a panel
 HOLLOW = (
     "hollow: same, inconclusive or unsteady",
@@ -75,10 +77,8 @@ class Mark:
     solid: bool = False  # the verdict is faster or slower
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    label: str
-    marks: tuple[Mark, ...]
+MarkRow = tuple[str, tuple[Mark, ...]]
+"""The label, and a mark for each compiler."""
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -91,7 +91,7 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
     shown = [top_models(panel, most=MOST_MODELS, otherwise=SHOWN_MODELS) for panel in panels]
     rows = [tuple(_rows(panel)) for panel, _ in shown]
-    heights = [_lines(panel_rows) * LINE_IN + 1.3 for panel_rows in rows]
+    heights = [sum(map(_height, panel_rows)) * LINE_IN + 1.3 for panel_rows in rows]
     with plain_style():
         figure = new_figure(WIDTH_IN, sum(heights))
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -104,26 +104,26 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     return figure
 
 
-def _rows(panel: Section) -> Iterator[Row]:
+def _rows(panel: Section) -> Iterator[MarkRow]:
     short = shortened((case_name(c.record.job.case) for c in panel.comparisons), LABEL_WIDTH)
     for _, group in groupby(panel.comparisons, key=lambda c: c.record.job.key):
         members = tuple(group)
         batches = [f"batch {text}" for text in map(batch_cell, members) if text != MISSING]
         label = "\n".join((short[case_name(members[0].record.job.case)], *batches[:1]))
-        yield Row(label=label, marks=tuple(_mark(c) for c in members))
+        yield label, tuple(_mark(c) for c in members)
     means = tuple(_mean_mark(group) for group in panel.groups if group.averaged > 1)
     if means:
-        yield Row(label=f"{MEAN}\nof those that passed", marks=means)
+        yield f"{MEAN}\nof those that passed", means
 
 
 def _mark(comparison: Comparison) -> Mark:
-    record = comparison.record
-    if not record.status.passed or comparison.speedup is None:
-        words = record.status.value if not record.status.passed else "not timed"
-        return Mark(compiler=comparison.compiler, words=words)
+    status = comparison.record.status
+    if not status.passed or comparison.speedup is None:
+        words = "not timed" if status.passed else status.value
+        return Mark(compiler=comparison.compiler, words=f"{compiler_name(comparison.compiler)}: {words}")
     return Mark(
         compiler=comparison.compiler,
-        words=speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high),
+        words=speedup_cell(comparison),
         value=comparison.speedup,
         low=comparison.ci_low,
         high=comparison.ci_high,
@@ -132,10 +132,9 @@ def _mark(comparison: Comparison) -> Mark:
 
 
 def _mean_mark(group: GroupSummary) -> Mark:
-    text = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
     return Mark(
         compiler=group.compiler,
-        words=f"{text}, {group.averaged}/{group.total}",
+        words=f"{mean_text(group)}, {group.averaged}/{group.total}",
         value=group.geomean_speedup,
         low=group.geomean_low,
         high=group.geomean_high,
@@ -143,36 +142,29 @@ def _mean_mark(group: GroupSummary) -> Mark:
     )
 
 
-Style = Mapping[str, str]
+def _height(row: MarkRow) -> float:
+    """In lines. A label has two."""
+    return max(2.0, len(row[1])) + PAD_LINES
 
 
-def _lines(rows: Sequence[Row]) -> float:
-    return sum(_row_lines(row) for row in rows)
-
-
-def _row_lines(row: Row) -> float:
-    return max(2.0, len(row.marks)) + PAD_LINES  # a label has two lines
-
-
-def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], of_compiler: Mapping[str, Style]) -> None:
-    total = _lines(rows)
-    ax.set_ylim(total, 0)  # the first model on top
+def _draw_panel(
+    ax: Axes, panel: Section, rows: Sequence[MarkRow], of_compiler: Mapping[str, Mapping[str, str]]
+) -> None:
     threshold = panel.comparisons[0].record.job.protocol.noise_threshold
     ax.axvspan(1 / (1 + threshold), 1 + threshold, color="#DDDDDD", zorder=0, linewidth=0)
     ax.axvline(1.0, color="black", linewidth=0.8, zorder=1)
-    top = 0.0
-    centers = []
-    for place, row in enumerate(rows):
-        height = _row_lines(row)
-        if place > 0:
-            is_mean = row.label.startswith(MEAN)
-            ax.axhline(
-                top, color="black" if is_mean else "#CCCCCC", linewidth=0.8 if is_mean else 0.5, zorder=0
-            )
-        _draw_row(ax, row, top + height / 2, of_compiler)
-        centers.append(top + height / 2)
-        top += height
-    ax.set_yticks(centers, [row.label for row in rows], parse_math=False)
+    tops = [0.0, *accumulate(map(_height, rows))]
+    ax.set_ylim(tops[-1], 0)  # the first model on top
+    centers = [(top + end) / 2 for top, end in pairwise(tops)]
+    for (label, marks), top, center in zip(rows, tops[:-1], centers, strict=True):
+        is_mean = label.startswith(MEAN)
+        style: dict[str, Any] = {"color": "black", "linewidth": 0.8} if is_mean else {"color": "#CCCCCC"}
+        if top:
+            ax.axhline(top, zorder=0, **{"linewidth": 0.5, **style})
+        for place, mark in enumerate(marks):
+            y = center + place - (len(marks) - 1) / 2
+            _draw_mark(ax, mark, y, of_compiler[mark.compiler], 6.0 if is_mean else 4.5)
+    ax.set_yticks(centers, [label for label, _ in rows], parse_math=False)
     ax.tick_params(axis="y", length=0)
     ratio_ticks(ax.xaxis, ax.get_xlim(), MOST_TICKS)
     light_grid(ax, "x", hidden=("top", "right", "left"))
@@ -183,41 +175,21 @@ def _draw_panel(ax: Axes, panel: Section, rows: Sequence[Row], of_compiler: Mapp
     legend(ax, [*names, HOLLOW])
 
 
-def _draw_row(ax: Axes, row: Row, center: float, of_compiler: Mapping[str, Style]) -> None:
-    for place, mark in enumerate(row.marks):
-        y = center + place - (len(row.marks) - 1) / 2
-        style = of_compiler[mark.compiler]
-        if mark.value is not None:
-            face = style["color"] if mark.solid else "white"
-            if mark.low is not None and mark.high is not None:
-                ax.plot([mark.low, mark.high], [y, y], color=style["color"], linewidth=1.3, zorder=2)
-            size = 6.0 if row.label.startswith(MEAN) else 4.5
-            ax.plot(mark.value, y, style["marker"], color=style["color"], mfc=face, ms=size, zorder=3)
-        failed = mark.value is None
-        note(
-            ax,
-            f"{compiler_name(mark.compiler)}: {mark.words}" if failed else mark.words,
-            (1.0, y),
-            (6, 0),
-            ("axes fraction", "data"),
-            va="center",
-            color=_darker(style["color"]),
-            fontstyle="italic" if failed else "normal",
-            annotation_clip=False,
-        )
+def _draw_mark(ax: Axes, mark: Mark, y: float, style: Mapping[str, str], size: float) -> None:
+    color = style["color"]
+    if mark.value is not None:
+        if mark.low is not None and mark.high is not None:
+            ax.plot([mark.low, mark.high], [y, y], color=color, linewidth=1.3, zorder=2)
+        face = color if mark.solid else "white"
+        ax.plot(mark.value, y, style["marker"], color=color, mfc=face, ms=size, zorder=3)
+    font: dict[str, Any] = {"fontstyle": "italic"} if mark.value is None else {}
+    at, coordinates = (1.0, y), ("axes fraction", "data")
+    note(ax, mark.words, at, (6, 0), coordinates, va="center", color=INK, annotation_clip=False, **font)
 
 
-def _darker(color: str) -> tuple[float, float, float]:
-    """Text needs more contrast than a marker."""
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = to_rgb(color)
-    return 0.7 * red, 0.7 * green, 0.7 * blue
-
-
-def _limits(rows: Sequence[Row]) -> tuple[float, float]:
+def _limits(rows: Sequence[MarkRow]) -> tuple[float, float]:
     """The ends of the axis: all points, at least 0.9x to 1.1x, and intervals up to ``BEYOND_POINTS``."""
-    marks = [mark for row in rows for mark in row.marks]
+    marks = [mark for _, row in rows for mark in row]
     values = [mark.value for mark in marks if mark.value is not None]
     lowest, highest = min([0.9, *values]), max([1.1, *values])
     low = max(min([lowest, *(m.low for m in marks if m.low)]), lowest / BEYOND_POINTS)

@@ -23,9 +23,8 @@ from runner.analysis.digits import (
     steps_text,
 )
 from runner.reports.console import print_report
-from runner.reports.parts.fit import fit
 from runner.reports.parts.sections import sections
-from runner.reports.parts.table import droppable, filled_columns
+from runner.reports.parts.table import narrow_table, section_table
 from tests.factories import control, make_job, make_record, printed, synthetic_run
 
 
@@ -47,21 +46,20 @@ def test_a_table_row_is_one_line_however_narrow() -> None:
 @pytest.mark.slow
 def test_columns_are_left_out_in_order_and_named() -> None:
     (section, *_) = sections(summarize(synthetic_run()))
-    there = [column.key for column in droppable(filled_columns(section))]
-    assert there[0] == "worst"
-    before: set[str] = set()
+    whole = section_table(section)
+    assert whole.droppable[0] == "worst error\n/ its limit"
+    before: tuple[str, ...] = ()
     for width in range(200, 50, -1):
-        fitted = fit(section, width)
-        dropped = {column.key for column in fitted.dropped}
-        assert dropped >= before
-        assert dropped == set(there[: len(dropped)])
-        before = dropped
+        omitted = narrow_table(section, width).omitted
+        assert omitted[: len(before)] == before
+        assert omitted == whole.droppable[: len(omitted)]
+        before = omitted
         text = printed(synthetic_run(), width) if width in (60, 80, 120) else ""
         if text:
             names = " ".join(text.split()).split("Columns omitted for width: ")[1].split("; all columns")[0]
-            assert names == ", ".join(column.header.replace("\n", " ") for column in fitted.dropped)
-    always = {"model", "candidate", "speedup", "verdict"}
-    assert before == {column.key for column in filled_columns(section)} - always
+            assert names == ", ".join(header.replace("\n", " ") for header in omitted)
+    always = {"model", "candidate", "speedup\n[95 % interval]", "verdict"}
+    assert set(before) == set(whole.header) - always
 
 
 def test_status_takes_the_verdicts_place_where_parity_is_left_out() -> None:
@@ -99,9 +97,8 @@ def test_eager_time_stands_once_and_again_only_where_it_differs() -> None:
 
     def eager_times(records: Sequence[Record]) -> list[str]:
         (section,) = sections(summarize(records))
-        fitted = fit(section, 200)
-        place = [column.key for column in fitted.columns].index("eager_ms")
-        return [row[place] for row in fitted.rows]
+        table = narrow_table(section, 200)
+        return [row[table.header.index("eager\nms")] for row in table.rows]
 
     assert eager_times(shared)[1] == ""
     assert eager_times(shared)[0] != ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import cache, lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from harness.metrics import declared
@@ -17,22 +17,7 @@ from runner.analysis.digits import significant, with_unit
 from runner.labels import plain
 
 OF_SPEEDUP = ("speedup", "ci_low", "ci_high")
-UNITS = MappingProxyType(
-    {
-        "_tflop_per_s": "TFLOP/s",
-        "_flop_per_s": "FLOP/s",
-        "_bytes_per_s": "bytes/s",
-        "_gb_per_s": "GB/s",
-        "_tokens_per_s": "tokens/s",
-        "_per_s": "1/s",
-        "_bytes": "bytes",
-        "_gb": "GB",
-        "_mhz": "MHz",
-        "_ms": "ms",
-        "_s": "s",
-    }
-)
-"""The unit of a number by the end of its name; longer ends come first."""
+UNIT_IN_NAME = re.compile(r"_((t?flop|bytes|gb|tokens)_per_s|per_s|bytes|gb|mhz|ms|s)$")
 
 Facts = list[tuple[str, str]]
 
@@ -62,11 +47,9 @@ def mapping(values: Mapping[str, Any]) -> Facts:
 @lru_cache(maxsize=4096, typed=True)  # many values repeat; typed, because 1, 1.0 and True differ
 def _named(name: str, value: Scalar, unit: str = "", digits: int = 4) -> tuple[str, str]:
     """The name as words, and the value with its unit, which the name may have in its end."""
-    end = "" if isinstance(value, str) else next((end for end in UNITS if name.endswith(end)), "")
-    unit = unit or UNITS.get(end, "")
     if isinstance(value, (str, bool)) or not unit:
         return words(name), scalar(value)
-    return words(name.removesuffix(end)), with_unit(value or 0.0, unit, digits)
+    return words(UNIT_IN_NAME.sub("", name)), with_unit(value or 0.0, unit, digits)
 
 
 def settings(holder: Any, *, all_of_them: bool) -> Facts:

@@ -10,12 +10,11 @@ from types import MappingProxyType
 
 from harness.loading.own_model import suite_of
 from harness.schema import Status
-from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
-from runner.analysis.digits import MISSING, speedup_text
+from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name, counted, plain
 from runner.reports.closing import because, beside_the_speedup
-from runner.reports.parts.sections import Section, compiler_name
+from runner.reports.parts.sections import compiler_name
 from runner.reports.parts.table import speedup_cell
 
 FEW_RESULTS = 4  # of a run whose results stand at the top one by one
@@ -82,18 +81,6 @@ def counts(comparisons: Iterable[Comparison]) -> list[tuple[str, int]]:
 def candidates(summary: Summary) -> tuple[Comparison, ...]:
     """The comparisons that the report counts: without the A/A controls, unless there is nothing else."""
     return tuple(c for c in summary.comparisons if c.compiler != CONTROL) or summary.comparisons
-
-
-def averaged_groups(part: Section) -> tuple[GroupSummary, ...]:
-    """The averages of more than one model: the average of one model is its own row."""
-    return tuple(group for group in part.groups if group.total > 1)
-
-
-def mean_text(group: GroupSummary) -> str:
-    """The geometric mean speedup; none of a single model."""
-    if group.geomean_speedup is None or group.averaged < 2:
-        return MISSING
-    return speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
 
 
 def title(summary: Summary) -> str:

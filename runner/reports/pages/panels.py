@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.declared import COMPILATION, MEMORY, NOISE, OTHER, WORK
 from harness.schema import Job, Parity, Record, Samples
@@ -29,63 +29,26 @@ CHUNK = 250  # panels that are compressed together
 PLACES = MappingProxyType(dict(enumerate("0123456789abcdefghijklmnopqrstuvwxyz")))
 
 Group = tuple[str, Facts]
-T = TypeVar("T")
 
 
-def panel_chunks(summary: Summary) -> Iterator[dict[str, Any]]:
+def panel_chunks(summary: Summary) -> Iterator[list[dict[str, Any]]]:
     """The panels in chunks of ``CHUNK``: the page decompresses only the chunk of an opened panel."""
-    cache = Cache()
     for first in range(0, len(summary.comparisons), CHUNK):
-        yield _chunk(summary.comparisons[first : first + CHUNK], cache)
+        yield [_panel(comparison) for comparison in summary.comparisons[first : first + CHUNK]]
 
 
-def _chunk(comparisons: Sequence[Comparison], cache: Cache) -> dict[str, Any]:
-    """One chunk. Values that many cases share (environments, settings, samples of eager) are stored once."""
-    shared: dict[str, list[Any]] = {"environments": [], "baselines": [], "facts": []}
-    places: dict[Any, int] = {}
-
-    def place(kind: str, key: object, value: object) -> int:
-        if (kind, key) not in places:
-            places[kind, key] = len(shared[kind])
-            shared[kind].append(value)
-        return places[kind, key]
-
-    panels = []
-    for comparison in comparisons:
-        record = comparison.record
-        facts = cache.of(record.environment, mapping)
-        panel: dict[str, Any] = {
-            "groups": [group for group in _groups(comparison) if group[1]],
-            "more": {name: place("facts", id(same), same) for name, same in _shared(record, cache)},
-            "environment": place("environments", tuple(facts), facts),
-            "reproduce": plain(record.reproduce),
-            "notes": [plain(note) for note in notes_of(record)],
-            "failure": _failure(record),
-            "roofline": roofline(comparison),
-            "phases": phases(comparison),
-        }
-        if record.samples is not None and comparison.speedup is not None:
-            scale = _scale(record.samples)
-            counts = _counts(record.samples.baseline_s, scale)
-            panel["samples"] = {
-                "unit_ms": scale * 1e3,
-                "baseline": place("baselines", (scale, tuple(counts)), counts),
-                **_own_samples(record.samples, scale),
-            }
-        panels.append(panel)
-    return {**shared, "panels": panels}
-
-
-class Cache:
-    """Caches the facts of objects that records share, by id. The records outlive this cache."""
-
-    def __init__(self) -> None:
-        self._facts: dict[int, Facts] = {}
-
-    def of(self, shared: T, facts: Callable[[T], Facts]) -> Facts:
-        if id(shared) not in self._facts:
-            self._facts[id(shared)] = facts(shared)
-        return self._facts[id(shared)]
+def _panel(comparison: Comparison) -> dict[str, Any]:
+    record = comparison.record
+    timed = record.samples is not None and comparison.speedup is not None
+    return {
+        "groups": [group for group in _groups(comparison) if group[1]],
+        "reproduce": plain(record.reproduce),
+        "notes": [plain(note) for note in notes_of(record)],
+        "failure": _failure(record),
+        "roofline": roofline(comparison),
+        "phases": phases(comparison),
+        "samples": _samples(record.samples) if timed and record.samples else None,
+    }
 
 
 # -- samples ---------------------------------------------------------------------
@@ -101,8 +64,11 @@ def _counts(seconds: Iterable[float], scale: float) -> list[int]:
     return [round(value / scale) for value in seconds]
 
 
-def _own_samples(samples: Samples, scale: float) -> dict[str, Any]:
-    own: dict[str, Any] = {
+def _samples(samples: Samples) -> dict[str, Any]:
+    scale = _scale(samples)
+    shown: dict[str, Any] = {
+        "unit_ms": scale * 1e3,
+        "baseline": _counts(samples.baseline_s, scale),
         "candidate": _counts(samples.candidate_s, scale),
         "baseline_place": _order(samples.baseline_position),
         "candidate_place": _order(samples.candidate_position),
@@ -110,11 +76,11 @@ def _own_samples(samples: Samples, scale: float) -> dict[str, Any]:
     }
     faults = (samples.baseline_minor_faults, samples.candidate_minor_faults)
     if any(any(column) for column in faults):
-        own["faults"] = [[round(value) for value in column] for column in faults]
+        shown["faults"] = [[round(value) for value in column] for column in faults]
     prefill = (samples.baseline_prefill_s, samples.candidate_prefill_s)
     if any(prefill):
-        own["prefill"] = [_counts(column, scale) for column in prefill]
-    return own
+        shown["prefill"] = [_counts(column, scale) for column in prefill]
+    return shown
 
 
 def _order(places: Sequence[int]) -> str:
@@ -140,14 +106,10 @@ def _groups(comparison: Comparison) -> Iterator[Group]:
         yield "Noise", of_group(comparison, STEADINESS, NOISE)
     yield "Generation", of_group(comparison, GENERATION)
     yield "Other metrics", [*of_group(comparison, OTHER), *mapping(others)]
-    yield "What ran", [("batch", batch_text(ran_case(record))), *of_group(comparison, SIZE)]
-    yield "How it was measured", _times(record)
-
-
-def _shared(record: Record, cache: Cache) -> Iterator[Group]:
-    """Facts that many panels share. They follow the facts of the group with the same name."""
-    yield "What ran", cache.of(record.job, _of_job)
-    yield "How it was measured", cache.of(record.job.protocol, lambda p: settings(p, all_of_them=True))
+    ran = [("batch", batch_text(ran_case(record))), *of_group(comparison, SIZE), *_of_job(record.job)]
+    yield "What ran", ran
+    yield "How it was measured", [*_times(record), *settings(record.job.protocol, all_of_them=True)]
+    yield "Environment", mapping(record.environment)
 
 
 def _more_of(parity: Parity) -> Facts:

@@ -13,9 +13,10 @@ from typing import Any
 from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import MISSING
 from runner.labels import plain, suite_labels
-from runner.reports.pages.overview import KINDS, kind, mean_text
+from runner.reports.pages.overview import KINDS, kind
+from runner.reports.parts.averages import mean_text
+from runner.reports.parts.grid import Number
 from runner.reports.parts.sections import compiler_name, environment_line
-from runner.reports.parts.table import Number
 from runner.reports.parts.table import columns as all_columns
 
 ENDLESS = sys.float_info.max  # stands for infinity, which JSON lacks; sorts after all numbers
@@ -79,7 +80,7 @@ def columns(summary: Summary, used: Facets) -> tuple[Shown, ...]:
     for column in all_columns():
         if column.key in LEFT_OUT:
             continue
-        texts = [column.cell(c) for c in summary.comparisons]
+        texts = [column.text(c) for c in summary.comparisons]
         if not (column.key in ON_A_PHONE or _says_something(column.key, set(texts))):
             continue
         value = column.value

@@ -16,14 +16,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#44
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")
 LINES = ("-", "--", ":", "-.")
 GREY = "#666666"
-TICKS = (
-    tuple(0.5 + 0.05 * i for i in range(30)),
-    (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0),
-    (0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0),
-    (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
-    tuple(10.0**i for i in range(-6, 7)),
-)
-MOST_RATIO = 20.0  # between the ends of the axis; beyond it, ticks are decades
+MOST_RATIO = 5.0  # between the ends of an axis; beyond it, ticks are 1, 2 and 5 times powers of ten
 
 # options of a legend: one line above the axes, at the left
 ABOVE: Mapping[str, Any] = {
@@ -44,18 +37,13 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def ticks_between(low: float, high: float, most: int) -> Sequence[float]:
-    """At most ``most`` round speedups as ticks of a logarithmic axis with these ends; otherwise decades."""
-    choices = [[tick for tick in ticks if low <= tick <= high] for ticks in TICKS]
-    fine = (ticks for ticks in choices if len(ticks) <= most and high / low < MOST_RATIO)
-    return next(fine, choices[-1])
-
-
 def ratio_ticks(axis: Axis, ends: tuple[float, float], most: int) -> None:
-    """Ticks such as ``1.5x`` on a logarithmic axis with these ends."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    """At most ``most`` ticks such as ``1.5x`` on a logarithmic axis with these ends."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    axis.set_major_locator(FixedLocator(ticks_between(*ends, most)))
+    wide = ends[1] / ends[0] > MOST_RATIO
+    locator = LogLocator(subs=(1.0, 2.0, 5.0), numticks=most) if wide else MaxNLocator(most)
+    axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axis.set_minor_locator(NullLocator())
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage, Summary
 from runner.analysis.digits import MISSING, ms_text, p_text, speedup_text
 from runner.labels import case_name, plain, suite_labels
-from runner.reports.parts.grid import Cell, Table, optional, table_of
+from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import conditions, conditions_of
 
 RESULTS = {True: "same", False: "DIFFERENT", None: MISSING}
@@ -34,13 +34,13 @@ def environment_note(summary: Summary) -> str:
 
 def _averages(summary: Summary) -> Table:
     labels = suite_labels(row.suite for row in summary.across_averages)
-    cells: tuple[Cell[EnvironmentAverage], ...] = (
-        Cell("models", lambda row: conditions(labels[row.suite], row.mode, row.dtype, row.device)),
-        Cell("environment", lambda row: row.environment),
-        Cell("versions", lambda row: plain(row.versions)),
-        Cell("compiler", lambda row: plain(row.compiler)),
-        Cell("speedup", _mean),
-        Cell("averaged", lambda row: f"{row.averaged}/{row.total}", number=True),
+    cells: tuple[TextColumn[EnvironmentAverage], ...] = (
+        TextColumn("models", lambda row: conditions(labels[row.suite], row.mode, row.dtype, row.device)),
+        TextColumn("environment", lambda row: row.environment),
+        TextColumn("versions", lambda row: plain(row.versions)),
+        TextColumn("compiler", lambda row: plain(row.compiler)),
+        TextColumn("speedup", _mean),
+        TextColumn("averaged", lambda row: f"{row.averaged}/{row.total}", number=True),
     )
     reference = summary.across[0].reference
     title = f"Environments: geometric mean against eager of {reference} [95 % interval over models]"
@@ -61,7 +61,8 @@ def _by_model(summary: Summary) -> Iterator[Table]:
     for name, rows in sections.items():
         title = f"Environments: {name}, against eager of {rows[0].reference}"
         differ = any(row.same_results is False for row in rows)  # this must stay visible
-        yield table_of(title, rows, CELLS, droppable=DROPPABLE if differ else (*DROPPABLE, "results"), once=1)
+        droppable = DROPPABLE if differ else (*DROPPABLE, "results")
+        yield table_of(title, rows, CELLS, droppable, group=lambda row: row.record.job.key)
 
 
 def _verdict(row: AcrossEnvironments) -> str:
@@ -71,17 +72,17 @@ def _verdict(row: AcrossEnvironments) -> str:
     return row.verdict.value if row.counts else f"({row.verdict.value})"
 
 
-CELLS: tuple[Cell[AcrossEnvironments], ...] = (
-    Cell("model", lambda row: case_name(row.record.job.case)),
-    Cell("environment", lambda row: row.environment),
-    Cell("compiler", lambda row: plain(row.compiler)),
-    Cell("reference ms", lambda row: optional(row.baseline_ms, ms_text), number=True),
-    Cell("ms", lambda row: optional(row.candidate_ms, ms_text), number=True),
-    Cell("speedup", lambda row: speedup_text(row.speedup, row.ci_low, row.ci_high)),
-    Cell("p", lambda row: optional(row.p_value, p_text), number=True),
-    Cell("q", lambda row: optional(row.q_value, p_text), number=True),
-    Cell("verdict", _verdict),
-    Cell("results", lambda row: RESULTS[row.same_results]),
-    Cell("n", lambda row: f"{row.n:,}" if row.n else MISSING, number=True),
+CELLS: tuple[TextColumn[AcrossEnvironments], ...] = (
+    TextColumn("model", lambda row: case_name(row.record.job.case), once=True),
+    TextColumn("environment", lambda row: row.environment),
+    TextColumn("compiler", lambda row: plain(row.compiler)),
+    TextColumn("reference ms", lambda row: optional(row.baseline_ms, ms_text), number=True),
+    TextColumn("ms", lambda row: optional(row.candidate_ms, ms_text), number=True),
+    TextColumn("speedup", lambda row: speedup_text(row.speedup, row.ci_low, row.ci_high)),
+    TextColumn("p", lambda row: optional(row.p_value, p_text), number=True),
+    TextColumn("q", lambda row: optional(row.q_value, p_text), number=True),
+    TextColumn("verdict", _verdict),
+    TextColumn("results", lambda row: RESULTS[row.same_results]),
+    TextColumn("n", lambda row: f"{row.n:,}" if row.n else MISSING, number=True),
 )
 DROPPABLE = ("n", "p", "reference ms", "q")

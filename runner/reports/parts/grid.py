@@ -1,14 +1,14 @@
-"""Tables of text: their columns declared by cells; on a terminal, columns without room are omitted."""
+"""Tables of text: columns, rows, and which of the columns fit into a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from runner.analysis.digits import MISSING
 from runner.labels import plain
-from runner.reports.parts.fit import WIDE_GAP, widest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,73 +16,111 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 T = TypeVar("T")
+Number = float | int | None
+WIDE_GAP, NARROW_GAP = 2, 1  # spaces between columns
+SHORTEST_NAME = 36  # a column is omitted rather than that a shorter name in the first column wraps
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn(Generic[T]):
+    """A column, by what it says of an item. ``header`` may have two lines.
+
+    ``once``: the first row of a group has the text; the next rows have it only if it differs. ``key`` and
+    ``value`` are for report.html: the column's name there, and the sort key if it is not the text.
+    """
+
+    header: str
+    text: Callable[[T], str]
+    number: bool = False
+    once: bool = False
+    key: str = ""
+    value: Callable[[T], Number] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """``droppable``: the columns that may be omitted for width, the least important first."""
+    """``droppable``: the headers that may be omitted for width, the least important first."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
     numbers: tuple[bool, ...] = ()
-    droppable: tuple[int, ...] = ()
+    droppable: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+    gap: int = WIDE_GAP
 
     def filled(self) -> Table:
-        """The table without columns that are empty in all rows. None of its columns is droppable."""
-        return self._only([i for i in range(len(self.header)) if any(row[i] != MISSING for row in self.rows)])
+        """The table without columns that are empty in all rows."""
+        columns = enumerate(self.header)
+        empty = {name for i, name in columns if {row[i] for row in self.rows} <= {MISSING, ""}}
+        return self._without(empty)
 
-    def within(self, width: int, gap: int = WIDE_GAP) -> Table:
-        """The table without the droppable columns that exceed the width."""
-        places = list(range(len(self.header)))
-        for column in self.droppable:
-            if self._width(places, gap) <= width:
+    def within(self, width: int) -> Table:
+        """The table in ``width`` characters: columns closer together, then without droppable columns."""
+        if self.width() <= width:
+            return self
+        for count in range(len(self.droppable) + 1):
+            omitted = self.droppable[:count]
+            table = replace(self._without(omitted), gap=NARROW_GAP, omitted=omitted)
+            if table.width(SHORTEST_NAME) <= width:
                 break
-            places.remove(column)
-        return self._only(places)
+        return table
 
-    def _only(self, places: Sequence[int]) -> Table:
+    def _without(self, headers: Collection[str]) -> Table:
+        places = [i for i, name in enumerate(self.header) if name not in headers]
         return replace(
             self,
             header=tuple(self.header[i] for i in places),
             rows=tuple(tuple(row[i] for i in places) for row in self.rows),
             numbers=tuple(self.numbers[i] for i in places) if self.numbers else (),
-            droppable=(),
+            droppable=tuple(name for name in self.droppable if name not in headers),
         )
 
-    def _width(self, places: Sequence[int], gap: int) -> int:
-        widths = (widest((self.header[i], *(row[i] for row in self.rows))) for i in places)
-        return sum(widths) + gap * (len(places) - 1)
+    def width(self, longest_name: int | None = None) -> int:
+        """``longest_name``: the first column may wrap to this width."""
+        from rich.cells import cell_len  # an East Asian character takes two cells
 
-
-@dataclass(frozen=True, slots=True)
-class Cell(Generic[T]):
-    """A column, by what it says of an item."""
-
-    header: str
-    text: Callable[[T], str]
-    number: bool = False
+        widths = [
+            max(cell_len(line) for text in cells for line in text.split("\n"))
+            for cells in zip(self.header, *self.rows, strict=True)
+        ]
+        first = min(widths[0], longest_name or widths[0]) if widths else 0
+        return first + sum(widths[1:]) + self.gap * (len(widths) - 1)
 
 
 def table_of(
-    title: str, items: Iterable[T], cells: Sequence[Cell[T]], droppable: Collection[str] = (), once: int = 0
+    title: str,
+    items: Iterable[T],
+    columns: Sequence[TextColumn[T]],
+    droppable: Iterable[str] = (),
+    group: Callable[[T], object] = id,
 ) -> Table:
-    """A row for each item. ``once``: so many columns are empty where they would repeat the row above."""
-    rows: list[tuple[str, ...]] = []
-    above: tuple[str, ...] = ()
-    for item in items:
-        row = tuple(cell.text(item) for cell in cells)
-        repeats = row[:once] == above
-        rows.append((*("" for _ in above), *row[once:]) if repeats else row)
-        above = row[:once]
-    header = tuple(cell.header for cell in cells)
+    """A row for each item. ``group``: items in succession with an equal value form a group."""
+    groups = groupby(items, key=group)
     return Table(
         title=title,
-        header=header,
-        numbers=tuple(cell.number for cell in cells),
-        rows=tuple(rows),
-        droppable=tuple(header.index(name) for name in droppable),
+        header=tuple(column.header for column in columns),
+        numbers=tuple(column.number for column in columns),
+        rows=tuple(row for _, members in groups for row in _rows(tuple(members), columns)),
+        droppable=tuple(droppable),
     )
+
+
+def _rows(members: Sequence[T], columns: Sequence[TextColumn[T]]) -> Iterator[tuple[str, ...]]:
+    return zip(*(_texts(members, column) for column in columns), strict=True)
+
+
+def _texts(members: Sequence[T], column: TextColumn[T]) -> list[str]:
+    texts = [column.text(item) for item in members]
+    if not column.once:
+        return texts
+    # the first item may lack what the others know
+    shown = next((text for text in texts if text != MISSING), MISSING)
+    once = [shown]
+    for text in texts[1:]:
+        once.append("" if text in (shown, MISSING) else text)
+        shown = once[-1] or shown
+    return once
 
 
 def optional(value: T | None, text: Callable[[T], str]) -> str:
@@ -102,26 +140,18 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(text_for(console, text, style), soft_wrap=True)
 
 
-def grid_for(
-    console: Console,
-    header: Sequence[str],
-    *,
-    gap: int = WIDE_GAP,
-    numbers: Sequence[bool] = (),
-    wrapping: Collection[str] | None = None,
-) -> Grid:
-    """A grid with these columns and no rows. ``wrapping``: the columns that may wrap; None: the first."""
+def grid_of(console: Console, table: Table, style: Callable[[str, str], str]) -> Grid:
+    """The table for the console. ``style``: of a text below a header. Only the first column wraps."""
     from rich import box
     from rich.table import Table as Grid
 
     # the box divides columns by one space itself
-    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for i, name in enumerate(header):
-        grid.add_column(
-            text_for(console, name),
-            justify="right" if numbers and numbers[i] else "left",
-            vertical="top",
-            no_wrap=i > 0 if wrapping is None else name not in wrapping,
-            overflow="fold",
-        )
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, table.gap - 1, 0, 0))
+    for i, name in enumerate(table.header):
+        justify = "right" if table.numbers and table.numbers[i] else "left"
+        header = text_for(console, name)
+        grid.add_column(header, justify=justify, vertical="top", no_wrap=i > 0, overflow="fold")  # type: ignore[arg-type]
+    for row in table.rows:
+        cells = zip(table.header, row, strict=True)
+        grid.add_row(*(text_for(console, text, style(name, text)) for name, text in cells))
     return grid

@@ -70,14 +70,6 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     )
 
 
-def column_titles(parts: tuple[Section, ...]) -> tuple[str, ...]:
-    """A title for each section: the suite, and the conditions if they differ between sections."""
-    conditions = {(part.mode, part.dtype, part.device) for part in parts}
-    if len(conditions) <= 1:
-        return tuple(part.suite for part in parts)
-    return tuple(f"{part.suite} {part.mode} {part.dtype} {part.device}" for part in parts)
-
-
 def conditions(suite: str, mode: str, dtype: str, device: str) -> str:
     return f"{suite}, {mode}, {dtype}, {device}"
 

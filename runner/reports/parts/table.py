@@ -1,13 +1,12 @@
-"""The columns of a section's table, for the console and report.md: one line for each (model, candidate)."""
+"""The table of a section, for console, report.md and report.html: one line for each (model, candidate)."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
-from itertools import groupby
 
 from harness import declared as declared_column
 from harness.declared import EAGER, Metric, finite
@@ -24,25 +23,11 @@ from runner.analysis.digits import (
     speedup_text,
 )
 from runner.labels import batch_text, case_name, ran_batch, ran_case
+from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, table_of
 from runner.reports.parts.sections import Section, compiler_name
 
-Number = float | int | None
 NOT_CHECKED = "not checked"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """``header`` may have two lines. ``of_model`` cells are the same for all candidates of a model.
-
-    ``value``: the sort key in report.html; without it, the text is the key.
-    """
-
-    key: str
-    header: str
-    cell: Callable[[Comparison], str]
-    value: Callable[[Comparison], Number] | None = None
-    number: bool = False
-    of_model: bool = False
+SectionColumn = TextColumn[Comparison]
 
 
 def input_text(model: ModelFacts | None) -> str:
@@ -131,8 +116,8 @@ def worst_cell(comparison: Comparison) -> str:
 
 
 def _number(
-    key: str, header: str, name: str, *, text: Callable[[float], str] | None = None, of_model: bool = False
-) -> Column:
+    key: str, header: str, name: str, *, text: Callable[[float], str] | None = None, once: bool = False
+) -> SectionColumn:
     """A number of ``runner.analysis.columns``. ``text``: other digits than those of its unit."""
     declaration = declarations()[name]
 
@@ -146,7 +131,11 @@ def _number(
             return MISSING
         return number_text(number, declaration.unit) if text is None else text(number)
 
-    return Column(key=key, header=header, cell=cell, value=value, number=True, of_model=of_model)
+    return TextColumn(header, cell, number=True, once=once, key=key, value=value)
+
+
+def _text(key: str, header: str, text: Callable[[Comparison], str], *, once: bool = False) -> SectionColumn:
+    return TextColumn(header, text, once=once, key=key)
 
 
 LAYOUT = (
@@ -163,68 +152,52 @@ DROPPED = (
 )
 """What a narrow console omits, in this order; before them, metrics' columns without a place here."""
 FIXED = (
-    Column(key="model", header="model", cell=lambda c: case_name(c.record.job.case), of_model=True),
-    _number("parameters", "params\nM", "parameters", text=lambda n: significant(n / 1e6, 3), of_model=True),
-    Column(key="input", header="input", cell=lambda c: input_text(c.record.model), of_model=True),
-    Column(
-        key="batch",
-        value=lambda c: ran_batch(c.record),
-        header="batch",
-        cell=batch_cell,
-        number=True,
-        of_model=True,
-    ),
-    _number("eager_ms", "eager\nms", "baseline_ms", of_model=True),
-    Column(key="candidate", header="candidate", cell=lambda c: compiler_name(c.compiler)),
+    _text("model", "model", lambda c: case_name(c.record.job.case), once=True),
+    _number("parameters", "params\nM", "parameters", text=lambda n: significant(n / 1e6, 3), once=True),
+    _text("input", "input", lambda c: input_text(c.record.model), once=True),
+    TextColumn("batch", batch_cell, number=True, once=True, key="batch", value=lambda c: ran_batch(c.record)),
+    _number("eager_ms", "eager\nms", "baseline_ms", once=True),
+    _text("candidate", "candidate", lambda c: compiler_name(c.compiler)),
     _number("ms", "ms", "candidate_ms"),
-    Column(key="speedup", value=lambda c: c.speedup, header="speedup\n[95 % interval]", cell=speedup_cell),
+    TextColumn("speedup\n[95 % interval]", speedup_cell, key="speedup", value=lambda c: c.speedup),
     _number("prefill", "prefill\nms", "candidate_prefill_ms"),
-    Column(
-        key="prefill_speedup",
-        header="prefill speedup\n[95 % interval]",
-        cell=lambda c: _part_cell(c.generation.prefill if c.generation else None),
+    _text(
+        *("prefill_speedup", "prefill speedup\n[95 % interval]"),
+        lambda c: _part_cell(c.generation.prefill if c.generation else None),
     ),
     _number("decode", "decode\ntokens/s", "candidate_tokens_per_s"),
-    Column(
-        key="decode_speedup",
-        header="decode speedup\n[95 % interval]",
-        cell=lambda c: _part_cell(c.generation.decode if c.generation else None),
+    _text(
+        *("decode_speedup", "decode speedup\n[95 % interval]"),
+        lambda c: _part_cell(c.generation.decode if c.generation else None),
     ),
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
-    Column(key="verdict", header="verdict", cell=verdict_text),
-    Column(key="parity", header="parity", cell=parity_cell),
-    Column(key="worst", header="worst error\n/ its limit", cell=worst_cell),
-    Column(
+    _text("verdict", "verdict", verdict_text),
+    _text("parity", "parity", parity_cell),
+    _text("worst", "worst error\n/ its limit", worst_cell),
+    TextColumn(
+        *("break-even\nsteps", break_even_cell),
+        number=True,
         key="break_even",
         value=lambda c: c.break_even_steps,
-        header="break-even\nsteps",
-        cell=break_even_cell,
-        number=True,
     ),
     _number("n", "n", "n", text=lambda n: f"{n:,}"),
-    Column(key="processes", header="sd between\nprocesses (n)", cell=processes_cell, number=True),
+    TextColumn("sd between\nprocesses (n)", processes_cell, number=True, key="processes"),
 )
 
 
 @cache
-def columns() -> tuple[Column, ...]:
+def columns() -> tuple[SectionColumn, ...]:
     """All columns: the fixed columns and the columns that metrics declare."""
     of_metrics = (_declared(column, metric) for column, metric in declared().columns())
     return tuple(sorted((*FIXED, *of_metrics), key=lambda column: _place(column.key, LAYOUT, len(LAYOUT))))
-
-
-def droppable(columns: Iterable[Column]) -> list[Column]:
-    """The columns that a narrow console may omit, in the order in which it omits them."""
-    chosen = [column for column in columns if column.key not in ALWAYS]
-    return sorted(chosen, key=lambda column: _place(column.key, DROPPED, -1))
 
 
 def _place(key: str, order: Sequence[str], otherwise: int) -> int:
     return order.index(key) if key in order else otherwise
 
 
-def _declared(column: declared_column.Column, metric: Metric) -> Column:
+def _declared(column: declared_column.Column, metric: Metric) -> SectionColumn:
     def value(comparison: Comparison) -> Scalar:
         if column.operations_only and OPERATION not in comparison.record.job.case.tags:
             return None
@@ -238,46 +211,36 @@ def _declared(column: declared_column.Column, metric: Metric) -> Column:
         return MISSING if text is None else number_text(text, metric.unit, metric.digits) + star
 
     is_text = metric.unit == "text"
-    return Column(
-        key=column.key,
-        header=column.header,
-        cell=cell,
-        value=None if is_text else lambda c: finite(value(c)),
+    return TextColumn(
+        column.header,
+        cell,
         number=not is_text,
-        of_model=column.side == EAGER,
+        once=column.side == EAGER,
+        key=column.key,
+        value=None if is_text else lambda c: finite(value(c)),
     )
 
 
-def filled_columns(section: Section) -> tuple[Column, ...]:
-    """The columns that are not empty in this section."""
-    return tuple(
-        column for column in columns() if any(column.cell(c) != MISSING for c in section.comparisons)
-    )
+def section_table(section: Section, **instead: Callable[[Comparison], str]) -> Table:
+    """The columns that are not empty in this section. ``instead``: other texts of these columns, by key.
 
-
-def lines(section: Section, columns: tuple[Column, ...]) -> Iterator[tuple[str, ...]]:
-    """The cells of each comparison.
-
-    Cells of the model appear once. They appear again if a candidate had another baseline: after a crash,
-    or with --isolate, candidates are measured in workers of their own.
+    Texts of the model appear once. They appear again if a candidate had another baseline: after a crash, or
+    with --isolate, candidates are measured in workers of their own.
     """
-    for _, group in groupby(section.comparisons, key=lambda c: c.record.job.key):
-        members = tuple(group)
-        shown: dict[str, str] = {}
-        for place, comparison in enumerate(members):
-            cells = []
-            for column in columns:
-                text = column.cell(comparison)
-                if column.of_model:
-                    if place == 0 and text == MISSING:  # the candidate failed before eager was timed
-                        text = _first_present(column, members)
-                    repeated = shown.get(column.key) == text or (place > 0 and text == MISSING)
-                    shown[column.key] = shown[column.key] if repeated else text
-                    text = "" if repeated else text
-                cells.append(text)
-            yield tuple(cells)
+    shown = [replace(c, text=instead[c.key]) if c.key in instead else c for c in columns()]
+    dropped = sorted((c for c in shown if c.key not in ALWAYS), key=lambda c: _place(c.key, DROPPED, -1))
+    names = [column.header for column in dropped]
+    return table_of(section.title, section.comparisons, shown, names, lambda c: c.record.job.key).filled()
 
 
-def _first_present(column: Column, members: tuple[Comparison, ...]) -> str:
-    texts = (column.cell(comparison) for comparison in members)
-    return next((text for text in texts if text != MISSING), MISSING)
+def narrow_table(section: Section, width: int) -> Table:
+    """The table in ``width`` characters; wider if the columns that always stay need more.
+
+    If it does not fit as it is, parity is a word, or takes the verdict's place where it failed.
+    """
+    table = section_table(section).within(width)
+    if table.omitted or table.gap == NARROW_GAP:
+        table = section_table(section, parity=lambda c: parity_word(c.record)).within(width)
+    if "parity" in table.omitted:
+        table = section_table(section, verdict=verdict_or_status).within(width)
+    return table

@@ -212,7 +212,7 @@
     try { [panels, place_in] = await panelsOf(row); } catch { byId("panel-body").textContent = "This browser cannot decompress the details: it has no DecompressionStream."; return; }
     if (id !== state.open) return; // another case was opened meanwhile
     const about = { kind: row.kind, compiler: value(row, "compiler"), speedupText: row.plot[0] === null ? value(row, "status") : row.texts[column.speedup], verdictText: row.plot[0] === null ? "no number" : row.texts[column.verdict], speedup: row.plot[0] };
-    panel.fill(byId("panel-body"), about, panels.panels[place_in], panels, drawable);
+    panel.fill(byId("panel-body"), about, panels[place_in], drawable);
     dialog.scrollTop = 0;
     dialog.dataset.shown = id;
   }

@@ -48,9 +48,9 @@ const panel = (() => {
   }
 
   // the samples of a case in ms, with the text that the pointer shows for each sample
-  function unpacked(all, stored, name) {
+  function unpacked(stored, name) {
     const ms = (counts) => counts.map((count) => count * stored.unit_ms);
-    const sides = [["eager", ms(all.baselines[stored.baseline]), stored.baseline_place], [name, ms(stored.candidate), stored.candidate_place]];
+    const sides = [["eager", ms(stored.baseline), stored.baseline_place], [name, ms(stored.candidate), stored.candidate_place]];
     const hovers = sides.map(([who, values, places], side) => values.map((value, i) =>
       charts.safe(`round ${i + 1}: ${who} ${Number(value.toPrecision(5))} ms, ran ${ordinals(places[i] ?? "-")} in its round`)
         + (stored.faults ? `<br>${stored.faults[side][i]} minor page faults a step` : "")));
@@ -79,16 +79,15 @@ const panel = (() => {
     }
   }
 
-  // row: {kind, name, compiler, speedupText, verdictText, speedup}; found: the data of its panel; all: the data
-  // that cases share
-  function fill(body, row, found, all, drawable) {
+  // row: {kind, name, compiler, speedupText, verdictText, speedup}; found: the data of its panel
+  function fill(body, row, found, drawable) {
     body.replaceChildren();
     const headline = make("p", { class: `headline ${charts.slug(row.kind)}` }, make("span", {}, row.speedupText));
     headline.append(make("span", { class: "verdict" }, make("span", { class: "mark", "aria-hidden": "true" }), row.verdictText));
     body.append(headline);
     if (found.failure) body.append(failure(found.failure));
     if (found.samples && drawable) {
-      const samples = unpacked(all, found.samples, row.compiler);
+      const samples = unpacked(found.samples, row.compiler);
       const box = make("div", { class: "charts" });
       body.append(box);
       const about = `${samples.eager.length} rounds`;
@@ -102,10 +101,7 @@ const panel = (() => {
     }
     if (found.reproduce) body.append(make("h3", {}, "The command that measures this again"), command(found.reproduce));
     const groups = make("div", { class: "groups" });
-    // many cases share facts such as settings
-    const facts = (title, own) => (title in found.more ? [...own, ...all.facts[found.more[title]]] : own);
-    for (const [title, own] of found.groups) groups.append(group(title, facts(title, own)));
-    groups.append(group("Environment", all.environments[found.environment]));
+    for (const [title, facts] of found.groups) groups.append(group(title, facts));
     if (found.notes.length) groups.append(make("div", {}, make("h3", {}, "Notes"), make("ul", {}, ...found.notes.map((note) => make("li", {}, note)))));
     body.append(groups);
   }

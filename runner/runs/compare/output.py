@@ -12,7 +12,7 @@ from runner.analysis.columns import columns
 from runner.analysis.estimate import Estimate, Verdict
 from runner.reports.markdown import LIMIT, escape, list_block, table_block
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
-from runner.reports.parts.grid import Table, grid_for, say, text_for
+from runner.reports.parts.grid import Table, grid_of, say, text_for
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import GateResult
 from runner.runs.compare.run import Result, Run
@@ -77,15 +77,11 @@ def _print_cases(console: Console, title: str, cases: Sequence[str], *, bad: boo
 
 
 def _print_table(console: Console, table: Table) -> None:
-    droppable = range(len(table.header) - 1, LEAST_COLUMNS - 1, -1)
-    shown = replace(table, droppable=tuple(droppable)).within(console.width)
-    grid = grid_for(console, shown.header)
-    for row in shown.rows:
-        grid.add_row(*(text_for(console, cell, STYLES.get(cell, "")) for cell in row))
-    console.print(grid)
-    left = [name.replace("\n", " ") for name in table.header if name not in shown.header]
-    if left:
-        omitted = f"Columns omitted for width: {', '.join(left)}; --format=md has all columns."
+    shown = replace(table, droppable=table.header[: LEAST_COLUMNS - 1 : -1]).within(console.width)
+    console.print(grid_of(console, shown, lambda _, text: STYLES.get(text, "")))
+    if shown.omitted:
+        names = ", ".join(name.replace("\n", " ") for name in reversed(shown.omitted))
+        omitted = f"Columns omitted for width: {names}; --format=md has all columns."
         console.print(text_for(console, omitted, NOTE))
 
 
