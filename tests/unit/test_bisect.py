@@ -26,7 +26,7 @@ from runner.runs.bisect.search import (
     result_changes,
     search,
 )
-from runner.runs.bisect.versions import pip_versions, versions_asked
+from runner.runs.bisect.versions import builds_asked, pip_versions
 from tests.command_line import parsed
 from tests.factories import make_job, make_record
 
@@ -171,7 +171,9 @@ def there(package: str) -> Sequence[str]:
     ],
 )
 def test_versions(text: str, versions: tuple[str, ...], beside: str) -> None:
-    assert versions_asked(text, there)[1:] == (versions, beside)
+    builds = builds_asked(text, there)
+    assert tuple(build.name.partition("-")[2] for build in builds) == versions
+    assert all({*beside.split()} < {*build.requirements} for build in builds)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_versions(text: str, versions: tuple[str, ...], beside: str) -> None:
 )
 def test_bad_versions(text: str, sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
-        versions_asked(text, there)
+        builds_asked(text, there)
     assert str(caught.value).startswith("--bisect: ")
     assert sentence in str(caught.value)
 
@@ -217,9 +219,9 @@ def printed(call: Callable[[Console], int]) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     ("first", "missing", "code", "sentence"),
     [
-        (6, 99, GOOD, "slower with torch 2.6, not with torch 2.5."),
-        (99, 99, GOOD, "no change from torch 2.0 to torch 2.15."),
-        (6, 6, BAD, "slower with torch 2.7, not with torch 2.5 (not decided: 2.6)."),
+        (6, 99, GOOD, "slower with torch-2.6, not with torch-2.5."),
+        (99, 99, GOOD, "no change from torch-2.0 to torch-2.15."),
+        (6, 6, BAD, "slower with torch-2.7, not with torch-2.5 (not decided: torch-2.6)."),
     ],
 )
 def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: str, tmp_path: Path) -> None:
@@ -232,12 +234,12 @@ def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: st
         return {ONE: ResultChange(change=SLOWER if place >= first else SAME, text="pass")}
 
     jobs = followed([make_job("m", candidates=("inductor",))])
-    asked = ("torch", VERSIONS, "numpy<2")
+    asked = builds_asked(f"torch=={','.join(VERSIONS)} numpy<2", there)
     assert printed(lambda console: bisect(asked, jobs, tmp_path, console, run))[0] == code
     for path in tmp_path.iterdir():
         path.rmdir()
     _, lines = printed(lambda console: bisect(asked, jobs, tmp_path, console, run))
-    assert lines[1] == f"2.15 beside 2.0: {ONE}: pass (01-torch-2.15)"
+    assert lines[1] == f"torch-2.15 beside torch-2.0: {ONE}: pass (01-torch-2.15)"
     assert lines[-1] == f"{ONE}: {sentence}"
 
 

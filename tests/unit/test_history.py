@@ -238,13 +238,13 @@ def test_a_suite_file_is_shown_by_its_name(tmp_path: Path) -> None:
 def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
     for number in range(2):
         make_run(tmp_path, number)
-    (trend,) = trends(read_runs(tmp_path))
-    assert trend.title == "toys, training, float32, cpu on Synthetic CPU"
-    assert [run.name for run, _ in trend.lines["inductor"]] == ["run-0", "run-1"]
+    ((title, trend),) = trends(read_runs(tmp_path)).items()
+    assert title == "toys, training, float32, cpu on Synthetic CPU"
+    assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
     elsewhere = [replace(one, environment={**one.environment, "device_name": "another"}) for one in records()]
     make_run(tmp_path, 2, elsewhere)
-    (trend,) = trends(read_runs(tmp_path))
-    assert [run.name for run, _ in trend.lines["inductor"]] == ["run-0", "run-1"]
+    (trend,) = trends(read_runs(tmp_path)).values()
+    assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(tmp_path: Path) -> None:

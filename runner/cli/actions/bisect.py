@@ -57,7 +57,7 @@ def perform(request: BisectRequest, argv: Sequence[str]) -> int:
     from runner.plan.jobs import plan
     from runner.runs.bisect.command import bisect, followed, judge
     from runner.runs.bisect.search import result_changes
-    from runner.runs.bisect.versions import pip_versions, versions_asked
+    from runner.runs.bisect.versions import builds_asked, pip_versions
     from runner.store.run_folder import RunFolder, new_folder
 
     def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
@@ -73,7 +73,5 @@ def perform(request: BisectRequest, argv: Sequence[str]) -> int:
     jobs, console = followed(plan(config)), Console()
     if versions == BUILDS:
         return judge(config.environments, jobs, new_folder(config.output_dir, "bisect"), console, run)
-    packages = versions_asked(versions, pip_versions)
-    return bisect(
-        packages, jobs, new_folder(config.output_dir, f"bisect-{packages[0]}").resolve(), console, run
-    )
+    builds = builds_asked(versions, pip_versions)
+    return bisect(builds, jobs, new_folder(config.output_dir, "bisect").resolve(), console, run)

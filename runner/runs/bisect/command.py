@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -56,46 +55,33 @@ def judge(builds: Sequence[Asked], jobs: Mapping[str, Job], folder: Path, consol
     return GOOD if decided >= jobs.keys() else CANNOT_JUDGE
 
 
-def bisect(
-    packages: tuple[str, tuple[str, ...], str],
-    jobs: Mapping[str, Job],
-    folder: Path,
-    console: Console,
-    run: Run,
-) -> int:
-    """Prints the first version that changes each result; returns 1 if a result has no answer."""
-    package, versions, beside = packages
-    say(console, f"{package}: {', '.join(versions)} -> {folder}")
+def bisect(builds: Sequence[Asked], jobs: Mapping[str, Job], folder: Path, console: Console, run: Run) -> int:
+    """Prints the first build that changes each result; returns 1 if a result has no answer."""
+    say(console, f"{', '.join(build.name for build in builds)} -> {folder}")
 
-    def environment(version: str) -> Asked:
-        words = (f"{package}=={version}", *beside.split())
-        name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", f"{package}-{version}")[-32:].lstrip("-._+")
-        return Asked(name=name, text=" ".join(words), requirements=words)
-
-    def measure(version: str, names: Collection[str]) -> Mapping[str, ResultChange]:
-        path = folder / f"{len(list(folder.iterdir())) + 1:02}-{environment(version).name}"
+    def measure(build: Asked, names: Collection[str]) -> Mapping[str, ResultChange]:
+        path = folder / f"{len(list(folder.iterdir())) + 1:02}-{build.name}"
+        beside = f"{build.name} beside {builds[0].name}"
         try:
-            both = environment(versions[0]), environment(version)
-            changes = run(path, both, [jobs[name] for name in names])
+            changes = run(path, (builds[0], build), [jobs[name] for name in names])
         except UsageError as error:
-            say(console, f"{version} beside {versions[0]} cannot be measured: {error}")
+            say(console, f"{beside} cannot be measured: {error}")
             raise
         for name in names:
             text = changes[name].text if name in changes else "no record"
-            say(console, f"{version} beside {versions[0]}: {name}: {text} ({path.name})")
+            say(console, f"{beside}: {name}: {text} ({path.name})")
         return changes
 
-    answers = search(versions, list(jobs), measure)
-    for name, (change, window) in answers.items():
-        say(console, f"{name}: {_sentence(change, package, window)}")
-    undecided = (c == OPEN or (c != SAME and len(window) > 2) for c, window in answers.values())
-    return BAD if any(undecided) else GOOD
-
-
-def _sentence(change: str, package: str, window: Sequence[str]) -> str:
-    old, new, between = f"{package} {window[0]}", f"{package} {window[-1]}", ", ".join(window[1:-1])
-    if change == SAME:
-        return f"no change from {old} to {new}."
-    if change == OPEN:
-        return "not decided; use more rounds (-n) or processes (--processes)."
-    return f"{change} with {new}, not with {old}{f' (not decided: {between})' if between else ''}."
+    undecided = False
+    for name, (change, window) in search(builds, list(jobs), measure).items():
+        old, *between, new = (build.name for build in window)
+        undecided |= change == OPEN or (change != SAME and bool(between))
+        if change == OPEN:
+            text = "not decided; use more rounds (-n) or processes (--processes)."
+        elif change == SAME:
+            text = f"no change from {old} to {new}."
+        else:
+            left = f" (not decided: {', '.join(between)})" if between else ""
+            text = f"{change} with {new}, not with {old}{left}."
+        say(console, f"{name}: {text}")
+    return BAD if undecided else GOOD

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from harness.schema import Job, Record, of_environment
 from runner.analysis.comparison import CandidatePair
-from runner.analysis.derive import summarize
+from runner.analysis.derive import compare
 from runner.analysis.digits import speedup_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.verdicts.pairs import candidate_pairs
 from runner.errors import UsageError
 from runner.labels import plain
 
@@ -38,7 +40,7 @@ def result_changes(records: Sequence[Record], older: str, newer: str) -> dict[st
     sides: dict[str, dict[str, Record]] = {}
     for record in records:
         sides.setdefault(_name(record), {})[record.env] = record
-    every = summarize(records).pairs  # the older environment is first, as in the job's candidates
+    every = candidate_pairs(compare(records))  # the older environment is first, as in the job's candidates
     pairs = {_name(p.first.record): p for p in every if _name(p.first.record) == _name(p.second.record)}
     complete = {name: both for name, both in sides.items() if {older, newer} <= both.keys()}
     return {name: _change(b[older], b[newer], pairs.get(name)) for name, b in complete.items()}
@@ -64,39 +66,40 @@ def _change(older: Record, newer: Record, pair: CandidatePair | None) -> ResultC
     return ResultChange(change=change, text=text, worse=change == SLOWER)
 
 
-Measure = Callable[[str, Collection[str]], Mapping[str, ResultChange]]
-"""``measure(version, names)``: these results, compared with the oldest version. Raises ``UsageError``."""
+Build = TypeVar("Build")
 
 
 def search(
-    versions: Sequence[str], names: Collection[str], measure: Measure
-) -> dict[str, tuple[str, Sequence[str]]]:
-    """For each result the change, and the versions from the last without it to the first with it.
+    builds: Sequence[Build],
+    names: Collection[str],
+    measure: Callable[[Build, Collection[str]], Mapping[str, ResultChange]],
+) -> dict[str, tuple[str, Sequence[Build]]]:
+    """For each result the change, and the builds from the last without it to the first with it.
 
-    Those between the two could not be decided. Raises ``UsageError`` if the first or the last version cannot
-    be used.
+    Those between the two could not be decided. ``measure(build, names)``: these results, compared with the
+    oldest build. Raises ``UsageError`` if the first or the last build cannot be used.
     """
-    ends = measure(versions[-1], names)
+    ends = measure(builds[-1], names)
     changes = {name: ends[name].change if name in ends else OPEN for name in names}
     changed = [name for name in names if changes[name] not in (SAME, OPEN)]
 
     @cache
-    def at(version: str) -> Mapping[str, ResultChange]:
+    def at(place: int) -> Mapping[str, ResultChange]:
         try:
-            return measure(version, changed)
+            return measure(builds[place], changed)
         except UsageError:
             return {}
 
-    def narrowed(name: str, change: str) -> Sequence[str]:
-        low, high, left = 0, len(versions) - 1, [*range(1, len(versions) - 1)]
+    def narrowed(name: str, change: str) -> Sequence[Build]:
+        low, high, left = 0, len(builds) - 1, [*range(1, len(builds) - 1)]
         while left:
             place = left.pop(len(left) // 2)
-            here = at(versions[place]).get(name)
-            if here is not None and here.change == change:
+            result = at(place).get(name)
+            if result is not None and result.change == change:
                 high = place
-            elif here is not None and here.change in (SAME, SLOWER, FASTER):
+            elif result is not None and result.change in (SAME, SLOWER, FASTER):
                 low = place
             left = [other for other in left if low < other < high]
-        return versions[low : high + 1]
+        return builds[low : high + 1]
 
-    return {name: (c, narrowed(name, c) if name in changed else versions) for name, c in changes.items()}
+    return {name: (c, narrowed(name, c) if name in changed else builds) for name, c in changes.items()}

@@ -1,4 +1,4 @@
-"""``torch==2.11.0..2.13.0``: the package, its versions, and the other packages to install."""
+"""``torch==2.11.0..2.13.0 numpy<2``: an environment for each of these versions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from runner.errors import UsageError
 from runner.labels import reason
+from runner.plan.environments.spec import Asked, environments_asked
 
 EXAMPLE = "write torch==2.11.0..2.13.0, or torch==2.11.0,2.12.0,2.13.0"
 FOLLOWED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s=]+(?:\.\.|,)[^\s=]+)")
@@ -18,15 +19,14 @@ PIP_TIMEOUT_S = 120.0
 AVAILABLE = "Available versions:"
 
 
-def versions_asked(text: str, available: Callable[[str], Sequence[str]]) -> tuple[str, tuple[str, ...], str]:
-    """The package, its versions from the oldest on, and the other requirements. Raises ``UsageError``."""
+def builds_asked(text: str, available: Callable[[str], Sequence[str]]) -> tuple[Asked, ...]:
+    """An environment for each version, from the oldest on: ``torch-2.11.0``. Raises ``UsageError``."""
     followed = FOLLOWED.findall(text)
     if len(followed) != 1:
         what = "names no versions to choose from" if not followed else "follows two packages"
         raise UsageError(f"--bisect: {text!r} {what}; {EXAMPLE}")
     ((package, listed),) = followed
-    beside = text.replace(f"{package}=={listed}", "").strip()
-    if package != "torch" and "torch==" not in beside:
+    if package != "torch" and "torch==" not in text:
         raise UsageError(f"--bisect: {text!r} does not say which torch; add torch==VERSION inside the quotes")
     versions = [version for version in re.split(r"\.\.|,", listed) if version]
     try:
@@ -37,19 +37,19 @@ def versions_asked(text: str, available: Callable[[str], Sequence[str]]) -> tupl
         raise UsageError(f"--bisect: {listed!r}: name two or more versions, each once, the oldest first")
     if ".." in listed:
         versions = _between(package, known[0], known[-1], available(package))
-    return package, tuple(versions), beside
+    environments = [f"{package}-{v}={text.replace(f'=={listed}', f'=={v}')}" for v in versions]
+    return environments_asked(environments, None)
 
 
 def _between(package: str, low: Version, high: Version, available: Sequence[str]) -> list[str]:
     """The available versions: between nightlies, nightlies; between releases, releases."""
-    there = {Version(text): text for text in available}
+    # pip accepts a build such as 2.13.0+cpu for 2.13.0
+    known = dict.fromkeys(Version(version.public) for version in sorted(map(Version, available)))
     for end in (low, high):
-        if end not in there:
+        if end not in known:
             raise UsageError(f"--bisect: pip finds no {package} {end}; it finds {', '.join(available[:8])}")
     unfinished = low.is_prerelease or high.is_prerelease
-    inside = [v for v in sorted(there) if low <= v <= high and (unfinished or not v.is_prerelease)]
-    # pip also accepts a build such as 2.13.0+cpu for 2.13.0
-    return [there[v] for v in inside if v.local is None or Version(v.public) not in there]
+    return [str(v) for v in known if low <= v <= high and (unfinished or not v.is_prerelease)]
 
 
 def pip_versions(package: str) -> list[str]:

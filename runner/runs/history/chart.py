@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,10 @@ LEAST_MARGIN = 1.05  # the factor between the data and the end of an axis
 
 SPEEDUP, PASS_RATE, COMPILE = "speedup, geometric mean", "passed, %", "compilation, s, mean"
 PANELS: Mapping[str, Callable[[Group], float | None]] = {
-    PASS_RATE: lambda group: 100 * group.passed / group.total if group.total else None,
-    SPEEDUP: lambda group: group.speedup,
-    COMPILE: lambda group: group.compile_s or None,
-    "memory, eager / compiled": lambda group: group.memory,
+    PASS_RATE: lambda group: 100 * group["passed"] / group["total"] if group["total"] else None,
+    SPEEDUP: lambda group: group["geomean_speedup"],
+    COMPILE: lambda group: group["mean_compilation_latency_s"] or None,
+    "memory, eager / compiled": lambda group: group["mean_memory_ratio"],
 }
 
 
@@ -52,45 +52,39 @@ def chart(trend: Trend, number: int) -> str:
 
 
 def _draw(ax: Axes, trend: Trend, panel: str) -> None:
-    drawn: list[float] = []
-    for place, (compiler, points) in enumerate(trend.lines.items()):
+    for place, (compiler, points) in enumerate(trend.items()):
         # only the speedup of the A/A control is meaningful
         shown = points if compiler != CONTROL or panel == SPEEDUP else ()
         known = [(run.created, y, group) for run, group in shown if (y := PANELS[panel](group)) is not None]
         xs: Any = [when for when, _, _ in known]
-        ys = [y for _, y, _ in known]
-        drawn += ys
         color, shape = COLORS[place % MOST_COLORS], SHAPES[place % len(SHAPES)]
         style: dict[str, Any] = {"color": color, "marker": shape, "ms": 3.5, "linewidth": 1.1}
         # matplotlib leaves labels that begin with an underscore out of its legend
-        ax.plot(xs, ys, label=f" {compiler_name(compiler)}", **style)
+        ax.plot(xs, [y for _, y, _ in known], label=f" {compiler_name(compiler)}", **style)
         for when, _, group in known if panel == SPEEDUP else ():
-            if group.low is not None and group.high is not None:
-                drawn += [group.low, group.high]
-                ends: Any = [when, when]
-                ax.plot(ends, [group.low, group.high], color=color, linewidth=0.8)
-    _dress(ax, panel, drawn)
-    _dates(ax, trend)
-    if panel == PASS_RATE:
-        ax.legend(frameon=False, fontsize=6.5, loc="lower left")
-
-
-def _dress(ax: Axes, panel: str, drawn: Sequence[float]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
+            ends: Any = [[when, when], [group["geomean_low"], group["geomean_high"]]]
+            if None not in ends[1]:
+                ax.plot(*ends, color=color, linewidth=0.8)
     ax.set_title(panel, loc="left", fontsize=8)
     ax.grid(linewidth=0.5)
     ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
+    _values(ax, panel)
+    _dates(ax, trend)
+
+
+def _values(ax: Axes, panel: str) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     if panel == PASS_RATE:
         ax.set_ylim(-5, 108)
+        ax.legend(frameon=False, fontsize=6.5, loc="lower left")
         return
-    if not drawn:
+    low, high = ax.dataLim.intervaly
+    if not low <= high:  # nothing is drawn
         ax.set_yticks([])
         return
     ax.set_yscale("log")
-    low, high = min(drawn), max(drawn)
     margin = max(LEAST_MARGIN, (high / low) ** 0.1)
     ax.set_ylim(low / margin, high * margin)
     ratio_ticks(ax.yaxis, ax.get_ylim(), MOST_TICKS)
@@ -102,7 +96,7 @@ def _dress(ax: Axes, panel: str, drawn: Sequence[float]) -> None:
 def _dates(ax: Axes, trend: Trend) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    whens: Any = [run.created for points in trend.lines.values() for run, _ in points]
+    whens: Any = [run.created for points in trend.values() for run, _ in points]
     margin = max((max(whens) - min(whens)) / 20, timedelta(minutes=1))
     ax.set_xlim(min(whens) - margin, max(whens) + margin)
     dates = AutoDateLocator(tz=timezone.utc, minticks=2, maxticks=8)  # type: ignore[no-untyped-call]

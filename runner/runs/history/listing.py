@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runner.errors import UsageError
 from runner.reports.parts.grid import say
 from runner.runs.history.page import write_page
-from runner.runs.history.runs import Group, Run, read_runs
+from runner.runs.history.runs import Run, read_runs
 from runner.runs.history.trends import status_changes
 from runner.store.invocation import program
 
@@ -47,7 +47,7 @@ def show_history(request: HistoryRequest, console: Console) -> None:
         for sentence in changes[:SHOWN_CHANGES]:
             say(console, f"    {sentence}")
     *earlier, newest = shown
-    if (older := next((run for run in reversed(earlier) if _alike(run, newest)), None)) is not None:
+    if (older := next((run for run in reversed(earlier) if _what(run) & _what(newest)), None)) is not None:
         both = f"{request.folder / older.name} {request.folder / newest.name}"
         say(console, f"\nChanges of speed: {' '.join(program())} --compare {both}")
     say(console, str(write_page(request.folder, runs)))
@@ -55,22 +55,20 @@ def show_history(request: HistoryRequest, console: Console) -> None:
 
 def matching(runs: Sequence[Run], request: HistoryRequest) -> list[Run]:
     """The runs that fit the filters, each with the groups that fit."""
+    runs = [run for run in runs if not request.tags or set(request.tags) & set(run.tags)]
+    for name, words in (("suite", request.suites), ("compiler", request.compilers)):
+        if words:
+            fitting = [[group for group in run.numbers.groups if group[name] in words] for run in runs]
+            runs = [
+                replace(run, numbers=replace(run.numbers, groups=tuple(groups)))
+                for run, groups in zip(runs, fitting, strict=True)
+                if groups
+            ]
+    return list(runs)
 
-    def fits(group: Group) -> bool:
-        return (not request.suites or group.suite in request.suites) and (
-            not request.compilers or group.compiler in request.compilers
-        )
 
-    tagged = [run for run in runs if not request.tags or set(request.tags) & set(run.tags)]
-    if not (request.suites or request.compilers):
-        return tagged
-    numbers = [replace(run.numbers, groups=tuple(filter(fits, run.numbers.groups))) for run in tagged]
-    return [replace(run, numbers=n) for run, n in zip(tagged, numbers, strict=True) if n.groups]
-
-
-def _alike(run: Run, other: Run) -> bool:
-    one, another = ({group.what for group in each.numbers.groups} for each in (run, other))
-    return bool(one & another)
+def _what(run: Run) -> set[str]:
+    return {group["what"] for group in run.numbers.groups}
 
 
 def _print_run(run: Run, console: Console) -> None:
@@ -81,6 +79,6 @@ def _print_run(run: Run, console: Console) -> None:
     if where:
         say(console, f"    {where}")
     for group in run.numbers.groups[:SHOWN_GROUPS]:
-        say(console, f"    {group.what}, {group.name}: {group.text}")
+        say(console, f"    {group['what']}, {group['name']}: {group['text']}")
     if len(run.numbers.groups) > SHOWN_GROUPS:
         say(console, f"    {len(run.numbers.groups) - SHOWN_GROUPS} more are on the page")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from runner.labels import plain
 from runner.reports.pages.templates import source, template
@@ -38,18 +37,14 @@ def render(title: str, runs: Sequence[Run]) -> bytes:
     ).render(
         title=plain(title),
         style=Markup(source("report.css")),  # noqa: S704 - our own file
-        rows=[_row(run) for run in reversed(runs)],
+        runs=runs[::-1],
+        shown_groups=SHOWN_GROUPS,
         changes=list(status_changes(runs))[:SHOWN_CHANGES],
         trends=[
-            {"title": trend.title, "chart": Markup(chart(trend, number))}  # noqa: S704 - matplotlib escapes
-            for number, trend in enumerate(trends(runs))
+            {"title": title, "chart": Markup(chart(trend, number))}  # noqa: S704 - matplotlib escapes
+            for number, (title, trend) in enumerate(trends(runs).items())
         ],
         damaged=sum(run.damaged for run in runs),
         program=" ".join(program()),
     )
     return text.encode()
-
-
-def _row(run: Run) -> dict[str, Any]:
-    groups = run.numbers.groups
-    return {"run": run, "groups": groups[:SHOWN_GROUPS], "more": groups[SHOWN_GROUPS:]}

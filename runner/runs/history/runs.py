@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -31,30 +31,18 @@ WHAT = "give the folder that holds your runs"
 WRONG = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of a file with other content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The averages of one compiler over the models of one ``what``: suite, mode, precision and device."""
+NUMBERS = (
+    *("passed", "total", "geomean_speedup", "geomean_low", "geomean_high"),
+    *("mean_compilation_latency_s", "mean_memory_ratio"),
+)
+"""The numbers of a group that are shown, as ``summary.json`` names them."""
 
-    what: str
-    suite: str
-    compiler: str
-    passed: int
-    total: int
-    speedup: float | None = None  # geometric mean, with its 95 % interval over models
-    low: float | None = None
-    high: float | None = None
-    compile_s: float | None = None
-    memory: float | None = None
+Group = Mapping[str, Any]
+"""The averages of one compiler over the models of one ``what``: suite, mode, precision and device.
 
-    @property
-    def name(self) -> str:
-        return compiler_name(self.compiler)
-
-    @property
-    def text(self) -> str:
-        """``11 of 12 passed, 1.50x [1.45, 1.55]``"""
-        speedup = "" if self.speedup is None else f", {speedup_text(self.speedup, self.low, self.high)}"
-        return f"{self.passed} of {self.total} passed{speedup}"
+``suite``, ``compiler`` and ``NUMBERS`` are those of ``summary.json``. ``name`` and ``text`` are for people:
+``11 of 12 passed, 1.50x [1.45, 1.55]``.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +50,7 @@ class Numbers:
     """``statuses``: of every counted result, by its name."""
 
     groups: tuple[Group, ...] = ()
-    statuses: Mapping[str, Status]
+    statuses: Mapping[str, Status] = field(default_factory=dict)
     torch: str = ""
     machine: str = ""
 
@@ -101,16 +89,20 @@ def read_runs(folder: Path) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
+    return _there(path / RECORDS) or _there(path / RUN)
+
+
+def _there(path: Path) -> bool:
     try:
-        return (path / RECORDS).exists() or (path / RUN).exists()
-    except OSError:  # a folder without read permission; the list shows this
+        return path.exists()
+    except OSError:  # in a folder without read permission; the list shows this
         return True
 
 
 def _run(path: Path) -> Run:
     """One run. Never raises: ``state`` names the files that cannot be read."""
     wrong: list[str] = []
-    about, numbers, planned, done = dict[str, Any](), Numbers(statuses={}), 0, 0
+    about, numbers, planned, done = dict[str, Any](), Numbers(), 0, 0
     try:
         about = read_run_json(path)
         planned = sum(len(list(job["candidates"])) for job in about["jobs"])
@@ -123,18 +115,18 @@ def _run(path: Path) -> Run:
     except (OSError, *WRONG) as error:
         wrong.append(_why(error, reason(error)))
     state = "complete" if done >= planned else f"unfinished: {done} of {planned} records"
-    words = about.get("command")
-    origins = [origin for origin in _listed(about.get("merged_from")) if isinstance(origin, dict)]
+    origins = [origin.get("folder", "") for origin in _listed(about, "merged_from", dict)]
+    words = [str(word) for word in _listed(about, "command", object)]
     return Run(
         name=plain(path.name),
         created=_created(about, path),
-        command=plain(shlex.join((*program(), *map(str, words)))) if isinstance(words, list) else "",
-        tags=tuple(plain(tag) for tag in _listed(about.get("tags")) if isinstance(tag, str)),
-        merged_from=tuple(plain(Path(str(origin.get("folder", ""))).name) for origin in origins),
+        command=plain(shlex.join((*program(), *words))) if words else "",
+        tags=tuple(map(plain, _listed(about, "tags", str))),
+        merged_from=tuple(plain(Path(str(origin)).name) for origin in origins),
         numbers=numbers,
         state=plain(f"damaged: {'; '.join(dict.fromkeys(wrong))}" if wrong else state),
         damaged=bool(wrong),
-        link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if _has(path / REPORT) else None,
+        link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if _there(path / REPORT) else None,
     )
 
 
@@ -152,7 +144,7 @@ def _derived(path: Path, wrong: list[str]) -> Numbers:
     if run.damage:
         wrong.append(f"{counted(run.unused, 'line')} of {RECORDS} cannot be read")
     if not run.records:
-        return Numbers(statuses={})
+        return Numbers()
     return _numbers(json.loads(summary_json.render(summarize(run.records))[summary_json.FILE]))
 
 
@@ -161,36 +153,35 @@ def _numbers(summary: Mapping[str, Any]) -> Numbers:
     suites = suite_labels(row["suite"] for row in (*summary["comparisons"], *summary["groups"]))
     statuses = {}
     for row in summary["comparisons"]:
-        status = Status(row["status"])
-        if status.counted:
-            words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
-            name = " ".join((suites[row["suite"]], *words, *row["changes"], row["candidate"]))
-            statuses[plain(name)] = status
+        words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
+        name = " ".join((suites[row["suite"]], *words, *row["changes"], row["candidate"]))
+        statuses[plain(name)] = Status(row["status"])
     return Numbers(
         groups=tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
-        statuses=statuses,
+        statuses={name: status for name, status in statuses.items() if status.counted},
         torch=plain(str(facts.get("torch") or "")),
         machine=plain(str(facts.get("device_name") or facts.get("cpu") or "")),
     )
 
 
 def _group(row: Mapping[str, Any], suite: str) -> Group:
-    return Group(
-        what=plain(", ".join((suite, row["mode"], row["dtype"], row["device"]))),
-        suite=suite,
-        compiler=plain(row["compiler"]),
-        passed=int(row["passed"]),
-        total=int(row["total"]),
-        speedup=finite(row["geomean_speedup"]),
-        low=finite(row["geomean_low"]),
-        high=finite(row["geomean_high"]),
-        compile_s=finite(row["mean_compilation_latency_s"]),
-        memory=finite(row["mean_memory_ratio"]),
-    )
+    numbers = {name: finite(row[name]) for name in NUMBERS}
+    speedup = speedup_text(*(numbers[f"geomean_{name}"] for name in ("speedup", "low", "high")))
+    compiler, passed = plain(row["compiler"]), f"{row['passed']:d} of {row['total']:d} passed"
+    return {
+        **numbers,
+        "what": plain(", ".join((suite, row["mode"], row["dtype"], row["device"]))),
+        "suite": suite,
+        "compiler": compiler,
+        "name": compiler_name(compiler),
+        "text": passed if numbers["geomean_speedup"] is None else f"{passed}, {speedup}",
+    }
 
 
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _listed(about: Mapping[str, Any], name: str, kind: type) -> list[Any]:
+    """The items of a list in ``run.json`` that are of this type."""
+    value = about.get(name)
+    return [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
 
 
 def _why(error: Exception, otherwise: str) -> str:
@@ -199,13 +190,6 @@ def _why(error: Exception, otherwise: str) -> str:
     if isinstance(error, OSError):
         return f"{Path(str(error.filename or '')).name} cannot be read ({error.strerror})"
     return otherwise
-
-
-def _has(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _created(about: Mapping[str, Any], path: Path) -> datetime:

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from runner.runs.history.runs import Group, Run
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
-    """One suite, mode, precision and device on one machine: points by compiler, oldest first."""
-
-    title: str
-    lines: Mapping[str, Sequence[tuple[Run, Group]]]
+Trend = Mapping[str, Sequence[tuple[Run, Group]]]
+"""One suite, mode, precision and device on one machine: points by compiler, oldest first."""
 
 
-def trends(runs: Sequence[Run]) -> list[Trend]:
-    """The trends of everything that several runs measured on one machine, the latest first."""
-    keyed: dict[tuple[str, str], dict[str, list[tuple[Run, Group]]]] = {}
-    for run in runs:  # oldest first: a key that is measured again moves to the end
+def trends(runs: Sequence[Run]) -> dict[str, Trend]:
+    """By title: everything that several runs measured on one machine, the latest first."""
+    lines: dict[str, dict[str, list[tuple[Run, Group]]]] = {}
+    for run in runs:  # oldest first: a title that is measured again moves to the end
         for group in run.numbers.groups:
-            key = (group.what, run.numbers.machine)
-            lines = keyed[key] = keyed.pop(key, {})
-            lines.setdefault(group.compiler, []).append((run, group))
-    return [
-        Trend(title=f"{what} on {machine}" if machine else what, lines=lines)
-        for (what, machine), lines in reversed(keyed.items())
-        if any(len(points) > 1 for points in lines.values())
-    ]
+            title = " on ".join(filter(None, (group["what"], run.numbers.machine)))
+            lines[title] = lines.pop(title, {})
+            lines[title].setdefault(group["compiler"], []).append((run, group))
+    return {t: lines[t] for t in reversed(lines) if any(len(points) > 1 for points in lines[t].values())}
 
 
 def status_changes(runs: Sequence[Run]) -> Iterator[str]:
@@ -37,8 +27,8 @@ def status_changes(runs: Sequence[Run]) -> Iterator[str]:
     The run before is the latest earlier run with this result.
     """
     *earlier, newest = runs
+    before = {name: (run.name, status) for run in earlier for name, status in run.numbers.statuses.items()}
     for name, status in newest.numbers.statuses.items():
-        before = next((run for run in reversed(earlier) if name in run.numbers.statuses), None)
-        if before is not None and before.numbers.statuses[name].passed != status.passed:
-            was = before.numbers.statuses[name]
-            yield f"{name}: {was.value} in {before.name}, {status.value} in {newest.name}"
+        run, was = before.get(name, ("", status))
+        if was.passed != status.passed:
+            yield f"{name}: {was.value} in {run}, {status.value} in {newest.name}"
