@@ -9,10 +9,9 @@ from typing import TypeVar
 
 from harness.schema import Job, Record, of_environment
 from runner.analysis.comparison import CandidatePair
-from runner.analysis.derive import compare
+from runner.analysis.derive import summarize
 from runner.analysis.digits import speedup_text
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.pairs import candidate_pairs
 from runner.errors import UsageError
 from runner.labels import plain
 
@@ -40,7 +39,7 @@ def result_changes(records: Sequence[Record], older: str, newer: str) -> dict[st
     sides: dict[str, dict[str, Record]] = {}
     for record in records:
         sides.setdefault(_name(record), {})[record.env] = record
-    every = candidate_pairs(compare(records))  # the older environment is first, as in the job's candidates
+    every = summarize(records).pairs  # the older environment is first, as in the job's candidates
     pairs = {_name(p.first.record): p for p in every if _name(p.first.record) == _name(p.second.record)}
     complete = {name: both for name, both in sides.items() if {older, newer} <= both.keys()}
     return {name: _change(b[older], b[newer], pairs.get(name)) for name, b in complete.items()}
