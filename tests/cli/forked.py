@@ -27,10 +27,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = (
+    "jinja2",
     "matplotlib.backends.backend_agg",
     "matplotlib.pyplot",
+    "pandas",
+    "plotly.offline",
+    "psutil",
     "rich.progress",
     "rich.table",
+    "tabulate",
     "unittest.mock",
 )
 

@@ -97,42 +97,17 @@ def cases(setting):
     right = dict(suite=__file__, name="x", mode=setting.mode, batch_size=1, published_batch_size=1)
     return [{}]
 """
-BROKEN = {
-    "import nothing_like_that\n": "ModuleNotFoundError: No module named 'nothing_like_that'",
-    "x = 1\n": "AttributeError: module",
-    "def cases(:\n": "SyntaxError",
-    "def cases(*a): return 3\n": "TypeError: 'int' object is not iterable",
-    "def cases(*a): return None\n": "TypeError: 'NoneType' object is not iterable",
-    "def cases(*a): return ['one', 'two']\n": "TypeError: cases() gave a str where a harness.schema.Case",
-    "import sys; sys.exit(0)\n": "SystemExit: sys.exit(0) was called",
-    "def cases(*a): import sys; sys.exit()\n": "SystemExit",
-    "raise KeyboardInterrupt\n": "KeyboardInterrupt",
-    "def cases(*a): raise KeyboardInterrupt('no')\n": "KeyboardInterrupt: no",
-    "def cases(*a): yield from cases(*a)\n": "RecursionError",
-    "class E(Exception):\n    def __str__(self): raise self\nraise E\n": "listed: E: (str() of this exc",
-    "raise ValueError('two\\nlines ' + 'x' * 5000)\n": "ValueError: two\\nlines xxx",
-    CASE.format("Case(**right), Case(**right)"): "cases() gave 'x' more than once",
-    CASE.format(
-        "Case(**{**right, 'batch_size': '8'})"
-    ): "of the case 'x', batch_size: '8' is not a whole number",
-    CASE.format("Case(**{**right, 'name': None})"): "of the case None, name: None is not a text",
-    CASE.format("Case(**{**right, 'mode': 'generate'})"): "mode of the case 'x' is generate, not training",
-    CASE.format("Case(**{**right, 'scale': 'huge'})"): "scale of the case 'x' is huge, not full or small or",
-    CASE.format("Case(**right, loss='max')"): "loss of the case 'x' is max, not own or mean or sum",
-}
 
 
-@pytest.mark.parametrize("text", BROKEN, ids=lambda text: BROKEN[text][:40])
-def test_a_suite_file_that_is_none(tmp_path: Path, text: str) -> None:
+def test_a_suite_file_that_cannot_be_listed(tmp_path: Path) -> None:
+    """What else a file may hold: ``tests/unit/test_probe.py``."""
     broken = tmp_path / "broken.py"
-    broken.write_text(text)
+    broken.write_text("x = 1\n")
     for words in (["--list"], ["--training", f"--output-dir={tmp_path / 'run'}"]):
         done = runner(f"--suites={broken}", *words)
         assert done.returncode == 2
-        assert BROKEN[text] in done.stderr
         assert "a suite needs cases(setting) and build(case)" in done.stderr
         assert done.stderr.count("\n") == 1
-        assert len(done.stderr) < 600
     assert not (tmp_path / "run").exists()
 
 

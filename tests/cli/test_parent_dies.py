@@ -185,7 +185,7 @@ def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
 def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A run in a process of its own, as from a terminal. It does not outlive the test."""
     flags = [word for word in FLAGS if not (word == "-n6" and "-n1000" in words)]
-    command = [sys.executable, INSTANT, *flags, *words, f"--output-dir={folder}"]
+    command = [sys.executable, INSTANT, *flags, *words, "--format=console", f"--output-dir={folder}"]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         yield run
@@ -278,7 +278,7 @@ def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: sig
 
 def test_a_signal_shows_the_cursor_again(tmp_path: Path) -> None:
     parent, child = pty.openpty()
-    words = [*FLAGS, "--only=hangs", f"--output-dir={tmp_path / 'run'}"]
+    words = [*FLAGS, "--only=hangs", "--format=console", f"--output-dir={tmp_path / 'run'}"]
     run = subprocess.Popen(
         [sys.executable, INSTANT, *words],
         stdin=child,
@@ -326,21 +326,15 @@ def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
         assert run.returncode == 130
 
 
-def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_two_runners_do_not_share_a_folder(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with started(folder, "--only=hangs") as first:
         wait_for_call(tmp_path)
         for words in ([*FLAGS, f"--output-dir={folder}"], ["--resume", str(folder)]):
-            done = subprocess.run(
-                [sys.executable, INSTANT, *words],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=PATIENCE_S,
-            )
-            assert done.returncode == 2
-            assert done.stderr.startswith("error: ")
-            assert "another" in done.stderr
+            ended = server.run(*words)
+            assert ended.code == 2
+            assert ended.printed.startswith("error: ")
+            assert "another" in ended.printed
         first.kill()
         first.communicate(timeout=PATIENCE_S)
         assert left_in(tmp_path) == []

@@ -45,6 +45,28 @@ BAD_CASES = {
     "{'name': ' '}": "the name of a case is ' '; give it a name",
     "{'batch_size': -1}": "the batch size of the case 'x' is -1; give 1 or more",
     "{'name': '\\ud800'}": "a text of the case '\\ud800' is not valid Unicode",
+    "{'batch_size': '8'}": "of the case 'x', batch_size: '8' is not a whole number",
+    "{'name': None}": "of the case None, name: None is not a text",
+    "{'mode': 'generate'}": "mode of the case 'x' is generate, not inference",
+    "{'scale': 'huge'}": "scale of the case 'x' is huge, not full or small or",
+    "{'loss': 'max'}": "loss of the case 'x' is max, not own or mean or sum",
+}
+BROKEN = {
+    "import nothing_like_that\n": "ModuleNotFoundError: No module named 'nothing_like_that'",
+    "x = 1\n": "AttributeError: module",
+    "def cases(:\n": "SyntaxError",
+    "def cases(*a): return 3\n": "TypeError: 'int' object is not iterable",
+    "def cases(*a): return None\n": "TypeError: 'NoneType' object is not iterable",
+    "def cases(*a): return ['one', 'two']\n": "TypeError: cases() gave a str where a harness.schema.Case",
+    "import sys; sys.exit(0)\n": "SystemExit: sys.exit(0) was called",
+    "def cases(*a): import sys; sys.exit()\n": "SystemExit",
+    "raise KeyboardInterrupt\n": "KeyboardInterrupt",
+    "def cases(*a): raise KeyboardInterrupt('no')\n": "KeyboardInterrupt: no",
+    "def cases(*a): yield from cases(*a)\n": "RecursionError",
+    "class E(Exception):\n    def __str__(self): raise self\nraise E\n": "listed: E: (str() of this exc",
+    "raise ValueError('two\\nlines ' + 'x' * 5000)\n": "ValueError: two\\nlines xxx",
+    SUITE.format(changes="{}")
+    + "once = cases\ndef cases(*a): return once(*a) * 2\n": "gave 'x' more",
 }
 
 
@@ -88,6 +110,19 @@ def test_a_suite_file_that_gives_no_cases_is_refused_by_its_name(tmp_path: Path,
         UsageError, match=rf"^--suites: {tmp_path}/mine.py cannot be listed: {REFUSED[before]}"
     ):
         listed(tmp_path, before, limit_s=1.5 if "while" in before else 60.0)
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=lambda text: BROKEN[text][:40])
+def test_what_is_no_suite_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    suite = tmp_path / "broken.py"
+    suite.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        probe.listed_cases(str(suite), SETTING)
+    sentence = str(raised.value)
+    assert BROKEN[text] in sentence
+    assert "a suite needs cases(setting) and build(case)" in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 600
 
 
 @pytest.mark.parametrize("changes", BAD_CASES)

@@ -257,7 +257,7 @@ def test_cases_of_any_name_are_listed_on_one_line_each(
             "from harness.schema import Case\n"
             "def cases(setting):\n"
             "    return [Case(suite=__file__, name=name, mode=setting.mode, batch_size=1,\n"
-            f"                 published_batch_size=1, skip=name) for name in {ascii(names)}]\n"
+            f"                 published_batch_size=1, skip=name) for name in {names!a}]\n"
         )
         for words in (["--list"], ["--training", "--print-run-commands"]):
             code = main([*words, f"--suites={suite}"])
