@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.codec import to_json
-from harness.schema import BASELINE, WHOLE, Environment, Failure, Job, Status
+from harness.schema import BASELINE, WHOLE, Environment, Job, Status
 from harness.worker.status_page import Activity
 from runner.engine.worker_process import WorkerLost
 from tests.factories import make_parity
@@ -20,16 +20,6 @@ ENVIRONMENTS = tuple(
 SPEED = {"old": 1.0, "new": 0.5}  # of eager: seconds
 Reply = dict[str, Any]
 Fault = Reply | WorkerLost
-
-
-def lost(variant: str = "", phase: str = "measure") -> WorkerLost:
-    return WorkerLost(
-        Failure(kind="SIGSEGV", message="gone", phase=phase), Activity(phase=phase, variant=variant)
-    )
-
-
-def failed(status: Status) -> Reply:
-    return {"failed": {"status": status.value, "failure": {"kind": "E", "message": "no", "phase": "p"}}}
 
 
 class Machine:

@@ -10,25 +10,12 @@ import pytest
 from harness.schema import Mode
 from runner.cli.actions import list_models, measure, print_commands, visualize
 from runner.errors import UsageError
-from runner.plan.compilers import DEFAULT_COMPILERS
 from runner.plan.config import QUICK, RunConfig
 from tests.command_line import config_of_words, parsed
 
 
 def config(*words: str) -> RunConfig:
     return config_of_words(["--training", *words])
-
-
-def test_defaults() -> None:
-    found = config()
-    assert found.suites == ("tiny_gpt",)
-    assert found.compilers == DEFAULT_COMPILERS
-    assert found.dtypes == ("float32",)
-    assert found.modes == (Mode.TRAINING,)
-    protocol = found.protocol
-    assert (protocol.min_rounds, protocol.max_rounds, protocol.max_measure_s) == (10, 100, 60.0)
-    assert (protocol.ci_width, protocol.repeat, protocol.parity) == (0.02, None, "scaled")
-    assert (protocol.accuracy, protocol.performance) == (True, True)
 
 
 def test_lists_by_repetition_and_by_commas() -> None:
@@ -45,22 +32,13 @@ def test_the_fields_spellings() -> None:
     assert found.protocol.repeat == 30
     assert config("--backend=aot_eager").compilers == ("aot_eager",)
     assert config("--float32", "--amp", "--float16").dtypes == ("float32", "float16", "amp")
+    assert config("--precision=0.01").protocol == config("--ci-width=1%").protocol
+    assert config("--accuracy").protocol.performance is config("--performance").protocol.accuracy is False
 
 
 def test_the_same_thing_twice_counts_once() -> None:
     assert config("--inductor", "--compilers=inductor", "--backend=inductor").compilers == ("inductor",)
     assert config("--float32", "--dtypes=float32").dtypes == ("float32",)
-
-
-def test_the_protocol() -> None:
-    found = config("--precision", "5%", "--seed", "3", "--timeout=90", "--threads", "1", "--isolate").protocol
-    assert (found.ci_width, found.seed, found.timeout_s, found.threads) == (0.05, 3, 90.0, 1)
-    assert found.isolate is True
-    assert config("--accuracy").protocol.performance is False
-    assert config("--performance").protocol.accuracy is False
-    assert config("--precision=0.01").protocol == config("--ci-width=1%").protocol
-    assert config("--precision=0.01").protocol.ci_width == 0.01
-    assert config("--parity=field").protocol.parity == "field"
 
 
 def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:

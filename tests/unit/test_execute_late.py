@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.codec import to_json
-from harness.schema import BASELINE, Parity
+from harness.schema import BASELINE
+from tests.factories import known, make_parity
 from tests.unit.test_execute import Reply, Script, run
 
 
@@ -18,17 +20,7 @@ class Late(Script):
         self.changed = changed
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
-        parity = Parity(
-            rule="scaled",
-            reference="fp64",
-            tolerance=1e-2,
-            multiplier=2.0,
-            tensors=3,
-            failed=0,
-            worst=None,
-            eager_bit_equal=True,
-            eager_spread=0.0,
-        )
+        parity = replace(make_parity(), worst=None)
         status = "fail_accuracy" if request["candidate"] == "c" else "pass"
         return {**super()._prepare(request), "status": status, "parity": to_json(parity)}
 
@@ -47,10 +39,8 @@ def test_a_candidate_that_turned_wrong_during_the_rounds_does_not_pass() -> None
         "b": "pass",
         "c": "fail_accuracy",
     }
-    parity = records["a"].parity
-    assert parity is not None
-    assert parity.worst is not None
-    assert (parity.failed, parity.worst.failure) == (1, "it differs")
+    parity = known(records["a"].parity)
+    assert (parity.failed, known(parity.worst).failure) == (1, "it differs")
     assert records["a"].notes[-1] == "a: results changed during the run: loss: it differs"
     assert records["a"].samples is not None  # it was timed all the same
     assert records["c"].notes == ("n",)  # it had failed before
@@ -74,8 +64,7 @@ def test_a_candidate_whose_last_step_fails_has_failed() -> None:
 
     records = {record.candidate: record for record in run(Failing())}
     assert [records[name].status.value for name in "abc"] == ["fail_to_run", "pass", "fail_accuracy"]
-    failure = records["a"].failure
-    assert failure is not None
+    failure = known(records["a"].failure)
     assert (failure.phase, failure.message) == ("finish", "late")
     assert records["a"].samples is not None
     assert records["c"].failure is None  # it had failed before

@@ -149,14 +149,6 @@ def test_several_jobs_prepare_at_once_and_know_it() -> None:
     assert [one.metrics["beside"] for one in found] == [1] * 8
 
 
-def test_one_at_a_time_is_as_without_a_gate() -> None:
-    world = World(1)
-    events = world.run(JOBS[:5])
-    assert world.timed == NAMES[:5]
-    assert all(one.metrics["beside"] == 0 for one in records(events))
-    assert world.most_open == 1
-
-
 @pytest.fixture
 def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the jobs in the order in which they began to prepare."""

@@ -16,7 +16,6 @@ from runner.cli.main import main
 from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
 from runner.errors import UsageError
-from runner.labels import job_title
 from runner.plan import possible, probe
 from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
@@ -42,26 +41,6 @@ def test_a_device_that_is_not_there_ends_a_run_before_it_begins(
     assert printed.err == f"error: --devices: {name} is not there ({NONE}); use --devices=cpu\n"
     assert printed.out == ""
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (
-            ["--devices=cuda,cuda:0"],
-            "cuda and cuda:0 are the same device; name it once",
-        ),
-        (
-            ["--devices=cpu", "--dtypes=tf32"],
-            "tf32 exists on CUDA devices only; leave it out for --devices=cpu",
-        ),
-    ],
-)
-def test_settings_that_a_device_cannot_have(
-    capsys: pytest.CaptureFixture[str], words: list[str], says: str
-) -> None:
-    assert main(["--training", "--suites=tiny_gpt", *words]) == 2
-    assert says in capsys.readouterr().err
 
 
 def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +135,6 @@ def test_the_doctor_says_which_device_it_has_measured() -> None:
     facts: dict[str, Scalar] = {"device": "cuda:0", "device_name": "NVIDIA L4"}
     lines = [*doctor.noise_lines(replace(make_record(make_job(), "eager"), environment=facts))]
     assert "on cuda:0: NVIDIA L4" in lines
-
-
-def test_a_result_names_its_device() -> None:
-    assert job_title(make_job(device="cuda:0")) == "model (training, float32, cuda:0)"
 
 
 @pytest.mark.parametrize(

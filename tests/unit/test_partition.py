@@ -100,8 +100,3 @@ def test_an_empty_part_is_a_sentence_and_no_error(
     assert not list(tmp_path.iterdir())
     assert our_part(Partition(index=1, total=2), [make_job()]) == ()
     assert capsys.readouterr().err.endswith("the plan has 1 job in all.\n")
-
-
-def test_the_same_flags_give_the_same_part_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--training", "--print-run-commands", "--total-partitions=2", "--partition-id=0")
-    assert listed(capsys, *words) == listed(capsys, *words)

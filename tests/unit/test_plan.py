@@ -13,7 +13,6 @@ from runner.cli.commands import job_command
 from runner.errors import UsageError
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.jobs import Catalog, plan
-from tests.command_line import config_of_words
 
 
 def case(name: str, *tags: str) -> Case:
@@ -139,27 +138,6 @@ def test_what_was_asked_for_is_in_the_case_and_in_its_key() -> None:
 def test_a_selection_of_nothing_is_an_error(selection: dict[str, tuple[str, ...]], says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("?", r"\?")):
         names(**selection)
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        Protocol(),
-        Protocol(repeat=30, seed=5, threads=1, timeout_s=60.0, isolate=True),
-        Protocol(accuracy=False, ci_width=0.05),
-        Protocol(performance=False, parity="field"),
-        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, ci_width=0.05),
-        Protocol(min_rounds=10, max_rounds=20, max_measure_s=3.0, ci_width=0.01),
-    ],
-)
-def test_the_command_of_a_job_makes_the_same_job(protocol: Protocol) -> None:
-    job = plan(config(protocol=protocol, changes=Changes(batch_size=2)), MADE_UP)[0]
-    words = shlex.split(job_command(job, ("inductor",)))
-    assert words[:2] == ["python", "suites/tiny_gpt.py"]
-    again = config_of_words(words[2:])
-    (repeated,) = plan(again, MADE_UP)
-    assert repeated == dataclasses.replace(job, candidates=("inductor",))
-    assert repeated.key == job.key
 
 
 def test_a_suite_given_by_path_goes_through_the_runner() -> None:

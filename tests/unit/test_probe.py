@@ -65,8 +65,7 @@ BROKEN = {
     "def cases(*a): yield from cases(*a)\n": "RecursionError",
     "class E(Exception):\n    def __str__(self): raise self\nraise E\n": "listed: E: (str() of this exc",
     "raise ValueError('two\\nlines ' + 'x' * 5000)\n": "ValueError: two\\nlines xxx",
-    SUITE.format(changes="{}")
-    + "once = cases\ndef cases(*a): return once(*a) * 2\n": "gave 'x' more",
+    SUITE.format(changes="{}") + "once = cases\ndef cases(*a): return once(*a) * 2\n": "gave 'x' more",
 }
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Extras, Job, Record, Scalar, Status
-from runner.cli.commands import job_command
 from runner.engine.compile_caches import Caches, with_starts
 from runner.errors import UsageError
-from runner.plan import allocators
 from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.interpreter import cache_settings, worker_environment
 from tests.command_line import config_of_words
@@ -124,18 +122,3 @@ def test_one_that_is_missing_is_a_sentence(tmp_path: Path) -> None:
         library_of("jemalloc", find=lambda _: None, folders=(tmp_path,))
     with pytest.raises(UsageError, match=r"--allocator: there is no allocator called 'jemaloc'.*jemalloc"):
         config_of_words(["--training", "--allocator=jemaloc"])
-
-
-def test_flags_become_extras_and_extras_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocators, "library_of", lambda word, **_: f"lib{word}.so")
-    flags = [
-        *("--explain", "--export-profiler-trace", "--cold-start-latency", "--warm-start-latency"),
-        "--allocator=jemalloc",
-    ]
-    extras = config_of_words(["--training", *flags]).extras
-    assert extras == Extras(
-        explain=True, profiler_trace=True, cold_start=True, warm_start=True, allocator="jemalloc"
-    )
-    command = job_command(dataclasses.replace(make_job(), extras=extras))
-    assert all(flag in command for flag in flags)
-    assert "--explain" not in job_command(make_job())
