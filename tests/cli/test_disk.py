@@ -181,15 +181,8 @@ def test_a_run_whose_output_nobody_can_take_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_change_the_end_of_a_run(tmp_path: Path, closed: str) -> None:
-    words = [
-        sys.executable,
-        INSTANT,
-        *FLAGS,
-        "--only=one",
-        "--format=csv",
-        f"--output-dir={tmp_path / 'run'}",
-    ]
-    shell = ["sh", "-c", f'"$@" {closed}', "sh", *words]
+    words = [*FLAGS, "--only=one", "--format=console", f"--output-dir={tmp_path / 'run'}"]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, INSTANT, *words]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     found = read_records(tmp_path / "run" / "records.jsonl")

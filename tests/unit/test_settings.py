@@ -123,7 +123,7 @@ def strategy(kind: type, prefix: str = "") -> st.SearchStrategy[Any]:
     return st.builds(kind, **parts)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given_by(strategy(RunConfig))
 def test_a_run_to_words_and_back(config: RunConfig) -> None:
     config = dataclasses.replace(config, protocol=possible(config.protocol))
@@ -215,7 +215,7 @@ def possible_job(job: Job) -> Job:
     return job
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given_by(st.builds(Job, **JOB).map(possible_job))
 @example(
     Job(

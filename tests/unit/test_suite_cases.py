@@ -86,6 +86,9 @@ def test_a_suite_is_a_script_that_becomes_the_runner(suite: ModuleType) -> None:
         [sys.executable, str(suite.__file__), *words], cwd="/", capture_output=True, text=True, check=True
     )
     assert len(done.stdout.splitlines()) >= len(suite.entries())
-    argv = [sys.executable, str(suite.__file__), "--list", "--inference", "--only", "a b;c"]
+
+
+def test_words_reach_the_runner_as_they_were_typed() -> None:
+    argv = [sys.executable, str(ops.__file__), "--list", "--inference", "--only", "a b;c"]
     wrong = subprocess.run(argv, cwd="/", capture_output=True, text=True, check=False)
     assert (wrong.returncode, "'a b;c'" in wrong.stderr) == (2, True), wrong.stderr

@@ -105,11 +105,12 @@ def test_a_model_reads_as_many_symbols_as_the_numbers_need(name: str) -> None:
 @pytest.mark.parametrize("last_only", [True, False])
 def test_text_is_held_out_and_targets_follow(last_only: bool) -> None:
     corpus = synthetic()
+    symbols = corpus.symbols
     task = text_task(corpus, block=128, last_only=last_only)
     held_out = corpus.text[corpus.training_length :]
 
     def decode(tokens: list[int]) -> str:
-        return "".join(corpus.symbols[token] for token in tokens)
+        return "".join(symbols[token] for token in tokens)
 
     inputs, targets = task.test
     assert all(decode(window) in held_out for window in inputs.tolist()[:20])

@@ -122,6 +122,7 @@ def test_operators_are_defined_where_the_extension_does_not_load(
     assert done.stdout.splitlines() == ["nms", "False", f"torchvision::nms{SCHEMA}"]
 
 
+@pytest.mark.slow  # tests of models import it quickly enough, in their own process
 @pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
 def test_the_installed_torchvision_can_be_imported() -> None:
     done = run(PROGRAM)
