@@ -38,7 +38,7 @@ from benchmarks.common import new_parser  # noqa: E402 - the project need not be
 from harness.codec import from_json  # noqa: E402
 from harness.schema import Protocol, Record  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.verdicts.between import assumed_sd, pooled  # noqa: E402
+from runner.analysis.verdicts.between import assumed_tau, pooled  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
 
@@ -167,7 +167,7 @@ def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
 def simulate(cell: Cell, repetitions: int) -> Tally:
     """Runs of ``cell.models`` models each, until there are so many measurements."""
     rng = np.random.default_rng(20261122)
-    assumed = assumed_sd(cell.kind, cell.mode, control=True)
+    assumed = assumed_tau(cell.kind, cell.mode).sd
     tally = Tally()
     while tally.judged < repetitions:
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
@@ -220,7 +220,7 @@ def tables() -> dict[str, list[Cell]]:
         )
         for as_ in (AS_INDUCTOR, TRAINED)
         for truth in (1.0, THRESHOLD)
-        for tau in (0.0, assumed_sd(*as_, control=True))
+        for tau in (0.0, assumed_tau(*as_).sd)
         for name, noise in (
             *((f"normal {100 * sigma:g} %", normal(sigma)) for sigma in (0.02, 0.03, 0.05, 0.08)),
             ("Student t 5 %", heavy(0.05)),
@@ -248,7 +248,7 @@ def tables() -> dict[str, list[Cell]]:
             mode=as_[1],
         )
         for as_ in (AS_INDUCTOR, TRAINED)
-        for tau in (0.0, assumed_sd(*as_, control=True))
+        for tau in (0.0, assumed_tau(*as_).sd)
         for truth, s in ((1.04, 0.03), (1.06, 0.03), (1.06, 0.05))
     ]
     processes = [
@@ -351,7 +351,7 @@ def replay(folders: Sequence[Path]) -> None:
             judged(
                 np.exp(d),
                 np.ones(d.size),
-                between=Between(assumed_sd=assumed_sd("eager", mode, control=True)),
+                between=Between(assumed_sd=assumed_tau("eager", mode).sd),
             )
             for mode, d in sequences(folder)
             if d.size >= 10

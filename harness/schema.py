@@ -439,4 +439,6 @@ class Record:
     rounds_ended: str = ""
     # the standard deviation of the log speedup between processes that the interval of one process assumes
     assumed_between_sd: float | None = None
+    # the date of the `--calibrate` on this machine that it is from; empty: the values that the program has
+    calibrated: str = ""
     schema_version: int = SCHEMA_VERSION  # the version of this line

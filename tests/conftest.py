@@ -23,6 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # inductor otherwise tries in each process which vector instructions compile, for seconds
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
+# No test reads or writes the calibrations of the user.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="torchduet-config-")
+
 # Processes of pytest-xdist do not write into each other's compile caches.
 if (process := os.environ.get("PYTEST_XDIST_WORKER")) is not None:
     caches = Path(tempfile.gettempdir(), f"torchinductor_{os.getuid()}_{process}")

@@ -19,6 +19,7 @@ from runner.engine.executors.local import Watch
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
+from runner.store.calibrations import read_calibrations
 from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     Candidates,
@@ -139,7 +140,13 @@ def _measured(
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
     place = Place(logs={"": folder.relative(log)})
-    context = JobContext(candidates=job.candidates, place=place, reproduce=job_command, watcher=seen)
+    context = JobContext(
+        candidates=job.candidates,
+        place=place,
+        reproduce=job_command,
+        watcher=seen,
+        calibrations=read_calibrations(),
+    )
     if workload is None:
         return measure_job(job, context, log)
 

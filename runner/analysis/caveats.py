@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from types import MappingProxyType
 
 from packaging.version import InvalidVersion, Version
 
+from harness.devices import of, type_of
 from harness.schema import Mode, Scalar, Status
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import share_text
@@ -34,6 +36,7 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         _environments(comparisons),
         untested(c.record.environment for c in comparisons),
         *_remarks(comparisons),
+        _borrowed(comparisons),
         _of_every_run(comparisons),
     )
     return tuple(sentence for sentence in sentences if sentence)
@@ -42,27 +45,57 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     """The limits of an ordinary run, in one sentence."""
     training = any(c.record.job.case.mode is Mode.TRAINING for c in comparisons)
-    assumed = _assumed(comparisons)
     limits = (
         "" if all(_changes_shapes(c) for c in comparisons) else "shapes are fixed",
         STEP if training else "",
-        f"intervals of one process include an assumed variation between processes ({assumed}; --processes=N "
-        "measures it)"
-        if assumed
-        else "",
+        *_assumptions(comparisons),
     )
     text = "; ".join(limit for limit in limits if limit)
     return f"Limits of every such run: {text}. docs/MEASURING.md has more." if text else None
 
 
-def _assumed(comparisons: Iterable[Comparison]) -> str:
-    """``training: aot_eager 0.4 %, inductor 0.6 %``"""
-    modes: dict[str, dict[str, None]] = {}
+def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:
+    """What intervals of one process assume: ``training: aot_eager 0.4 %, inductor 0.6 %``, by source."""
+    sources: dict[str, dict[str, dict[str, None]]] = {}
     for c in comparisons:
         if c.estimate is not None and c.estimate.assumed_sd is not None:
             text = f"{c.compiler} {share_text(c.estimate.assumed_sd)}"
+            modes = sources.setdefault(age_text(c.record.calibrated, c.record.started), {})
             modes.setdefault(c.record.job.case.mode.value, {})[text] = None
-    return "; ".join(f"{mode}: {', '.join(texts)}" for mode, texts in modes.items())
+    for calibrated, modes in sources.items():
+        values = "; ".join(f"{mode}: {', '.join(texts)}" for mode, texts in modes.items())
+        kind, measured = (
+            (f"this machine's variation between processes, calibrated on {calibrated},", "--processes=N")
+            if calibrated
+            else ("an assumed variation between processes", "--calibrate or --processes=N")
+        )
+        yield f"intervals of one process include {kind} ({values}; {measured} measures it)"
+
+
+def age_text(calibrated: str, day: str) -> str:
+    """``2026-11-20, 3 days before``, of two ISO 8601 dates; "" without a calibration."""
+    try:
+        age = (date.fromisoformat(day[:10]) - date.fromisoformat(calibrated)).days
+    except ValueError:
+        return calibrated
+    return f"{calibrated}, {counted(age, 'day')} before" if age else f"{calibrated}, the same day"
+
+
+def _borrowed(comparisons: Iterable[Comparison]) -> str | None:
+    names = dict.fromkeys(
+        type_of(c.record.job.device)
+        for c in comparisons
+        if c.estimate is not None
+        and c.estimate.assumed_sd is not None
+        and not c.record.calibrated
+        and of(c.record.job.device).accelerated
+    )
+    if not names:
+        return None
+    return (
+        f"Verdicts of one process on {', '.join(names)} assume a variation between processes that was "
+        "measured on a CPU. It may be larger here: --calibrate measures it."
+    )
 
 
 Holds = Callable[[Comparison], bool]

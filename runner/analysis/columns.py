@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from harness.metrics import declared
 from harness.schema import Scalar
 from runner.analysis.comparison import Comparison
+from runner.analysis.estimate import Reason
 from runner.labels import case_name, notes_of, ran_batch, suite_labels
 from runner.plan.environments.plan import split_candidate
 
@@ -125,6 +126,13 @@ COLUMNS = (
     Column("status", "text", "record.status", "how the candidate ended ([FORMAT.md](FORMAT.md#status))"),
     Column("passed", "truth", "record.status.passed", "whether it may enter an average"),
     Column("verdict", "text", "verdict", "`faster`, `slower`, `same`, `inconclusive` or `unsteady`"),
+    Column(
+        "open_because",
+        "text",
+        "open.reason",
+        f"of an open verdict: {', '.join(f'`{r.value}`' for r in Reason)}",
+    ),
+    Column("closes_with", "text", "open.closes", "what would probably close it"),
     Column("unsteady", "text", "estimate.unsteady", "why a verdict is withheld"),
     Column("n", "", lambda c: c.n or None, "timed rounds"),
     Column("processes", "", "estimate.processes", "processes that gave the rounds"),
@@ -145,6 +153,7 @@ COLUMNS = (
     Column("between_sd", "share", "estimate.between_sd", "sd of the log speedup between processes, measured"),
     Column("between_df", "df", "estimate.between_df", "degrees of freedom of the interval over processes"),
     Column("assumed_sd", "share", "estimate.assumed_sd", "the same, assumed in the interval of one process"),
+    Column("calibrated", "text", "record.calibrated", "date of the `--calibrate` that it is from, if any"),
     Column(
         "speedup_of_medians", "ratio", "estimate.speedup_of_medians", "eager's median time / the candidate's"
     ),

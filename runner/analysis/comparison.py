@@ -12,7 +12,7 @@ from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
 from harness.schema import Record, Scalar, Status
 from runner.analysis.digits import seconds_text, speedup_text
-from runner.analysis.estimate import BreakEven, Estimated, Geomean, PairedEstimate, Paying, Verdict
+from runner.analysis.estimate import BreakEven, Estimated, Geomean, Open, PairedEstimate, Paying, Verdict
 from runner.labels import plain, reason
 
 CONTROL = "eager"
@@ -70,6 +70,7 @@ class Comparison(Estimated):
     device: str  # devices of one model have one label: labels.device_labels
     q_value: float | None
     verdict: Verdict | None
+    open: Open | None  # None: the verdict is closed
     compilation_latency_s: float | None
     baseline_peak_gb: float | None  # 1e9 bytes
     candidate_peak_gb: float | None

@@ -23,6 +23,7 @@ from runner.analysis.verdicts.decision import verdict
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
+from runner.analysis.verdicts.reasons import open_because
 from runner.analysis.work import Peaks, derived_of, peaks_of
 from runner.labels import compiler_label, device_labels, merged_facts
 
@@ -73,16 +74,19 @@ def _comparison(
     numbers, times = record.metrics, compilations_of(record)
     if len(times) > 1:
         derived[LATENCY] = center(times)
-    decide = across_verdict if is_eager_of(record) else verdict  # eager of another process
+    across = is_eager_of(record)  # eager of another process
+    limits = Limits.of(record.job.protocol)
     # without a q, for a candidate that failed, its own p decides about the verdict in brackets
     decisive = q_value if q_value is not None or estimate is None else estimate.p_value
+    word = (across_verdict if across else verdict)(estimate, decisive, limits)
     return Comparison(
         record=record,
         compiler=compiler_label(record),
         device=device,
         estimate=estimate,
         q_value=q_value,
-        verdict=decide(estimate, decisive, Limits.of(record.job.protocol)),
+        verdict=word,
+        open=open_because(estimate, word, limits, across=across),
         compilation_latency_s=center(times),
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),

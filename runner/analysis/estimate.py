@@ -19,6 +19,27 @@ class Verdict(str, Enum):
     UNSTEADY = "unsteady"  # the rounds have no common speedup: the guard withholds the verdict
 
 
+class Reason(str, Enum):
+    """The first condition of a verdict that failed."""
+
+    SIDES = "too few processes"
+    TOO_FEW_ROUNDS = "too few rounds"
+    TREND = "trend"
+    HALVES = "halves differ"
+    REGIMES = "two regimes"
+    FAMILY = "many comparisons"
+    ROUNDS = "rounds"  # the noise of the rounds reaches across the threshold
+    PROCESSES = "processes"  # the variation between processes does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Why a verdict is open, and what would probably close it."""
+
+    reason: Reason
+    closes: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What decides about a verdict: a smaller change than ``threshold`` does not count."""
@@ -55,6 +76,7 @@ class Estimate:
     error: float | None
     df: float
     unsteady: str = ""  # why the rounds have no common speedup
+    unsteady_kind: Reason | None = None
     segments: tuple[float, ...] = ()  # log speedups of parts of the rounds, for which a verdict must hold
 
     @property

@@ -11,16 +11,13 @@ from runner.analysis.digits import (
     break_even_text,
     memory_text,
     ms_text,
-    p_text,
     seconds_text,
     share_text,
-    significant,
     speedup_text,
 )
 from runner.analysis.environments import is_eager_of
-from runner.analysis.estimate import Limits, Verdict
+from runner.analysis.estimate import Verdict
 from runner.analysis.noise import crowding
-from runner.analysis.verdicts.decision import MOST_PROCESSES, needed
 from runner.labels import counted, suite_labels, where, where_text
 
 # Usual limits of compiler dashboards. A result beyond a limit gets a warning.
@@ -247,23 +244,12 @@ def _unsteady(comparison: Comparison) -> str:
 
 def _open(comparison: Comparison) -> str:
     """An open verdict, and what would probably close it."""
-    estimate, record = comparison.estimate, comparison.record
-    if estimate is None or comparison.verdict is not Verdict.INCONCLUSIVE or not record.status.passed:
+    record = comparison.record
+    if comparison.open is None or comparison.verdict is Verdict.UNSTEADY or not record.status.passed:
         return ""
     ended = f" (ended: {record.rounds_ended})" if record.rounds_ended else ""
     text = f"{_speedup(comparison)} after {counted(comparison.n, 'round')}{ended}"
-    missing = needed(estimate, Limits.of(record.job.protocol))
-    if missing is None:
-        return f"{text}; these are too few for an interval"
-    if missing.rounds is not None and missing.rounds <= comparison.n:
-        return f"{text}; the interval is clear, but q is {p_text(comparison.q_value or 1.0)}: too few rounds"
-    ways = [f"about {_about(missing.rounds)} rounds"] if missing.rounds else []
-    ways += [f"about {missing.processes} processes"] if missing.processes else []
-    return f"{text}; needs {' or '.join(ways) or f'more than {MOST_PROCESSES} processes'}"
-
-
-def _about(count: int) -> str:
-    return significant(count, 2 if count >= 10 else 1)
+    return f"{text}; needs {comparison.open.closes} ({comparison.open.reason.value})"
 
 
 # -- disturbances of the rounds -------------------------------------------------------

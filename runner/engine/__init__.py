@@ -11,6 +11,7 @@ from typing import Protocol
 
 from harness.schema import Job
 from harness.worker.status_page import Activity
+from runner.store.calibrations import Calibration
 
 Reproduce = Callable[[Job, Sequence[str]], str]
 """Returns the command that measures these candidates of a job again."""
@@ -92,4 +93,5 @@ class JobContext:
     stop: Callable[[], bool] = lambda: False
     allowance: Callable[[float], float] | None = None
     gate: Gate = field(default_factory=Ungated)
+    calibrations: tuple[Calibration, ...] = ()  # of the user
     clock: Callable[[], float] = time.monotonic

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Scalar, Status, Where
 from harness.timing.measure import placement
 from runner.analysis.measuring_ended import STOPPED
-from runner.analysis.verdicts.between import ASSUMED_ACROSS
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
 from runner.engine.exchange import Exchange, exchange_in
@@ -32,6 +32,7 @@ from runner.engine.worker_session import (
 )
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate
+from runner.store.calibrations import matching
 from runner.store.invocation import program_facts
 
 MAX_RECOMPILING_BATCHES = 3
@@ -109,8 +110,9 @@ class JobState:
         failure: Failure | None = None,
         state: CandidateState | None = None,
     ) -> Record:
-        env = split_candidate(self.job, candidate)[1].name if self.job.environments else ""
+        env = self._env(candidate)
         reported, state = self.reported[env], state or CandidateState(status=status)
+        assumed = None if state.samples is None else self.assumed(candidate)
         if failure is not None:
             failure = replace(failure, log=failure.log or self.context.place.logs[env])
         return Record(
@@ -131,8 +133,17 @@ class JobState:
             env_parity=reported.parity,
             first_calls_s=state.first_calls_s,
             rounds_ended=state.rounds_ended,
-            assumed_between_sd=None if state.samples is None else assumed_in(self.job, candidate),
+            assumed_between_sd=None if assumed is None else assumed.sd,
+            calibrated="" if assumed is None else assumed.calibrated,
         )
+
+    def assumed(self, candidate: str) -> Assumed:
+        """tau of a candidate, from the calibration of this machine if there is one."""
+        facts = self.reported[self._env(candidate)].environment
+        return assumed_in(self.job, candidate, matching(self.context.calibrations, facts))
+
+    def _env(self, candidate: str) -> str:
+        return split_candidate(self.job, candidate)[1].name if self.job.environments else ""
 
 
 class JobSession:
@@ -305,7 +316,7 @@ class JobSession:
         if self._context.allowance is not None:  # limited, so that the worker does not reach --timeout
             allowed = min(self._context.allowance(elapsed_s), SHARE_OF_TIMEOUT * protocol.timeout_s)
         pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
-        tau = {name: assumed_in(self._job, name) if name in states else ASSUMED_ACROSS for name in pairs}
+        tau = {name: self._state.assumed(name).sd if name in states else ASSUMED_ACROSS for name in pairs}
         again = not any(state.measured_again for state in states.values())
         return decide(protocol, pairs, elapsed_s, allowed, tau, again=again)
 

@@ -62,7 +62,8 @@ def _facts(comparison: Comparison) -> Iterator[str]:
             yield f"so {speedup} does not count"
         return
     if comparison.verdict is not None:
-        yield comparison.verdict.value
+        why = f" ({comparison.open.reason.value})" if comparison.open is not None else ""
+        yield f"{comparison.verdict.value}{why}"
         yield speedup
     yield from beside_the_speedup(comparison)
 

@@ -48,3 +48,15 @@ def test_a_budget_that_ends_leaves_the_rest_to_resume(tmp_path: Path) -> None:
     assert again.returncode in (0, 1), again.stdout + again.stderr
     assert "The time budget ended" not in again.stdout
     assert len(records(folder)) > 0
+
+
+@pytest.mark.slow
+def test_a_calibration_is_used_by_later_runs(tmp_path: Path) -> None:
+    where = ("--training", f"--suites={TOYS}", "--only=linear", "--threads=1", "--devices=cpu")
+    done = runner("--calibrate", *where, "--compilers=eager", "-n8", f"--output-dir={tmp_path / 'first'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Standard deviation of a speedup between processes" in done.stdout
+    done = runner(*where, "--compilers=eager", "--quick", f"--output-dir={tmp_path / 'later'}")
+    assert "this machine's variation between processes, calibrated on" in done.stdout
+    (record,) = records(tmp_path / "later")
+    assert record["calibrated"]

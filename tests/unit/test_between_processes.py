@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from benchmarks.processes import component, tau_of
-from runner.analysis.verdicts.between import ASSUMED, Pool, assumed_sd, kind_of, moderated, pooled
+from runner.analysis.verdicts.between import ASSUMED, Pool, assumed_tau, kind_of, moderated, pooled
 
 Floats = np.ndarray
 
@@ -67,11 +67,11 @@ def test_too_little_to_tell() -> None:
 def test_every_candidate_has_a_kind(candidate: str, kind: str) -> None:
     assert kind_of(candidate) == kind
     for mode in ("inference", "training", "generate"):
-        assert assumed_sd(candidate, mode, control=True) in ASSUMED.values()
+        assert assumed_tau(candidate, mode).sd in ASSUMED.values()
 
 
 def test_eager_of_another_precision_varies_like_a_compiler() -> None:
-    one, other = (assumed_sd("eager", "training", control=control) for control in (True, False))
+    one, other = (assumed_tau("eager", "training", control=control).sd for control in (True, False))
     assert one < other
 
 

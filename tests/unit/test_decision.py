@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import special
 
 from harness.schema import Protocol
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict
+from runner.analysis.estimate import Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.statistics import paired_speedup
 from runner.analysis.verdicts.between import Pool
 from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, stands, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
+from runner.analysis.verdicts.reasons import open_because
 from runner.engine.stopping import decide, more_processes
 from tests.factories import known
 
@@ -242,3 +244,43 @@ def test_a_verdict_that_stands_survives_a_stretch() -> None:
     found = of(np.random.default_rng(12).normal(0.2, 0.03, 20))
     for stretch, expected in ((1.0, True), (3.0, True), (30.0, False)):
         assert stands(found, LIMITS, stretch=stretch) is expected
+
+
+def drawn(center: float, sigma: float, count: int) -> Floats:
+    """Normal quantiles about a center, in an order without a trend."""
+    shares = (np.arange(count) + 0.5) / count
+    return center + sigma * np.random.default_rng(7).permutation(special.ndtri(shares))
+
+
+@pytest.mark.parametrize(
+    ("logs", "tau", "processes", "reason", "closes"),
+    [
+        (drawn(0.05, 0.01, 5), 0.0, (), Reason.TOO_FEW_ROUNDS, "6 rounds"),
+        (drawn(0.04, 0.08, 20), 0.0025, (), Reason.ROUNDS, "about 78 rounds or about 6 processes"),
+        (drawn(0.02, 0.01, 40), 0.011, (), Reason.PROCESSES, "more than 50 processes"),
+        (
+            drawn(0.03, 0.02, 30) + np.repeat([0.03, -0.03, 0.0], 10),
+            0.0,
+            (10, 10, 10),
+            Reason.PROCESSES,
+            "about",
+        ),
+        (np.linspace(-0.1, 0.1, 40) + drawn(0.0, 0.01, 40), 0.0, (), Reason.TREND, "a quieter machine"),
+        (drawn(0.04, 0.01, 40), 0.0, (), Reason.FAMILY, "more rounds"),
+    ],
+)
+def test_an_open_verdict_names_the_condition_that_failed(
+    logs: Floats, tau: float, processes: tuple[int, ...], reason: Reason, closes: str
+) -> None:
+    found = of(logs, Between(assumed_sd=tau), processes)
+    q_value = 1.0 if reason is Reason.FAMILY else found.p_value
+    why = known(open_because(found, verdict(found, q_value, LIMITS), LIMITS))
+    assert why.reason is reason
+    assert why.closes.startswith(closes)
+
+
+def test_a_closed_verdict_has_no_reason_and_two_sides_need_three_processes_each() -> None:
+    found = of(drawn(0.1, 0.01, 40))
+    assert open_because(found, told(found), LIMITS) is None
+    assert open_because(None, None, LIMITS) is None
+    assert known(open_because(found, Verdict.INCONCLUSIVE, LIMITS, across=True)).reason is Reason.SIDES

@@ -16,6 +16,7 @@ FLAGS = [
     "--batch-size-file",
     "--bfloat16",
     "--bisect",
+    "--calibrate",
     "--ci-width",
     "--cold-cache",
     "--cold-start-latency",

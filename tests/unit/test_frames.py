@@ -46,7 +46,18 @@ def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> N
     of_generation = {column.name for column in COLUMNS if column.group == GENERATION}
     plain = {"over_plain", "over_plain_low", "over_plain_high"}
     assert missing - of_generation - plain == {
-        *("environment", "unsteady", "between_sd", "between_df", "changes", "found_by", "notes"),
+        *(
+            "open_because",
+            "closes_with",
+            "calibrated",
+            "environment",
+            "unsteady",
+            "between_sd",
+            "between_df",
+            "changes",
+            "found_by",
+            "notes",
+        ),
         *("worst_failure", "resolution_median", "resolution_largest", "failure"),
     }
 

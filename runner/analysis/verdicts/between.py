@@ -2,13 +2,16 @@
 
 Memory layout, code alignment and an autotuner's choices are constant within a process, so the rounds of one
 process cannot show how much they matter. The log speedup of a process is ``truth + b``, b from a
-distribution with standard deviation tau. This file holds the only table of assumed values of tau.
+distribution with standard deviation tau. This file holds the only table of assumed values of tau; what
+``--calibrate`` measured on this machine replaces it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from runner.store.calibrations import Calibration
 
 # The standard deviation of the log speedup between processes of one job, by kind of candidate and mode.
 # Source: the analysis of variance of results/processes-cpu (10 models, 10 processes each, CPU, one thread).
@@ -39,22 +42,43 @@ OTHERS_A_PRIOR_DF = 4
 """Degrees of freedom that other models must have measured for each one of that weight, beyond the first."""
 
 
-def kind_of(candidate: str) -> str:
-    """The kind of a candidate in ``ASSUMED``."""
+def kind_of(candidate: str, *, control: bool = True) -> str:
+    """The kind of a candidate in ``ASSUMED``.
+
+    ``control``: eager has its baseline's precision. Any other eager varies like a compiler.
+    """
     if candidate.startswith("inductor") or candidate == "aot_inductor":
         return "inductor"
-    return candidate if candidate in ("eager", "aot_eager") else "other"
+    return candidate if candidate == "aot_eager" or (candidate == "eager" and control) else "other"
 
 
-def assumed_sd(candidate: str, mode: str, *, control: bool) -> float:
-    """tau of a candidate in a mode, if it is not measured. Generation is inference.
+def tau_mode(mode: str) -> str:
+    """The mode in ``ASSUMED``: generation is inference."""
+    return "training" if mode == "training" else "inference"
 
-    ``control``: the candidate is eager at its baseline's precision. Any other eager varies like a compiler.
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """tau of one process. ``calibrated``: the date of the calibration that it is from; "": ``ASSUMED``."""
+
+    sd: float
+    calibrated: str = ""
+
+
+def assumed_tau(
+    candidate: str, mode: str, *, control: bool = True, calibration: Calibration | None = None
+) -> Assumed:
+    """tau of a candidate in a mode, if it is not measured.
+
+    A kind that the calibration lacks has the largest value of its compilers in this mode.
     """
-    kind = kind_of(candidate)
-    if kind == "eager" and not control:
-        kind = "other"
-    return ASSUMED[kind, "training" if mode == "training" else "inference"]
+    kind, mode = kind_of(candidate, control=control), tau_mode(mode)
+    if calibration is not None:
+        known = {tau.kind: tau.sd for tau in calibration.taus if tau.mode == mode}
+        compilers = [sd for name, sd in known.items() if name != "eager"]
+        if kind in known or (kind != "eager" and compilers):
+            return Assumed(known[kind] if kind in known else max(compilers), calibration.date)
+    return Assumed(ASSUMED[kind, mode])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,13 @@ def judged_or_none(
 def _of_one(rounds: PairedEstimate, logs: Floats, between: Between) -> PairedEstimate:
     steady = steadiness([logs])
     tau, log = between.assumed_sd, rounds.log
-    rounds = replace(rounds, unsteady=steady.reason, segments=steady.segments, assumed_sd=tau or None)
+    rounds = replace(
+        rounds,
+        unsteady=steady.reason,
+        unsteady_kind=steady.kind,
+        segments=steady.segments,
+        assumed_sd=tau or None,
+    )
     if rounds.interval is None or rounds.interval_90 is None:
         return rounds
     assert rounds.rounds_half is not None
@@ -139,6 +145,7 @@ def _of_several(
         between_sd=spread,
         rounds_half=float(np.mean(widths)) / math.sqrt(count) if widths else None,
         unsteady=steady.reason,
+        unsteady_kind=steady.kind,
         segments=steady.segments,
     )
 

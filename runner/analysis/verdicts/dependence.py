@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runner.analysis.estimate import Reason
 from runner.analysis.statistics import Floats, lag_1_autocorrelation, middle
 
 FEWEST = 10  # rounds; fewer show no dependence
@@ -33,6 +34,7 @@ class Steadiness:
     """
 
     reason: str = ""
+    kind: Reason | None = None
     segments: tuple[float, ...] = ()
 
 
@@ -67,13 +69,14 @@ def steadiness(processes: Sequence[Floats]) -> Steadiness:
     trend, moved = (sum(pair[side] for pair in scores) / math.sqrt(len(scores)) for side in (0, 1))
     if abs(trend) > TREND:
         both = f"{_ratio(first)} in the first half of the rounds, {_ratio(second)} in the second"
-        return Steadiness(reason=f"the speedup drifts ({both})", segments=segments)
+        return Steadiness(reason=f"the speedup drifts ({both})", kind=Reason.TREND, segments=segments)
     if abs(moved) > TREND:
         both = f"{_ratio(first)} and {_ratio(second)}"
-        return Steadiness(reason=f"the halves of the rounds differ ({both})", segments=segments)
+        reason = f"the halves of the rounds differ ({both})"
+        return Steadiness(reason=reason, kind=Reason.HALVES, segments=segments)
     for low, high in filter(None, map(regimes, long)):
         reason = f"the rounds have two regimes ({_ratio(low)} and {_ratio(high)})"
-        return Steadiness(reason=reason, segments=(*segments, low, high))
+        return Steadiness(reason=reason, kind=Reason.REGIMES, segments=(*segments, low, high))
     return Steadiness(segments=segments)
 
 

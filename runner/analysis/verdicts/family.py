@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from harness.schema import Job, Record
 from runner.analysis.estimate import PairedEstimate
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_sd, pooled
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed, assumed_tau, pooled
 from runner.analysis.verdicts.decision import Between, judged_or_none, spread_of
 from runner.plan.environments.plan import EAGER, split_candidate
+from runner.store.calibrations import Calibration
 
 Group = tuple[str, str, str, str]
 """(compiler, mode, device, precision): the models whose variance between processes is pooled."""
@@ -40,18 +41,20 @@ def _estimate(record: Record, spreads: Sequence[tuple[float, int, float]]) -> Pa
 def assumed_of(record: Record) -> float:
     """tau of the record's candidate: that of the record, or today's where the record is older."""
     known = record.assumed_between_sd
-    return assumed_in(record.job, record.candidate) if known is None else known
+    return assumed_in(record.job, record.candidate).sd if known is None else known
 
 
-def assumed_in(job: Job, candidate: str) -> float:
+def assumed_in(job: Job, candidate: str, calibration: Calibration | None = None) -> Assumed:
     """tau of a candidate of a job over its own baseline, as assumed today."""
     compiler = candidate
     if job.environments and candidate in job.candidates:
         compiler, _ = split_candidate(job, candidate)
         if compiler == EAGER:
-            return ASSUMED_ACROSS  # its baseline is the reference environment's eager, another process
-    control = compiler == EAGER and job.baseline_dtype in (None, job.dtype)
-    return assumed_sd(compiler, job.case.mode.value, control=control)
+            return Assumed(
+                ASSUMED_ACROSS
+            )  # its baseline is the reference environment's eager, another process
+    control = job.baseline_dtype in (None, job.dtype)
+    return assumed_tau(compiler, job.case.mode.value, control=control, calibration=calibration)
 
 
 def _group(record: Record) -> Group:

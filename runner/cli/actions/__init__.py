@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from harness.settings import Flag, Given
 from runner.cli.actions import (
     bisect,
+    calibrate,
     compare,
     doctor,
     history,
@@ -48,6 +49,7 @@ ACTIONS: tuple[Action, ...] = (
     print_commands,
     visualize,
     doctor,
+    calibrate,
     measure,
     merge,
     compare,

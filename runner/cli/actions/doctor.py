@@ -18,6 +18,7 @@ from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import OK
 from runner.cli.formats import formats_asked
 from runner.labels import counted
+from runner.store.calibrations import Calibration, matching, read_calibrations
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,13 +63,14 @@ def examine(
     advice = sum(bool(check.advice) for check in checks)
     say(f"{advice} to look at.\n" if advice else "Nothing to change.\n")
     say(f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
-    for line in noise_lines((measure or measured)()):
+    for line in noise_lines((measure or measured)(), read_calibrations()):
         say(f"  {line}")
     return OK
 
 
-def noise_lines(record: Record) -> Iterator[str]:
+def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Iterator[str]:
     """The noise in the rounds of eager against itself, as sentences."""
+    from runner.analysis.caveats import age_text
     from runner.analysis.derive import compare
     from runner.analysis.noise import rounds_for
 
@@ -94,12 +96,18 @@ def noise_lines(record: Record) -> Iterator[str]:
         if finite(noise[name]) is not None:
             yield text.format(shown(noise[name]))
     needed = rounds_for(samples, DIFFERENCE)
-    if needed is None:
-        yield "too few rounds to say how many a comparison needs"
-        return
     yield (
-        f"to see a difference of {DIFFERENCE:.0%}, about {needed} rounds are needed at this noise "
+        "too few rounds to say how many a comparison needs"
+        if needed is None
+        else f"to see a difference of {DIFFERENCE:.0%}, about {needed} rounds are needed at this noise "
         f"(95 % interval of +-{DIFFERENCE:.0%})"
+    )
+    known = matching(calibrations, facts)
+    yield (
+        f"variation between processes: calibrated on {age_text(known.date, record.ended)}"
+        if known is not None
+        else "variation between processes: not calibrated under these conditions; --calibrate measures it "
+        "in about 10 minutes, and later verdicts use it"
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.schema import Job
+    from runner.store.run_folder import RunFolder
 
 RESUME = flag(
     "--resume", group=Group.ACTIONS, metavar="DIR", help="measure the missing jobs of an interrupted run"
@@ -59,15 +60,17 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     if request.folder is None:
-        return _run(request.config, request, argv, Console())
+        return measured(request, argv, Console())[0]
     return _resume(request.folder, request, Console())
 
 
-def _run(config: RunConfig, request: MeasureRequest, argv: Sequence[str], console: Console) -> int:
+def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
+    """Measures the configuration's plan: the exit code, and the folder; None if the plan is empty."""
     from runner.cli.measuring import measure
     from runner.engine.executors.choice import opened
     from runner.store.run_folder import RunFolder
 
+    config = request.config
     whole, about = plan(config), dict[str, Any]()
     if config.environments:
         from runner.plan.environments.prepare import prepared
@@ -75,7 +78,7 @@ def _run(config: RunConfig, request: MeasureRequest, argv: Sequence[str], consol
         whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
     jobs = our_part(config.partition, whole)
     if not jobs:
-        return OK
+        return OK, None
     if request.where.executor == "local":
         check_threads(config.protocol.threads)
         if not config.environments:
@@ -86,7 +89,7 @@ def _run(config: RunConfig, request: MeasureRequest, argv: Sequence[str], consol
     _note_crowd(request.where, jobs)
     with opened(request.where, jobs, job_command) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
-        return measure(folder, jobs, console, executor, request.formats)
+        return measure(folder, jobs, console, executor, request.formats), folder
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from runner.engine import Reproduce
 from runner.engine.executors import Executor
 from runner.engine.executors.local import LocalExecutor
+from runner.store.calibrations import read_calibrations
 
 if TYPE_CHECKING:
     from harness.schema import Job
@@ -25,5 +26,9 @@ def opened(where: Where, jobs: Sequence[Job], reproduce: Reproduce) -> Iterator[
             yield cluster
         return
     yield LocalExecutor(
-        reproduce, fork=where.fork_server, time_budget_s=where.time_budget_s, ahead=where.prepare_ahead
+        reproduce,
+        fork=where.fork_server,
+        time_budget_s=where.time_budget_s,
+        ahead=where.prepare_ahead,
+        calibrations=read_calibrations(),
     )

@@ -33,6 +33,7 @@ from runner.engine.executors.memory import FreeMemory, available_bytes
 from runner.engine.executors.time_budget import TimeBudget
 from runner.engine.launch import Workers, measure_job
 from runner.engine.worker_start import HostPool, forking_works
+from runner.store.calibrations import Calibration
 
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
@@ -188,6 +189,7 @@ class LocalExecutor:
         time_budget_s: float | None = None,
         ahead: int | None = 1,
         available: Callable[[], int] = available_bytes,
+        calibrations: tuple[Calibration, ...] = (),
     ) -> None:
         self._reproduce = reproduce
         self._measure = measure
@@ -195,6 +197,7 @@ class LocalExecutor:
         self._time_budget_s = time_budget_s
         self._ahead = ahead
         self._available = available
+        self._calibrations = calibrations
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         budget, ahead = None, self._ahead
@@ -232,6 +235,7 @@ class LocalExecutor:
                     stop=stopped,
                     allowance=share,
                     gate=gate,
+                    calibrations=self._calibrations,
                 )
                 workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
                 yield from measure_job(item.job, context, log, workers)

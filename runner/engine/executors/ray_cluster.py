@@ -27,6 +27,7 @@ from runner.engine.job_session import now
 from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import copy_code
+from runner.store.calibrations import read_calibrations
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
 ANSWER_S = 5.0
@@ -316,6 +317,7 @@ def measured(order: str) -> Iterator[str]:
             candidates=tuple(task["candidates"]),
             place=Place(logs={"": task["log"]}),
             reproduce=lambda _, names: str(task["reproduce"].get(names[0], "")),
+            calibrations=read_calibrations(),
         )
         workers = Workers(base=worker_base(os.environ, task["threads"], task["path"]))
         records = measure_job(from_json(Job, task["job"]), job_context, log, workers)

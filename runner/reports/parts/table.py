@@ -80,7 +80,8 @@ def processes_cell(comparison: Comparison) -> str:
     if estimate is None or (estimate.between_sd is None and estimate.assumed_sd is None):
         return MISSING
     if estimate.between_sd is None:
-        return f"{share_text(estimate.assumed_sd or 0.0)} assumed"
+        source = "calibrated" if comparison.record.calibrated else "assumed"
+        return f"{share_text(estimate.assumed_sd or 0.0)} {source}"
     return f"{estimate.between_sd:.1%} ({estimate.processes})"
 
 
@@ -141,12 +142,24 @@ def _text(key: str, header: str, text: Callable[[Comparison], str], *, once: boo
 LAYOUT = (
     *("model", "parameters", "input", "batch", "eager_ms", "candidate", "ms", "speedup", "eager_tflop"),
     *("tflop", "mfu", "eager_gb", "gb", "roof", "prefill", "prefill_speedup", "decode", "decode_speedup"),
-    *("p", "q", "verdict", "parity", "worst", "compile", "memory", "break_even", "n", "processes"),
+    *("p", "q", "verdict", "open", "parity", "worst", "compile", "memory", "break_even", "n", "processes"),
 )
 """The order of the columns, by key. A metric's column without a place here comes last."""
 ALWAYS = ("model", "candidate", "speedup", "verdict")
 DROPPED = (
-    *("worst", "input", "parameters", "p", "break_even", "memory", "q", "processes", "n", "eager_tflop"),
+    *(
+        "worst",
+        "input",
+        "parameters",
+        "p",
+        "break_even",
+        "memory",
+        "q",
+        "open",
+        "processes",
+        "n",
+        "eager_tflop",
+    ),
     *("eager_gb", "mfu", "prefill", "batch", "roof", "tflop", "gb", "ms", "eager_ms", "compile"),
     *("decode", "prefill_speedup", "decode_speedup", "parity"),
 )
@@ -173,6 +186,7 @@ FIXED = (
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
     _text("verdict", "verdict", verdict_text),
+    _text("open", "open\nbecause", lambda c: c.open.reason.value if c.open else MISSING),
     _text("parity", "parity", parity_cell),
     _text("worst", "worst error\n/ its limit", worst_cell),
     TextColumn(

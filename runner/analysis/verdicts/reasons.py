@@ -1,0 +1,51 @@
+"""Why a verdict is open: the condition that failed, and what would probably close it."""
+
+from __future__ import annotations
+
+from runner.analysis.digits import significant
+from runner.analysis.estimate import Limits, Open, PairedEstimate, Reason, Verdict
+from runner.analysis.verdicts.between import LEAST_ACROSS
+from runner.analysis.verdicts.decision import MOST_PROCESSES, needed, rounds_can_close
+
+UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
+CLOSES = {
+    Reason.TOO_FEW_ROUNDS: "6 rounds or more: fewer have no interval",
+    Reason.SIDES: f"{LEAST_ACROSS} processes of each side (--processes={LEAST_ACROSS})",
+    Reason.TREND: UNSTEADY,
+    Reason.HALVES: UNSTEADY,
+    Reason.REGIMES: UNSTEADY,
+    Reason.FAMILY: "more rounds: the interval is clear, but q counts all comparisons of the run",
+}
+
+
+def open_because(
+    estimate: PairedEstimate | None, verdict: Verdict | None, limits: Limits, *, across: bool = False
+) -> Open | None:
+    """None for a closed verdict. ``across``: the sides are processes of their own."""
+    if estimate is None or verdict not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY):
+        return None
+    reason = _reason(estimate, limits, across=across)
+    return Open(reason=reason, closes=CLOSES.get(reason) or _needed(estimate, limits))
+
+
+def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason:
+    if across and estimate.processes < LEAST_ACROSS:
+        return Reason.SIDES
+    if estimate.interval is None:
+        return Reason.TOO_FEW_ROUNDS
+    if estimate.unsteady_kind is not None:
+        return estimate.unsteady_kind
+    low, high = estimate.interval
+    if low > limits.log or high < -limits.log:
+        beyond = all(abs(log) > limits.log and log * low > 0 for log in estimate.segments)
+        return Reason.FAMILY if beyond else Reason.HALVES
+    one = estimate.processes == 1
+    return Reason.ROUNDS if one and rounds_can_close(estimate, limits) else Reason.PROCESSES
+
+
+def _needed(estimate: PairedEstimate, limits: Limits) -> str:
+    missing = needed(estimate, limits)
+    assert missing is not None  # there is an interval
+    ways = [f"about {significant(n, 2 if n >= 10 else 1)} rounds" for n in (missing.rounds,) if n]
+    ways += [f"about {missing.processes} processes"] if missing.processes else []
+    return " or ".join(ways) or f"more than {MOST_PROCESSES} processes"

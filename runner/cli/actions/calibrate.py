@@ -1,0 +1,119 @@
+"""``--calibrate``: measures how much speedups vary between processes of this machine, for later runs.
+
+It is an ordinary run of a few small models in several processes; flags of a run may change it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.settings import Flag, Given, Group, flag
+from runner.cli.actions.measure import MeasureRequest, measured, planned
+from runner.cli.exit_codes import FAILURES, INTERRUPTED
+from runner.errors import UsageError
+from runner.plan.compilers import COMPILERS
+from runner.plan.config import MODEL, MODES, SUITES, RunConfig
+from runner.plan.settings import row_at
+
+if TYPE_CHECKING:
+    from runner.reports.parts.grid import Table
+    from runner.store.calibrations import Calibration
+
+FEWEST_PROCESSES = 3
+FLAG = flag(
+    "--calibrate",
+    group=Group.ACTIONS,
+    help="measure how much speedups vary between processes of this machine (about 10 minutes); later runs "
+    "use it",
+)
+FLAGS = (FLAG,)
+
+
+def _flags(path: str) -> tuple[Flag, ...]:
+    return row_at(RunConfig, path).flags
+
+
+ONLY = "selection.only"
+DEFAULTS: tuple[tuple[tuple[Flag, ...], dict[str, object]], ...] = (
+    (
+        (SUITES, MODEL, *_flags(ONLY), *_flags("selection.filters")),
+        {
+            SUITES.key: ["tiny_gpt,timm_models"],
+            "only": ["MLP_shakespeare_8x128,GPT_150k,NanoGPT_shakespeare_96,lcnet_050,regnety_002"],
+        },
+    ),
+    (MODES, {"training": True, "inference": True}),
+    (COMPILERS, {COMPILERS[0].key: ["eager,aot_eager,inductor"]}),
+    (_flags("protocol.processes"), {"processes": "4"}),
+    (_flags("protocol.repeat"), {"repeat": "20"}),
+    ((*_flags("protocol.accuracy"), *_flags("protocol.performance")), {"performance": True}),
+)
+"""Values by ``Flag.key``, where none of the flags is given."""
+
+
+def parse(given: Given) -> MeasureRequest:
+    typed = dict(given)
+    for flags, values in DEFAULTS:
+        if not any(flag.key in given for flag in flags):
+            typed |= values
+    request = planned(typed)
+    config = request.config
+    if config.protocol.processes < FEWEST_PROCESSES:
+        raise UsageError(f"{FLAG.long} needs --processes={FEWEST_PROCESSES} or more, a fixed number")
+    if request.where.executor != "local" or config.environments or config.baseline_dtype is not None:
+        raise UsageError(
+            f"{FLAG.long} measures this machine, interpreter and precision; leave --executor, --envs and "
+            "--baseline-dtype out"
+        )
+    return request
+
+
+def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
+    from rich.console import Console
+
+    from runner.analysis.verdicts.calibration import calibrated
+    from runner.reports.parts.grid import grid_of, say
+    from runner.store.calibrations import calibrations_path, keep, read_calibrations
+
+    console, path = Console(), calibrations_path()
+    read_calibrations(path)  # a file that cannot be used is named before minutes of work
+    code, folder = measured(request, argv, console)
+    if folder is None or code == INTERRUPTED:
+        return code
+    new = calibrated(folder.read().records)
+    if not new:
+        print("error: no candidate was timed in several processes; nothing was calibrated", file=sys.stderr)
+        return FAILURES
+    keep(FLAG.long, new, path)
+    for calibration in new:
+        say(console, f"\n{_title(calibration)}", "bold")
+        console.print(grid_of(console, _table(calibration)))
+    say(console, f"Runs under these conditions use it: {path}")
+    return code
+
+
+def _table(calibration: Calibration) -> Table:
+    from runner.analysis.digits import share_text
+    from runner.analysis.verdicts.between import assumed_tau
+    from runner.reports.parts.grid import TextColumn, table_of
+    from runner.store.calibrations import Tau
+
+    columns: list[TextColumn[Tau]] = [
+        TextColumn("mode", lambda tau: tau.mode),
+        TextColumn("candidate", lambda tau: tau.kind),
+        TextColumn(
+            "tau, 95 % interval", lambda tau: f"{share_text(tau.low)} to {share_text(tau.high)}", True
+        ),
+        TextColumn("now assumed", lambda tau: share_text(tau.sd), True),
+        TextColumn("before", lambda tau: share_text(assumed_tau(tau.kind, tau.mode).sd), True),
+        TextColumn("models", lambda tau: str(tau.models), True),
+        TextColumn("processes", lambda tau: str(tau.processes), True),
+    ]
+    return table_of("", calibration.taus, columns)
+
+
+def _title(calibration: Calibration) -> str:
+    where = ", ".join(f"{name} {value}" for name, value in calibration.conditions.items())
+    return f"Standard deviation of a speedup between processes ({where})"

@@ -1,0 +1,81 @@
+"""What ``--calibrate`` measured on this machine, in the user's configuration folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.codec import from_json, to_json
+from harness.schema import Scalar
+from runner.errors import UsageError
+from runner.store.run_folder import write_asked
+
+IDENTITY = ("cpu", "device_name", "torch", "threads", "allocator")
+"""The facts of a worker that must be equal, beside the machine, where a calibration is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tau:
+    """The standard deviation of the log speedup between processes, of a kind of candidate in a mode.
+
+    ``sd`` is the value that intervals assume; ``low`` and ``high`` are the 95 % interval of the measured one.
+    """
+
+    kind: str
+    mode: str
+    sd: float
+    low: float
+    high: float
+    models: int
+    processes: int  # of all models together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """``conditions``: the machine and the facts of ``IDENTITY``. ``date``: UTC, such as 2026-11-23."""
+
+    date: str
+    conditions: dict[str, Scalar]
+    taus: tuple[Tau, ...]
+
+
+def conditions_of(facts: Mapping[str, Scalar], machine: str | None = None) -> dict[str, Scalar]:
+    return {"machine": machine or platform.node(), **{name: facts.get(name) for name in IDENTITY}}
+
+
+def matching(calibrations: Iterable[Calibration], facts: Mapping[str, Scalar]) -> Calibration | None:
+    """The calibration of this machine under these facts of a worker."""
+    here = conditions_of(facts)
+    return next((one for one in calibrations if one.conditions == here), None)
+
+
+def calibrations_path(current: Mapping[str, str] = os.environ) -> Path:
+    """The file: in ``XDG_CONFIG_HOME``, or in ``~/.config``."""
+    root = current.get("XDG_CONFIG_HOME", "")
+    folder = Path(root) if root.startswith("/") else Path("~/.config").expanduser()
+    return folder / "torchduet" / "calibrations.json"
+
+
+def read_calibrations(path: Path | None = None) -> tuple[Calibration, ...]:
+    """Those of the file; () without one. ``UsageError`` for a file that cannot be used."""
+    path = path or calibrations_path()
+    try:
+        return from_json(tuple[Calibration, ...], json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); correct this, or remove it") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise UsageError(f"{path} is no file of --calibrate; remove it, and calibrate again") from None
+
+
+def keep(flag: str, new: Sequence[Calibration], path: Path) -> None:
+    """Adds calibrations to the file, in place of those with the same conditions."""
+    conditions = [one.conditions for one in new]
+    others = [one for one in read_calibrations(path) if one.conditions not in conditions]
+    content = json.dumps(to_json((*others, *new)), indent=1).encode()
+    write_asked(flag, path, content, make_folder=True)
