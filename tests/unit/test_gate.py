@@ -438,7 +438,7 @@ def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:
     alone = make_record(job, "aot_eager", compilation_s=5.0)
     summary = summarize([beside, alone])
     (column,) = [one for one in columns() if one.key == "compile"]
-    texts = {one.compiler: column.cell(one) for one in summary.comparisons}
+    texts = {one.compiler: column.text(one) for one in summary.comparisons}
     assert texts["inductor"] == f"{texts['aot_eager']}*"
     (said,) = [one for one in summary.caveats if "star" in one]
     assert "up to 3 other jobs" in said

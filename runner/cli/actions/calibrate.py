@@ -89,7 +89,7 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     keep(FLAG.long, new, path)
     for calibration in new:
         say(console, f"\n{_title(calibration)}", "bold")
-        console.print(grid_of(console, _table(calibration)))
+        console.print(grid_of(console, _table(calibration), lambda *_: ""))
     say(console, f"Runs under these conditions use it: {path}")
     return code
 
