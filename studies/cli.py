@@ -15,7 +15,7 @@ from runner.errors import UsageError
 from runner.plan.settings import read, rows
 from studies import compile_modes
 from studies.implementations.options import ImplementationsOptions
-from studies.journal import is_journal, package_of, runs_below
+from studies.journal import package_of
 from studies.options import StudyOptions
 from studies.training_time.options import TrainingTimeOptions
 
@@ -44,12 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
             for one in row.flags if row is not None else ():
                 add_flag(study, one)
     report = studies.add_parser("report", help="write tables and plots again, from a study's folder")
-    report.add_argument(
-        "folders",
-        type=Path,
-        nargs="+",
-        help="one folder of a study, or several folders of study A for a common table",
-    )
+    report.add_argument("folder", type=Path, help="the folder of a study")
     return parser
 
 
@@ -75,15 +70,10 @@ def _perform(arguments: Sequence[str]) -> int:
     if more and given.study != COMPILE_MODES:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     if given.study == "report":
-        from studies.report import join, report
+        from studies.report import report
 
-        if len(given.folders) > 1:
-            return join(given.folders)
-        (folder,) = given.folders
-        runs = runs_below(folder)
-        if runs and not any(is_journal(run) for run in runs):
-            return compile_modes.report(folder, runs)
-        return report(folder)
+        parts = compile_modes.parts_of(given.folder)
+        return compile_modes.report(given.folder, parts) if parts else report(given.folder)
     options = options_of(given)
     if given.study == COMPILE_MODES:
         return compile_modes.run(options, more)

@@ -24,7 +24,7 @@ from runner.errors import UsageError
 from runner.store.record_file import read_records
 from runner.store.run_folder import new_folder
 from studies.expectations import FAILS, HOLDS, OPEN, Expectation, environment_text, expectation_table
-from studies.journal import RECORDS, write_files
+from studies.journal import RECORDS, is_journal, write_files
 from studies.options import StudyOptions, row, usable_device
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,6 +106,12 @@ def run(options: CompileModesOptions, more: Sequence[str]) -> int:
     ]
     bad = [code for code in codes if code not in (OK, FAILURES)]
     return bad[0] if bad else report(folder, [folder / part for part in commands])
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The runs of the program in the folder of this study, or the folder itself. [] for another study."""
+    runs = [path for path in (folder, *(folder / part for part in PARTS)) if (path / RECORDS).is_file()]
+    return [run for run in runs if not is_journal(run)]
 
 
 # -- the report -------------------------------------------------------------------------

@@ -103,11 +103,6 @@ def read_lines(folder: Path) -> list[Line]:
     return found
 
 
-def runs_below(folder: Path) -> list[Path]:
-    """The folder itself if it has records, else its folders that have some."""
-    return [path.parent for path in [*folder.glob(RECORDS)] or sorted(folder.glob(f"*/{RECORDS}"))]
-
-
 def is_journal(folder: Path) -> bool:
     """Whether a study wrote the records itself. Those of study C are the program's own."""
     with (folder / RECORDS).open(encoding="utf-8", errors="replace") as file:

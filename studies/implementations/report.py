@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,19 +18,6 @@ from studies.journal import Line
 from studies.published import published
 
 Text = Callable[[Any], str]
-COLUMNS: Mapping[str, Text] = {
-    "model": str,
-    "learning_rate": "{:g}".format,
-    "train_loss": "{:.3f}".format,
-    "test_loss": "{:.3f}".format,
-    "test_accuracy": "{:.3f}".format,
-    "num_parameters": "{:,}".format,
-    "time_per_example_in_micros": lambda value: significant(value, 3),
-    "train_time_in_seconds": "{:.1f}".format,
-    "train_accuracy": "{:.3f}".format,
-    "inference_micros": lambda value: significant(value, 3),
-}
-"""The source's columns, then two of ours, and how the report writes them."""
 TEXT_NOTE = (
     "Losses in nats. Every model is evaluated on held-out text; the published study evaluated NanoGPT on a "
     "training batch by mistake. Transformers predict at every position of a window, so their losses include "
@@ -39,7 +27,10 @@ PUBLISHED_NOTE = (
     "The published table has two rows for MLPs; the third MLP, which had 600 s, is not in it. Of its "
     "measured columns, this project has the test loss alone."
 )
-TITLES = {"addition": "Task 1: addition", "shakespeare": "Task 2: characters of Shakespeare"}
+TITLES = {
+    "addition": "Task 1: addition, beside the published table (A100-40GB, 60 s)",
+    "shakespeare": "Task 2: characters of Shakespeare, beside the published table",
+}
 
 
 def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
@@ -101,14 +92,15 @@ def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
         lines += ["", "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."]
     for task, title in TITLES.items():
         if members := [f for f in found if f.task == task]:
-            lines += ["", f"## {title}", "", _data(study, task), ""]
-            lines += table(tuple(COLUMNS), [_cells(f) for f in members])
-            lines += ["", *(_when(members) if task == "addition" else [TEXT_NOTE])]
+            lines += ["", f"## {title}", "", _data(study, task), "", *_beside(task, members), ""]
+            if task == "addition" and not _as_published(options):
+                lines += ["NOT the same task: the published questions are additions of three digits.", ""]
+            lines += _when(members) if task == "addition" else [TEXT_NOTE, "", PUBLISHED_NOTE]
     if study["refused"]:
         lines += ["", f"Task 2 was left out: {study['refused']}"]
     judged = not options["quick"] and _as_published(options)
     lines += ["", "## Do the source's claims hold here?", ""]
-    return [*lines, *expectation_table(claims(found), judged=judged), "", *_published(found, options)]
+    return [*lines, *expectation_table(claims(found), judged=judged)]
 
 
 def _questions(options: Mapping[str, Any]) -> tuple[list[str], int]:
@@ -135,19 +127,6 @@ def _data(study: Line, task: str) -> str:
     )
 
 
-def _cells(f: Fitted) -> list[str]:
-    """On text the label of the model includes the size, because a model has several."""
-    label = f.model if f.task == "addition" else _size(f.case)
-    if f.last is None:
-        return [label, f"{f.learning_rate:g}", f.status, *[MISSING] * (len(COLUMNS) - 3)]
-    values = {**numbers(f), "model": label}
-    return [MISSING if values[name] is None else text(values[name]) for name, text in COLUMNS.items()]
-
-
-def _size(case: str) -> str:
-    return case.replace("_shakespeare_", " ")
-
-
 def _when(found: Sequence[Fitted]) -> list[str]:
     heads = ["model", "learning_rate", *(f"steps, seconds to {level:.1%}" for level in LEVELS)]
     lines = [
@@ -161,26 +140,12 @@ def _reached(point: Point | None) -> str:
     return "not reached" if point is None else f"{point.step:,}, {point.seconds:.1f} s"
 
 
-def _published(found: Sequence[Fitted], options: Mapping[str, Any]) -> list[str]:
-    tasks = {f.task for f in found}
-    lines = []
-    if "addition" in tasks:
-        lines += ["## Beside the published table on addition (A100-40GB, 60 s)", ""]
-        lines += [*_beside("addition", found), ""]
-        if not _as_published(options):
-            lines += ["NOT the same task: the published questions are additions of three digits.", ""]
-    if "shakespeare" in tasks:
-        lines += ["## Beside the published table on Shakespeare", "", *_beside("shakespeare", found)]
-        lines += ["", PUBLISHED_NOTE]
-    return lines
-
-
 BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
     "addition": {
         "train loss": ("train_loss", "{:.3f}".format),
         "test loss": ("test_loss", "{:.3f}".format),
         "accuracy": ("test_accuracy", "{:.3f}".format),
-        "µs per example": ("time_per_example_in_micros", COLUMNS["time_per_example_in_micros"]),
+        "µs per example": ("time_per_example_in_micros", partial(significant, digits=3)),
         "seconds": ("train_time_in_seconds", "{:.1f}".format),
     },
     "shakespeare": {
@@ -191,21 +156,34 @@ BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
     },
 }
 """The columns of the published tables -> our column, and how it is written."""
+OURS: Mapping[str, tuple[str, Text]] = {
+    "parameters": ("num_parameters", "{:,}".format),
+    "train accuracy": ("train_accuracy", "{:.3f}".format),
+    "inference, µs": ("inference_micros", partial(significant, digits=3)),
+}
+"""Columns that the published tables do not have."""
 
 
-def _beside(task: str, found: Sequence[Fitted]) -> list[str]:
-    """The published table; beside each column ours."""
+def _beside(task: str, members: Sequence[Fitted]) -> list[str]:
+    """The rows of the published table and ours. Beside each published column is ours, then ``OURS``."""
     columns = BESIDE[task]
-    ours = {_label(f): numbers(f) for f in found if f.task == task and f.last}
+    theirs = {first: cells for first, *cells in (tuple(row.values()) for row in published(task))}
+    ours = {_label(f): f for f in members}
     lines = []
-    for first, *theirs in (tuple(row.values()) for row in published(task)):
-        values = ours.get(first)
-        cells = [text(values[name]) if values else MISSING for name, text in columns.values()]
-        lines.append([first, *(cell for pair in zip(theirs, cells, strict=True) for cell in pair)])
+    for label in dict.fromkeys((*theirs, *ours)):
+        values = numbers(ours[label]) if label in ours else {}
+        missing = MISSING if values.get("status") in (None, "PASS") else values["status"]
+        texts = [
+            missing if values.get(name) is None else text(values[name])
+            for name, text in (*columns.values(), *OURS.values())
+        ]
+        pairs = zip(theirs.get(label, [MISSING] * len(columns)), texts, strict=False)
+        lines.append([label, *(cell for pair in pairs for cell in pair), *texts[len(columns) :]])
     heads = [head for column in columns for head in (f"{column}, published", "ours")]
-    return table([next(iter(published(task)[0])), *heads], lines)
+    return table([next(iter(published(task)[0])), *heads, *OURS], lines)
 
 
 def _label(f: Fitted) -> str:
     """The first column of the published table."""
-    return f"{f.model} {f.learning_rate:g}" if f.task == "addition" else _size(f.case)
+    name = f.case.replace("_shakespeare_", " ")
+    return f"{f.model} {f.learning_rate:g}" if f.task == "addition" else name

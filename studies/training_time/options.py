@@ -8,8 +8,7 @@ from pathlib import Path
 from harness import devices
 from harness.settings import COUNT, choice, setting
 from runner.errors import UsageError
-from runner.plan.environments.spec import Asked, environments_given
-from studies.options import DATA_DIR, RATE, StudyOptions, check_precisions, one_flag, row, usable_device
+from studies.options import DATA_DIR, RATE, StudyOptions, check_precisions, row, usable_device
 from studies.training_time.published import MODES, PRECISIONS
 
 
@@ -55,17 +54,6 @@ class TrainingTimeOptions(StudyOptions):
         1e-3, "--learning-rate=RATE", kind=RATE, help="learning rate of AdamW (default: 1e-3)"
     )
     data_dir: Path | None = setting(None, DATA_DIR)
-    environments: tuple[Asked, ...] = setting(
-        (),
-        one_flag(
-            "--envs=NAME=PYTHON",
-            many=True,
-            help="train in each of these environments, one after another: interpreters, or requirements "
-            "such as torch==2.2.2 (may be repeated)",
-        ),
-        many=True,
-        read=environments_given,
-    )
     records_only: bool = row(
         False,
         "--records-only",

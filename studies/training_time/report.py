@@ -49,9 +49,8 @@ def _report(study: Line, found: Results) -> list[str]:
             f"{'' if real else ' - NOT Shakespeare: figures of a trial run'}. "
             f"{environment_text(study['environment'])}{_attention(study)}"
         ),
-        *_part("Wall time, minutes:seconds", by_precision(rows, time_cell), WALL),
-        *_part("Compile + run, minutes:seconds", by_precision(rows, _split_cell)),
-        *_part("Steps alone: how many times as fast as fp32 eager", by_precision(rows, _step_cell), STEPS),
+        *_part("Wall time = compile + run, minutes:seconds", _by_precision(rows, _time_cell), WALL),
+        *_part("Steps alone: how many times as fast as fp32 eager", _by_precision(rows, _step_cell), STEPS),
         *_part(
             "Ratios to fp32 eager, ours beside the published ones (above 1: faster)",
             _side_by_side(found),
@@ -94,7 +93,7 @@ def _part(title: str, lines: Sequence[str], note: str = "") -> list[str]:
     return ["", f"## {title}", "", *lines, *(["", note] if note else [])]
 
 
-def by_precision(rows: Sequence[Row], cell: Cell) -> list[str]:
+def _by_precision(rows: Sequence[Row], cell: Cell) -> list[str]:
     precisions = [name for name in PRECISIONS if any(row.precision == name for row in rows)]
     cells = {(row.mode, row.precision): cell(row) for row in rows}
     modes = list(dict.fromkeys(row.mode for row in rows))
@@ -104,14 +103,10 @@ def by_precision(rows: Sequence[Row], cell: Cell) -> list[str]:
     )
 
 
-def time_cell(row: Row) -> str:
-    return row.status if row.wall_s is None else minutes_text(row.wall_s)
-
-
-def _split_cell(row: Row) -> str:
-    if row.compile_s is None or row.run_s is None:
+def _time_cell(row: Row) -> str:
+    if row.wall_s is None or row.compile_s is None or row.run_s is None:
         return row.status
-    return f"{minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
+    return f"{minutes_text(row.wall_s)} = {minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
 
 
 def _step_cell(row: Row) -> str:
@@ -170,34 +165,3 @@ def _following(found: Results) -> list[str]:
         for name, pair in found.following.items()
     ]
     return table(["precision", "variant", "distance", "spread", "verdict"], lines)
-
-
-def joint_table(runs: Sequence[Sequence[Line]], names: Sequence[str]) -> list[str]:
-    """Wall times of several runs, such as one in each environment, in numbered column groups.
-
-    ``names``: the name of each run's folder.
-    """
-    rows = [(number, row) for number, lines in enumerate(runs, 1) for row in results(lines).rows.values()]
-    cells = {(number, row.precision, row.mode): time_cell(row) for number, row in rows}
-    had = {(number, row.precision) for number, row in rows}
-    columns = [(n, name) for n in range(1, len(runs) + 1) for name in PRECISIONS if (n, name) in had]
-    modes = list(dict.fromkeys(row.mode for _, row in rows))
-    return [
-        "# Study A: training time, minutes:seconds, by run",
-        "",
-        *table(
-            ["", *(f"[{number}] {HEADS[name]}" for number, name in columns)],
-            [
-                [LABELS.get(mode, mode), *(cells.get((n, name, mode), MISSING) for n, name in columns)]
-                for mode in modes
-            ],
-        ),
-        "",
-        *(
-            f"- [{number}] {name}: {environment_text(study['environment'])} {study['sizes']['steps']} steps, "
-            f"{study['sizes']['seeds']} seeds."
-            for number, (name, (study, *_)) in enumerate(zip(names, runs, strict=True), start=1)
-        ),
-        "",
-        "The runs were measured one after another: times are paired within a run only.",
-    ]

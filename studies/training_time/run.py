@@ -29,10 +29,6 @@ def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
     """Trains every variant with every seed and reports. ``UsageError`` before anything is written."""
     corpus = synthetic() if options.quick and options.data_dir is None else shakespeare(options.data_dir)
     sizes = sizes_of(options)
-    if options.environments:
-        from studies.training_time.environments import run as run_in_environments
-
-        return run_in_environments(options, command)
     journal = Journal(options.output_dir, "training-time")
     # compilation is timed, so the caches of earlier runs must not be used
     with closing(journal), tempfile.TemporaryDirectory(prefix="study-cache-") as cache:

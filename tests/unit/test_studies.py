@@ -17,12 +17,10 @@ from studies.cli import main
 from studies.expectations import FAILS, HOLDS, OPEN, table
 from studies.journal import Journal, Line, of_kind, read_lines
 from studies.published import published
-from studies.report import report
 from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.conclusions import conclusions
-from studies.training_time.environments import others
 from studies.training_time.published import PRECISIONS, minutes_text, seconds_of
-from studies.training_time.report import joint_table, render
+from studies.training_time.report import render
 from studies.training_time.results import results
 from studies.training_time.run import step_line
 
@@ -184,7 +182,7 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
     times = [row[name] for row in published("training_time") for name in PRECISIONS if row[name]]
     assert len(times) == 31
     assert all(f" {time} " in text for time in times)
-    assert "0:09.0 + 0:14.0" in text
+    assert "0:23.0 = 0:09.0 + 0:14.0" in text
     compiled = next(
         line
         for line in text.splitlines()
@@ -236,40 +234,6 @@ def test_the_report_says_which_attention_kernels_torch_may_choose() -> None:
     assert "Fused attention kernels" not in render(lines)[0]["report.md"].decode()  # an older record
     newer = [{**lines[0], "attention_kernels": ["flash"]}, *lines[1:]]
     assert "Fused attention kernels that torch may choose: flash." in render(newer)[0]["report.md"].decode()
-
-
-def test_runs_in_several_environments_are_column_groups_of_one_table() -> None:
-    one = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.0, 0.1)})
-    other = lines_of({"float32 eager": (0.0, 0.1), "amp_bfloat16 eager": (0.0, 0.1)})
-    made = joint_table([one, other], ["old", "new"])
-    heads, _, eager, compiled = made[2:6]
-    assert [cell.strip() for cell in heads.split("|")[2:-1]] == [
-        "[1] default (fp32)",
-        "[2] default (fp32)",
-        "[2] bf16 autocast",
-    ]
-    assert [cell.strip() for cell in eager.split("|")[2:-1]] == ["0:31.0"] * 3
-    assert [cell.strip() for cell in compiled.split("|")[2:-1]] == ["0:23.0", "-", "-"]
-
-
-def test_a_folder_of_runs_in_environments_is_reported_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("old", "new"):
-        journal = Journal(tmp_path / "run" / name, "training-time")
-        for line in lines_of({"float32 eager": (0.0, 0.1)}):
-            journal.write(**line)
-        journal.close()
-    assert report(tmp_path / "run") == 0
-    told = capsys.readouterr().out
-    assert "[2] old: " in told
-    assert (tmp_path / "run" / "report.md").read_text() in told
-    assert (tmp_path / "run" / "old" / "report.md").exists()
-
-
-def test_an_environment_gets_the_flags_that_are_not_about_environments() -> None:
-    given = ["training-time", "--envs", "a=/a", "--steps=3", "--envs=b=/b", "--output-dir", "x", "--quick"]
-    assert list(others([*given, "--device=cpu"])) == ["training-time", "--steps=3", "--quick"]
 
 
 def test_times_read_as_minutes_and_seconds() -> None:
@@ -343,11 +307,6 @@ def test_a_corpus_counts_its_symbols_and_holds_out_the_last_tenth() -> None:
         (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
         (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
         (["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
-        (
-            ["training-time", "--device=cpu", "--quick", "--envs=a=/nowhere"],
-            "--envs: a: there is no /nowhere",
-        ),
-        (["training-time", "--device=cpu", "--quick", "--envs=torch"], "does not say which version of torch"),
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
         (["report", "/nowhere"], "there is no records.jsonl in /nowhere"),
     ],

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.schema import Environment
-from runner.plan.environments.prepare import Found
-from runner.plan.environments.spec import Asked
 from studies.cli import main
 from studies.journal import of_kind, read_lines
-from studies.training_time import environments as training_time_environments
 
 
 def run(folder: Path, *flags: str) -> int:
@@ -73,24 +67,3 @@ def test_every_variant_trains(tmp_path: Path) -> None:
     outcomes = of_kind(read_lines(tmp_path / "run"), "outcome")
     assert len(outcomes) == 2 * 2 * 4
     assert {line["status"] for line in outcomes} == {"PASS"}
-
-
-@pytest.mark.slow
-def test_environments_have_a_folder_each_and_one_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def twice_this_one(asked: Sequence[Asked], *_: object) -> tuple[Found, ...]:
-        return tuple(
-            Found(environment=Environment(name=one.name, python=sys.executable, asked=""), facts={})
-            for one in asked
-        )
-
-    monkeypatch.setattr(training_time_environments, "resolved", twice_this_one)
-    folder, flags = tmp_path / "run", ["--modes=eager", "--precisions=float32", "--steps=6", "--seeds=1"]
-    assert run(folder, *flags, "--envs=one=/a", "--envs=other=/b") == 0
-    assert {path.name for path in folder.iterdir()} == {"one", "other", "report.md"}
-    for name in ("one", "other"):
-        assert [line["status"] for line in of_kind(read_lines(folder / name), "outcome")] == ["PASS"]
-    told = capfd.readouterr().out
-    assert "[2] other: torch " in told
-    assert "Step     0: loss=4." in told
