@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -65,7 +66,8 @@ def check(config: RunConfig, names: Names = FLAGS) -> None:
 
     for sentence, broken in RULES.items():
         if broken(config):
-            text = sentence.format(c=config, bundled=", ".join(_bundled(config)))
+            last = (config.partition.total or 1) - 1
+            text = sentence.format(c=config, bundled=", ".join(_bundled(config)), last=last)
             raise UsageError(NAME.sub(name, text))
     _check_devices(config, names)
     allocators.library_of(config.extras.allocator, asked=_name(names, "extras.allocator"))
@@ -119,6 +121,14 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
     TOKENS.format("prompt"): lambda c: c.changes.prompt_tokens is not None and Mode.GENERATE not in c.modes,
     TOKENS.format("new"): lambda c: c.changes.new_tokens is not None and Mode.GENERATE not in c.modes,
+    "<partition.index> needs <partition.total>: say how many parts there are": (
+        lambda c: c.partition.total is None and c.partition.index is not None
+    ),
+    "<partition.total> needs <partition.index>: say which part to run, 0 to {last}": (
+        lambda c: c.partition.index is None and c.partition.total is not None
+    ),
+    "<partition.index>: there is no part {c.partition.index} of {c.partition.total}; choose from 0 to "
+    "{last}": lambda c: (c.partition.index or 0) >= (c.partition.total or math.inf),
     "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": (
         lambda c: c.options.dynamic_shapes and c.options.dynamic_batch
     ),

@@ -41,7 +41,7 @@ from harness.settings import (
 from runner.plan.batch_sizes import BATCH_SIZE_FILE, batch_sizes_asked
 from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, spelled_compilers
 from runner.plan.environments.spec import ENVS, REFERENCE_ENV, Asked, environments_given, spelled_environments
-from runner.plan.partition import PART, PARTS, Partition, partition_given, spelled_partition
+from runner.plan.partition import Partition
 from runner.plan.settings import listed, value_of
 
 LONGEST_TAG = 80
@@ -282,8 +282,7 @@ class RunConfig:
     options: CompilerOptions = field(default_factory=CompilerOptions)
     protocol: Protocol = field(default_factory=Protocol)
     extras: Extras = field(default_factory=Extras)
-    # None: the whole plan
-    partition: Partition | None = setting(None, PARTS, PART, read=partition_given, spell=spelled_partition)
+    partition: Partition = field(default_factory=Partition)
     output_dir: Path | None = by_flag(
         None,
         "--output-dir=DIR",

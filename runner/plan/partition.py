@@ -12,57 +12,33 @@ from typing import Any
 
 from harness.codec import to_json
 from harness.schema import Job
-from harness.settings import COUNT, WHOLE, Given, Group, Spelled, flag
-from runner.errors import UsageError
+from harness.settings import COUNT, WHOLE, Group, by_flag
 from runner.labels import counted
-from runner.plan.settings import value_of
 
-_select = partial(flag, group=Group.SELECTION)
-PARTS = _select(
-    "--total-partitions",
-    metavar="N",
-    kind=COUNT,
-    help="split the plan into N parts with equally many jobs, for as many machines",
-)
-PART = _select(
-    "--partition-id",
-    metavar="I",
-    kind=WHOLE,
-    help="the part to run, from 0 to N-1; join the runs afterwards with --merge",
-)
+_select = partial(by_flag, group=Group.SELECTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Part ``index`` (from 0) of ``total``."""
+    """Part ``index`` (from 0) of ``total``; None: the whole plan."""
 
-    index: int
-    total: int
-
-
-def partition_given(given: Given, default: Any) -> Any:
-    """The part that the flags name. Raises ``UsageError`` if one of the two flags is missing."""
-    total, index = (
-        value_of(row.shown, row.kind, given[row.key]) if row.key in given else None for row in (PARTS, PART)
+    total: int | None = _select(
+        None,
+        "--total-partitions=N",
+        kind=COUNT,
+        help="split the plan into N parts with equally many jobs, for as many machines",
     )
-    if total is None and index is None:
-        return default
-    if total is None:
-        raise UsageError("--partition-id needs --total-partitions: say how many parts there are")
-    if index is None:
-        raise UsageError(f"--total-partitions needs --partition-id: say which part to run, 0 to {total - 1}")
-    if index >= total:
-        raise UsageError(f"--partition-id: there is no part {index} of {total}; choose from 0 to {total - 1}")
-    return Partition(index=index, total=total)
+    index: int | None = _select(
+        None,
+        "--partition-id=I",
+        kind=WHOLE,
+        help="the part to run, from 0 to N-1; join the runs afterwards with --merge",
+    )
 
 
-def spelled_partition(value: Partition) -> Spelled:
-    return [(PARTS, str(value.total)), (PART, str(value.index))]
-
-
-def our_part(partition: Partition | None, jobs: Sequence[Job]) -> tuple[Job, ...]:
+def our_part(partition: Partition, jobs: Sequence[Job]) -> tuple[Job, ...]:
     """The jobs of this part, in the plan's order. Prints a message if there are none."""
-    if partition is None:
+    if partition.total is None or partition.index is None:
         return tuple(jobs)
     part = balanced(jobs, partition.total)[partition.index]
     if not part:
@@ -74,9 +50,9 @@ def our_part(partition: Partition | None, jobs: Sequence[Job]) -> tuple[Job, ...
     return part
 
 
-def part_facts(partition: Partition | None, plan: Sequence[Job]) -> dict[str, Any]:
+def part_facts(partition: Partition, plan: Sequence[Job]) -> dict[str, Any]:
     """The whole plan for ``run.json``, so that merged runs show which part is missing."""
-    if partition is None:
+    if partition.total is None:
         return {}
     place = {"id": partition.index, "total": partition.total}
     return {"partition": place, "plan": to_json(tuple(plan))}

@@ -5,7 +5,6 @@ The parent may not. ``harness.probes.answering`` is the other side.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
@@ -25,7 +24,6 @@ from runner.plan.interpreter import exit_name, worker_command, worker_environmen
 LIMIT_S = 180.0  # importing torch for the first time, from a cold disk
 LEAST_S = 30.0  # of a limit that the user gave: starting Python and importing torch
 BUILD_S = 20.0  # a model that takes longer to build is built by its worker alone
-SLOW_S = 5.0  # after which the user is told what is waited for
 GOODBYE_S = 6.0
 NO_TORCH = "torch cannot be imported here; install it (make bench does), then try again"
 
@@ -85,9 +83,7 @@ def listed_cases(
     question = {"suite": suite, "setting": to_json(setting), **({} if names is None else {"names": names})}
     needs = "a suite needs cases(setting) and build(case)"
     try:
-        answer = _ask(
-            "harness.probes.suite", [json.dumps(question)], limit_s=limit_s, doing=f"listing {suite}"
-        )
+        answer = _ask("harness.probes.suite", [json.dumps(question)], limit_s=limit_s)
     except NoAnswer as error:
         raise UsageError(f"--suites: {suite} cannot be listed: {error.why}; {needs}") from None
     if "wrong" in answer:
@@ -156,9 +152,8 @@ def what_is_wrong(
     """
     build_s = min(BUILD_S, limit_s)
     question = {"cases": to_json(tuple(cases)), "inductor_config": list(inductor_config), "build_s": build_s}
-    doing = "building the model" if cases else ""
     try:
-        answer = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s, doing=doing)
+        answer = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s)
     except NoAnswer as error:
         if error.code == -signal.SIGALRM:
             _say(f"building the model takes longer than {build_s:g} s, so its worker alone checks it")
@@ -172,9 +167,8 @@ def _ask(
     python: str | None = None,
     *,
     limit_s: float = LIMIT_S,
-    doing: str = "",
 ) -> Any:
-    """The answer of ``python -m module``. Raises ``NoAnswer``. ``doing``: what the user waits for."""
+    """The answer of ``python -m module``. Raises ``NoAnswer``."""
     command = [*worker_command(*([python] if python else []))[:-1], module, *arguments]
     # files: a process that inherits a pipe and lives on would keep it open
     with tempfile.TemporaryFile() as replies, tempfile.TemporaryFile() as log:
@@ -187,23 +181,12 @@ def _ask(
             start_new_session=True,
         )
         try:
-            _wait(process, limit_s, doing)
+            process.wait(limit_s)
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"it did not answer in {limit_s:g} s") from None
         finally:
             _end(process)
         return _answer(_lines(replies), process.returncode, _lines(log))
-
-
-def _wait(process: subprocess.Popen[bytes], limit_s: float, doing: str) -> None:
-    if doing and limit_s > SLOW_S:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(SLOW_S)
-            return
-        if sys.stderr.isatty():
-            _say(f"{doing} ...")
-        limit_s -= SLOW_S
-    process.wait(limit_s)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

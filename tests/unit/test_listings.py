@@ -65,7 +65,7 @@ def test_compilers_of_each_environment(
         )
 
     monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
-    monkeypatch.setattr("runner.plan.environments.prepare.usable_compilers", answers)
+    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
     python = sys.executable
     assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}3"]) == 0
     lines = capsys.readouterr().out.splitlines()

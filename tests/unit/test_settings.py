@@ -77,7 +77,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
         lambda found: tuple(sorted(found, key=lambda name: name not in backend_names()))
     ),
     "own_compilers": st.just({}),
-    "partition": st.sampled_from([None, Partition(index=1, total=3), Partition(index=0, total=1)]),
+    "partition": st.sampled_from([Partition(), Partition(index=1, total=3), Partition(index=0, total=1)]),
     "output_dir": st.none() | TEXTS.map(Path),
     "tags": st.lists(TEXTS, unique=True).map(tuple),
     "ray_address": st.none() | TEXTS,

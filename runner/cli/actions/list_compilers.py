@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from harness.devices import of, type_of
 from harness.settings import Given, Group, flag
@@ -29,6 +30,7 @@ def parse(given: Given) -> RunConfig:
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:
     kinds = tuple(dict.fromkeys(type_of(device) for device in config.devices))
+    ask = partial(usable_compilers, own=config.own_compilers, suites=config.suites)
     if not config.environments:
         wanted = [kind for kind in kinds if of(kind).accelerated]
         missing = missing_devices(wanted) if wanted else {}
@@ -36,16 +38,17 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
             if kind in missing:
                 why = f"{kind} is not there ({missing[kind]}); a yes says that the packages are installed"
                 print(plain(f"note: {why}"), file=sys.stderr)
-            usable = usable_compilers(kind, own=config.own_compilers, suites=config.suites)
-            _print_compilers(kind, usable)
+            _print_compilers(kind, ask(kind))
         return OK
-    from runner.plan.environments.prepare import usable_in
+    from runner.plan.environments import prepare
+    from runner.plan.environments.probe import versions_text
 
-    for heading, kind, compilers in usable_in(
-        config.environments, kinds, config.own_compilers, config.suites
-    ):
-        print(plain(heading))
-        _print_compilers(kind, compilers)
+    checked = prepare.resolved(config.environments, lambda _: None)
+    prepare.check_devices(checked, kinds)
+    for known in checked:
+        for kind in kinds:
+            print(plain(f"{known.environment.name}: {versions_text(known.facts)}"))
+            _print_compilers(kind, ask(kind, (), known.environment.python))
     return OK
 
 

@@ -29,7 +29,7 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
             for mode in config.modes
             for case in catalog.cases(suite, setting_for(config, config.devices[0], mode))
         ]
-        named = bool(config.selection.only or config.selection.filters or config.partition)
+        named = bool(config.selection.only or config.selection.filters or config.partition.total)
         on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not named}
         for case in (*selected.values(), *on_request.values()):
             notes = "" if case.name in selected else "  (only when named)"

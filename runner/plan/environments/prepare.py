@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from runner.plan.environments.make import Say, made
 from runner.plan.environments.plan import candidates_in, in_environments
 from runner.plan.environments.probe import Facts, probe, same, versions_text
 from runner.plan.environments.spec import DIFFERENT, Asked
-from runner.plan.probe import asking_for, usable_compilers
+from runner.plan.probe import asking_for
 
 Probe = Callable[[Path, str, str], Facts]
 
@@ -51,28 +51,6 @@ def named(asked: Sequence[Asked], jobs: Sequence[Job]) -> tuple[Job, ...]:
         )
         for job in jobs
     )
-
-
-def usable_in(
-    asked: Sequence[Asked],
-    device_types: Sequence[str],
-    own: Mapping[str, str] | None = None,
-    suites: Sequence[str] = (),
-) -> Iterator[tuple[str, str, Mapping[str, Usable]]]:
-    """For each environment and device type: a heading, the device type, and all compilers.
-
-    Raises ``UsageError`` if an environment cannot be made or used.
-    """
-    checked = resolved(asked, lambda _: None)
-    check_devices(checked, device_types)
-    for one in checked:
-        for kind in device_types:
-            heading = f"{one.environment.name}: {versions_text(one.facts)}"
-            yield (
-                heading,
-                kind,
-                usable_compilers(kind, (), one.environment.python, own=own, suites=suites),
-            )
 
 
 def say(line: str) -> None:
