@@ -149,7 +149,7 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
     tau = cell.tau_of(model)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
     while cell.processes == 0 and more_processes(
-        PROTOCOL, [(*columns(done), counts(done), Between(assumed_sd=assumed))]
+        PROTOCOL, judged(*columns(done), counts(done), Between(assumed_sd=assumed))
     ):
         done.append(one_process(rng, cell, tau, assumed))
     return done

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record
-from runner.engine.executors import Doing, Event, JobEnded, Pairs, Started, Timed, Waits
+from runner.engine.executors import Doing, Event, JobEnded, Pairs, Paused, Started, Timed, Waits
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
@@ -72,9 +72,11 @@ class BarView:
             self._record(event)
             return
         key = event.job.key
-        if isinstance(event, JobEnded):
+        if isinstance(event, (JobEnded, Paused)):
             self._phases.pop(key, None)
             self._estimates.pop(key, None)
+            if isinstance(event, Paused):
+                return
             self._ended += 1
             left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
             text = f"about {duration(left)} left"
@@ -141,7 +143,7 @@ class NotebookView:
         if isinstance(event, Record):
             self._lines.append(plain(outcome(event)))
             self._draw("")
-        elif not isinstance(event, JobEnded):
+        elif not isinstance(event, (JobEnded, Paused)):
             numbers = estimates(event.pairs) if isinstance(event, Timed) else ""
             self._draw(plain(f"{_what(event.job)}  {_phase(event)}  {numbers}".rstrip()))
 

@@ -17,6 +17,10 @@ Reproduce = Callable[[Job, Sequence[str]], str]
 """Returns the command that measures these candidates of a job again."""
 
 
+class Pause:
+    """Between two processes of a job: other jobs may go on first."""
+
+
 class Watcher(Protocol):
     """Receives each worker's activity, the number of rounds, and each candidate's pairs."""
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.schema import Job, Record, Scalar
+from runner.engine import Pause
 
 LATENCY = "compilation_latency_s"
 COLD, WARM = "cold_compilation_latency_s", "warm_compilation_latency_s"
@@ -27,11 +28,12 @@ COLD, WARM = "cold_compilation_latency_s", "warm_compilation_latency_s"
 Caches = Callable[[], Path | None]
 """Returns the cache folder for the next worker; None: the user's own cache."""
 
-Run = Callable[[Job, Caches], Iterator[Record]]
+Steps = Iterator[Record | Pause]
+Run = Callable[[Job, Caches], Steps]
 """Measures a job with workers that use these caches."""
 
 
-def with_starts(job: Job, run: Run, folder: Path) -> Iterator[Record]:
+def with_starts(job: Job, run: Run, folder: Path) -> Steps:
     """The job's records, with the requested latencies. The caches are in ``folder`` until the job ends."""
     if not (job.extras.cold_start or job.extras.warm_start):
         yield from run(job, lambda: None)
@@ -42,16 +44,20 @@ def with_starts(job: Job, run: Run, folder: Path) -> Iterator[Record]:
             yield from _warm(job, run, root)
             return
         for record in run(job, lambda: Path(tempfile.mkdtemp(dir=root))):
-            yield _with(record, {COLD: record.metrics.get(LATENCY)})
+            yield record if isinstance(record, Pause) else _with(record, {COLD: record.metrics.get(LATENCY)})
 
 
-def _warm(job: Job, run: Run, caches: Path) -> Iterator[Record]:
+def _warm(job: Job, run: Run, caches: Path) -> Steps:
     protocol = replace(job.protocol, accuracy=False, performance=False)
     cold = {
         record.candidate: record.metrics.get(LATENCY)
         for record in run(replace(job, protocol=protocol), lambda: caches)
+        if isinstance(record, Record)
     }
     for record in run(job, lambda: caches):
+        if isinstance(record, Pause):
+            yield record
+            continue
         latencies = {COLD: cold.get(record.candidate), WARM: record.metrics.get(LATENCY)}
         yield _with(record, latencies)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from harness.codec import to_json
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
-from runner.engine import JobContext, Place
-from runner.engine.compile_caches import Caches, with_starts
+from runner.engine import JobContext, Pause, Place
+from runner.engine.compile_caches import Caches, Steps, with_starts
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
 from runner.engine.processes import with_processes
@@ -76,6 +76,11 @@ class Workers:
 
 
 def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Iterator[Record]:
+    """``measure_in_turns`` without its pauses."""
+    return (step for step in measure_in_turns(job, context, log, workers) if isinstance(step, Record))
+
+
+def measure_in_turns(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Steps:
     """The records of the context's candidates. Workers write to ``log``; environment workers beside it.
 
     ``context.place`` names the log. If an exception of this program ends the job, the missing records say so,
@@ -84,6 +89,9 @@ def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | Non
     missing = list(context.candidates)
     try:
         for record in _measured(job, context, log, (workers or Workers()).of(job)):
+            if isinstance(record, Pause):
+                yield record
+                continue
             long = any(map(was_shortened, (log, *log.parent.glob(f"{FOLDER}/*/{log.name}"))))
             yield replace(record, notes=(*record.notes, LONG_LOG)) if long else record
             missing.remove(record.candidate)
@@ -115,13 +123,13 @@ def _log_traceback(log: Path) -> None:
             traceback.print_exc(file=file)
 
 
-def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Iterator[Record]:
+def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Steps:
     logs = {"": log, **{env.name: _log_of(job, env, log.parent) for env in job.environments}}
     folder = Path(context.place.logs[""]).parent
     names = {env: str(folder / path.relative_to(log.parent)) for env, path in logs.items() if env}
     place = Place(logs={**context.place.logs, **names}, folder=log.parent)
 
-    def run(part: Job, caches: Caches) -> Iterator[Record]:
+    def run(part: Job, caches: Caches) -> Steps:
         def launch(job: Job) -> WorkerProcess:
             env = job.environments[0].name if job.environments else ""
             root = caches()

@@ -18,6 +18,7 @@ from harness.protocol import AUTO
 from harness.schema import Failure, Job, Protocol, Record, Samples, Scalar
 from runner.analysis.verdicts.decision import Z_95, Between, judged
 from runner.analysis.verdicts.family import assumed_of
+from runner.engine import Pause
 from runner.engine.compile_caches import LATENCY
 from runner.engine.stopping import more_processes
 
@@ -31,12 +32,13 @@ def with_processes(
     measure: Measure,
     stop: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Record]:
-    """The job's records, each with the samples of ``job.protocol.processes`` processes.
+) -> Iterator[Record | Pause]:
+    """The job's records, each with the samples of ``job.protocol.processes`` processes, with pauses between.
 
     Every process checks parity, with its late check; metrics are those of the first, and what compiling took
     in later processes, which share the compile caches unless every worker has its own. A candidate that fails
-    in any process has failed. With ``auto``, processes are added while they can close an open verdict.
+    in any process has failed. With ``auto``, processes are added for the candidates whose open verdict they
+    can close.
     """
     if job.protocol.processes == 1 or not job.protocol.performance:
         yield from measure(job, candidates)
@@ -50,10 +52,13 @@ def with_processes(
             going[record.candidate] = [record]
     took_s = clock() - began
     number = 1
-    while going and not stop() and _another(job.protocol, going, number):
+    while wanting := {name: records for name, records in going.items() if _another(job.protocol, records)}:
+        yield Pause()
+        if stop():
+            break
         number += 1
-        protocol = replace(_with_rounds(job.protocol, going, took_s), process=number - 1)
-        for record in measure(replace(job, protocol=protocol), tuple(going)):
+        protocol = replace(_with_rounds(job.protocol, wanting, took_s), process=number - 1)
+        for record in measure(replace(job, protocol=protocol), tuple(wanting)):
             records = going[record.candidate]
             why_not = _why_not(records[0], record)
             if why_not is None:
@@ -65,19 +70,14 @@ def with_processes(
         yield _joined(records, job.protocol.processes)
 
 
-def _another(protocol: Protocol, going: dict[str, list[Record]], done: int) -> bool:
+def _another(protocol: Protocol, records: Sequence[Record]) -> bool:
     if protocol.processes != AUTO:
-        return done < protocol.processes
-    return more_processes(protocol, [_measured(records) for records in going.values()])
-
-
-def _measured(
-    records: Sequence[Record],
-) -> tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], Between]:
+        return len(records) < protocol.processes
     samples = joined_samples([record.samples for record in records if record.samples is not None])
     by_process = samples.rounds_by_process if len(records) > 1 else ()
     between = Between(assumed_sd=assumed_of(records[0]))
-    return samples.baseline_s, samples.candidate_s, by_process, between
+    estimate = judged(samples.baseline_s, samples.candidate_s, by_process, between)
+    return more_processes(protocol, estimate, calibrated=bool(records[0].calibrated))
 
 
 def _with_rounds(protocol: Protocol, going: dict[str, list[Record]], took_s: float) -> Protocol:

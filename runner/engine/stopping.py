@@ -15,7 +15,7 @@ estimate (docs/STATISTICS.md, results/calibration).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from harness.schema import Protocol
@@ -117,39 +117,25 @@ def decide(
     )
 
 
-FEWEST_PROCESSES = 3  # of --processes=auto, where one does not close every verdict
+FEWEST_PROCESSES = 3  # of --processes=auto, before a verdict is given up as open
 MOST_PROCESSES = 10
 CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested after every process
 
-Measured = tuple[Column, Column, Sequence[int], Between]
-"""Baseline seconds, candidate seconds, the rounds of each process, what is known of tau."""
 
+def more_processes(protocol: Protocol, estimate: PairedEstimate, *, calibrated: bool = False) -> bool:
+    """Whether ``--processes=auto`` measures a candidate in one more process, after those of the estimate.
 
-def more_processes(protocol: Protocol, candidates: Sequence[Measured]) -> bool:
-    """Whether ``--processes=auto`` measures in one more process, after those in ``candidates``.
-
-    One process is enough if all verdicts stand with a margin, and with twice the assumed tau. Otherwise
-    there are at least three, and more while a verdict is open that ``MOST_PROCESSES`` would close.
+    A verdict that stands with a margin is closed; that of one process, with twice a tau that was not
+    ``calibrated`` on this machine. Otherwise there are more while ``MOST_PROCESSES`` would close it.
     """
-    limits = Limits.of(protocol)
-    count = max((len(rounds) for _, _, rounds, _ in candidates), default=0)
-    if count >= MOST_PROCESSES:
+    limits, count = Limits.of(protocol), estimate.processes
+    if count < 2 and not calibrated:
+        estimate = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0))
+    if count >= MOST_PROCESSES or stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER):
         return False
-    if count < 2:
-        wary = [(*columns[:3], _doubled(columns[3])) for columns in candidates]
-        return not all(stands(judged(*measured), limits, stretch=CLOSED) for measured in wary)
-    if count < FEWEST_PROCESSES:
-        return True
-    for estimate in (judged(*measured) for measured in candidates):
-        missing = needed(estimate, limits)
-        closed = stands(estimate, limits, stretch=CLOSED_OVER)
-        if not closed and missing and missing.processes and missing.processes <= MOST_PROCESSES:
-            return True
-    return False
-
-
-def _doubled(between: Between) -> Between:
-    return replace(between, assumed_sd=2 * between.assumed_sd)
+    missing = needed(estimate, limits)
+    affordable = missing is not None and (missing.processes or math.inf) <= MOST_PROCESSES
+    return affordable or count < FEWEST_PROCESSES
 
 
 ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)

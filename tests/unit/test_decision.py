@@ -13,7 +13,7 @@ from harness.schema import Protocol
 from runner.analysis.estimate import Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.statistics import paired_speedup
 from runner.analysis.verdicts.between import Pool
-from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, stands, verdict
+from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
 from runner.analysis.verdicts.reasons import open_because
 from runner.engine.stopping import decide, more_processes
@@ -228,22 +228,17 @@ def test_rounds_without_a_common_speedup_are_measured_again_while_time_allows() 
 def test_auto_adds_processes_where_they_close_a_verdict() -> None:
     rng = np.random.default_rng(11)
 
-    def measured(center: float, processes: int) -> list[tuple[Floats, Floats, tuple[int, ...], Between]]:
+    def more(center: float, processes: int) -> bool:
         logs = rng.normal(center, 0.02, 20 * processes)
-        return [(np.exp(logs), np.ones(logs.size), (20,) * processes if processes > 1 else (), TAU)]
+        return more_processes(Protocol(), of(logs, TAU, (20,) * processes if processes > 1 else ()))
 
-    assert not more_processes(Protocol(), measured(0.4, 1))  # clear after one
-    assert more_processes(Protocol(), measured(0.0, 1))
-    assert more_processes(Protocol(), measured(0.0, 2))
-    assert not more_processes(Protocol(), measured(0.0, 5))
-    assert not more_processes(Protocol(), measured(math.log(1.02), 10))
-    assert not more_processes(Protocol(), measured(math.log(1.0199), 4))  # no affordable number closes it
-
-
-def test_a_verdict_that_stands_survives_a_stretch() -> None:
-    found = of(np.random.default_rng(12).normal(0.2, 0.03, 20))
-    for stretch, expected in ((1.0, True), (3.0, True), (30.0, False)):
-        assert stands(found, LIMITS, stretch=stretch) is expected
+    assert not more(0.4, 1)  # clear after one
+    assert more(0.0, 1)
+    assert more(0.0, 2)
+    assert not more(0.4, 2)
+    assert not more(0.0, 5)
+    assert not more(math.log(1.02), 10)
+    assert not more(math.log(1.0199), 4)  # no affordable number closes it
 
 
 def drawn(center: float, sigma: float, count: int) -> Floats:

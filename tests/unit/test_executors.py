@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import sys
 import threading
 import time
@@ -20,10 +21,10 @@ from harness.schema import Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.cli.progress import BarView, PlainView
-from runner.engine import Gate
+from runner.engine import Gate, Pause
 from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed, Work
 from runner.engine.executors.choice import opened
-from runner.engine.executors.local import JobRecords, LocalExecutor, Watch
+from runner.engine.executors.local import PAUSED, JobRecords, LocalExecutor, Watch
 from runner.engine.worker_start import PlainStart
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
@@ -338,3 +339,37 @@ def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
     assert progress.tasks[0].description == "m4 training float32  round 3"
     assert progress.tasks[0].completed == 4
+
+
+class InProcesses:
+    """Each job has three processes, with a pause before the second and the third."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record | Pause]:
+        for process in range(3):
+            if process:
+                yield Pause()
+            if stop():
+                break
+            self.order.append(f"{one.job.case.name}{process}")
+        yield record(one, "a")
+
+
+@pytest.mark.parametrize("count", [2, PAUSED + 2])
+def test_processes_of_a_job_lie_apart(count: int) -> None:
+    lane, names = InProcesses(), [chr(ord("a") + number) for number in range(count)]
+    events = run(lane.measure, [work(name) for name in names])
+    assert sorted(lane.order) == [f"{name}{process}" for name in names for process in range(3)]
+    # never one after the other, and the first processes of at most PAUSED jobs wait
+    assert all(one[0] != other[0] for one, other in itertools.pairwise(lane.order))
+    assert lane.order[: min(count, PAUSED)] == [f"{name}0" for name in names[:PAUSED]]
+    assert len(recorded(events)) == sum(isinstance(event, JobEnded) for event in events) == count
+
+
+def test_a_stop_leaves_the_records_of_paused_jobs_and_begins_no_other() -> None:
+    lane = InProcesses()
+    events = run(lane.measure, [work(name) for name in "abcd"], lambda: len(lane.order) >= 3)
+    assert lane.order == ["a0", "b0", "c0"]
+    assert [name for name, _ in recorded(events)] == ["a", "b", "c"]

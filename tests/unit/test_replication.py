@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from harness.protocol import AUTO
 from harness.schema import Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
-from runner.engine.processes import with_processes
+from runner.engine import Pause
+from runner.engine import processes as engine
 from tests.factories import known, make_job, make_record, make_samples
+
+
+def with_processes(*arguments: Any) -> list[Record]:
+    """The records, without the pauses."""
+    return [step for step in engine.with_processes(*arguments) if isinstance(step, Record)]
 
 
 def job(processes: int) -> Job:
@@ -40,14 +47,14 @@ class Processes:
 
 def test_one_process_is_left_alone() -> None:
     processes = Processes()
-    found = list(with_processes(job(1), ("a", "b"), processes, lambda: False))
+    found = with_processes(job(1), ("a", "b"), processes, lambda: False)
     assert [record.candidate for record in found] == ["a", "b"]
     assert [record.samples.rounds_by_process for record in found if record.samples] == [(), ()]
 
 
 def test_the_samples_of_all_processes_follow_each_other() -> None:
     processes = Processes()
-    found = list(with_processes(job(3), ("a", "b"), processes, lambda: False))
+    found = with_processes(job(3), ("a", "b"), processes, lambda: False)
     assert [record.candidate for record in found] == ["a", "b"]
     for record in found:
         assert record.samples is not None
@@ -81,7 +88,7 @@ def test_the_record_says_what_later_processes_compiled_and_what_they_reused() ->
 
 
 def test_one_process_has_no_later_one() -> None:
-    found = list(with_processes(job(1), ("a",), Processes(), lambda: False))
+    found = with_processes(job(1), ("a",), Processes(), lambda: False)
     assert not [name for name in found[0].metrics if name.startswith("later_")]
 
 
@@ -106,7 +113,7 @@ def test_parity_counts_in_every_process() -> None:
     assert len(known(found.samples).rounds_by_process) == 3
 
 
-@pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])
+@pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 2, 10)])
 def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int, most: int) -> None:
     jobs: list[Job] = []
 
@@ -117,7 +124,7 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
             yield replace(make_record(one, candidate), samples=samples)
 
     ticks = iter(range(0, 1000, 10))  # a process takes 10 s
-    found = list(with_processes(job(AUTO), ("a",), measure, lambda: False, lambda: float(next(ticks))))
+    found = with_processes(job(AUTO), ("a",), measure, lambda: False, lambda: float(next(ticks)))
     assert least <= len(jobs) <= most
     assert len(known(found[0].samples).rounds_by_process) == (len(jobs) if len(jobs) > 1 else 0)
     for later in jobs[1:]:  # the optimum of costs and variances, within the protocol's bounds
@@ -128,6 +135,36 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
 
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
     processes = Processes()
-    found = list(with_processes(job(5), ("a",), processes, lambda: len(processes.jobs) == 2))
+    found = with_processes(job(5), ("a",), processes, lambda: len(processes.jobs) == 2)
     assert known(found[0].samples).rounds_by_process == (11, 12)
     assert "stopped after 2 of 5 processes" in found[0].notes
+
+
+def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:
+    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        jobs.append(candidates)
+        for candidate in candidates:
+            samples = make_samples(speedup={"a": 1.5, "b": 1.0}[candidate], seed=f"{len(jobs)}")
+            yield replace(make_record(one, candidate), samples=samples)
+
+    jobs: list[tuple[str, ...]] = []
+    steps = [type(step) for step in engine.with_processes(job(AUTO), ("a", "b"), measure, lambda: False)]
+    assert jobs[0] == ("a", "b")
+    assert len(jobs) > 1
+    assert set(jobs[1:]) == {("b",)}
+    assert steps == [*[Pause] * (len(jobs) - 1), Record, Record]
+
+
+def test_a_calibrated_tau_is_not_doubled() -> None:
+    def measured(calibrated: str) -> int:
+        def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+            samples = make_samples(speedup=1.035, rounds=60, seed="x")
+            record = replace(make_record(one, "a"), samples=samples, calibrated=calibrated)
+            jobs.append(one)
+            yield replace(record, assumed_between_sd=0.005)
+
+        jobs: list[Job] = []
+        with_processes(job(AUTO), ("a",), measure, lambda: False)
+        return len(jobs)
+
+    assert measured("2026-11-23") == 1 < measured("")

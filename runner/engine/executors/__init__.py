@@ -40,6 +40,10 @@ class Waits(JobEvent):
     """The job is prepared, and waits until it may be timed alone."""
 
 
+class Paused(JobEvent):
+    """Other jobs go on before the next process of this job."""
+
+
 class JobEnded(JobEvent):
     """The job has all of its records, or the run was stopped."""
 
@@ -59,7 +63,7 @@ class Timed(JobEvent):
     pairs: Pairs
 
 
-Event = Started | Doing | Waits | Timed | Record | JobEnded
+Event = Started | Doing | Waits | Timed | Paused | Record | JobEnded
 Events = Generator[Event, None, None]
 
 

@@ -157,10 +157,13 @@ class Seat:
         self.waited_s = 0.0
         self.on_waiting: Callable[[], object] = lambda: None
 
-    def begin(self, number: int, on_waiting: Callable[[], object]) -> None:
-        """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
+    def begin(self, number: int, on_waiting: Callable[[], object], waited_s: float = 0.0) -> None:
+        """A new job, or one that paused after it had waited for ``waited_s``.
+
+        ``on_waiting`` is called when the job is prepared and begins to wait.
+        """
         self.number, self.on_waiting = number, on_waiting
-        self.beside, self.waited_s = 0, 0.0
+        self.beside, self.waited_s = 0, waited_s
 
     def end_job(self) -> None:
         """The job's workers have ended."""

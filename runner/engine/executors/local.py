@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from harness.hardware.cpus import usable_cpus
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
-from runner.engine import Gate, JobContext, Place, Reproduce
+from runner.engine import Gate, JobContext, Pause, Place, Reproduce
 from runner.engine.executors import (
     Cases,
     Doing,
@@ -20,6 +21,7 @@ from runner.engine.executors import (
     Events,
     JobEnded,
     Pairs,
+    Paused,
     Started,
     Stop,
     Timed,
@@ -31,7 +33,7 @@ from runner.engine.executors.ahead import jobs_ahead
 from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
 from runner.engine.executors.time_budget import TimeBudget
-from runner.engine.launch import Workers, measure_job
+from runner.engine.launch import Workers, measure_in_turns
 from runner.engine.worker_start import HostPool, forking_works
 from runner.store.calibrations import Calibration
 
@@ -56,8 +58,12 @@ class Watch:
         self._tell(Timed(job=self._job, done=done, pairs=pairs))
 
 
-JobRecords = Callable[[Work, Watch, Stop, Gate], Iterator[Record]]
-"""Measures one job and yields each record when it is final, as ``runner.engine.launch.measure_job`` does."""
+JobRecords = Callable[[Work, Watch, Stop, Gate], Iterator[Record | Pause]]
+"""Measures one job and yields each record when it is final, as ``launch.measure_in_turns`` does."""
+
+PAUSED = 8
+"""A lane continues a paused job after so many others. More would spread its processes over more of the run;
+if the run is killed, the processes of paused jobs are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +74,24 @@ class _Letter:
     handled: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Begun:
+    """A job of a lane, and how long it has waited and paused until it paused last."""
+
+    number: int
+    work: Work
+    steps: Generator[Record | Pause, None, None]
+    waited_s: float = 0.0
+    paused_at: float = 0.0
+
+
 class Lanes:
     """Runs several lists of work in parallel, the list of each device in its order.
 
     A list has one thread. If up to ``ahead`` > 1 jobs may prepare side by side, it has twice as many: so
     many jobs are open at once, if ``room`` says that the memory suffices (see ``executors.gate``).
+
+    A job that pauses between two processes is continued by its lane after ``PAUSED`` others, or at the end.
 
     After a record, a lane waits until the caller has taken and written it. An error in one lane stops
     the others after their current rounds, and is then raised. Any thread may set ``abandoned``, which
@@ -132,9 +151,12 @@ class Lanes:
 
     def _lane(self, jobs: Iterator[tuple[int, Work]], seat: Seat) -> None:
         error: BaseException | None = None
+        paused: deque[_Begun] = deque()
         try:
-            while not self._stopped() and (item := next(jobs, None)) is not None:
-                self._job(item[1], item[0], seat)
+            with ExitStack() as begun:  # closes the jobs: their workers end before their lane
+                while (job := self._next(jobs, paused, seat, begun)) is not None:
+                    if self._goes_on(job, seat):
+                        paused.append(job)
         except Abandoned:
             pass
         except BaseException as caught:  # raised again in the caller's thread
@@ -143,18 +165,34 @@ class Lanes:
         seat.leave()
         self._mail.put(error)
 
-    def _job(self, work: Work, number: int, seat: Seat) -> None:
+    def _next(
+        self, jobs: Iterator[tuple[int, Work]], paused: deque[_Begun], seat: Seat, begun: ExitStack
+    ) -> _Begun | None:
+        """The job that the lane turns to. After ``stop()``, paused jobs only give their records."""
+        item = next(jobs, None) if len(paused) < PAUSED and not self._stopped() else None
+        if item is None:
+            return paused.popleft() if paused else None
+        number, work = item
         self._tell(Started(job=work.job))
-        watch = Watch(work.job, self._tell)
-        seat.begin(number, lambda: self._tell(Waits(job=work.job)))
+        steps = _generator(self._records(work, Watch(work.job, self._tell), self._stopped, seat))
+        return _Begun(number=number, work=work, steps=begun.enter_context(closing(steps)))
+
+    def _goes_on(self, job: _Begun, seat: Seat) -> bool:
+        """Measures the job until its next pause, or its end; whether it has paused."""
+        if job.paused_at:
+            job.waited_s += time.monotonic() - job.paused_at
+        seat.begin(job.number, lambda: self._tell(Waits(job=job.work.job)), job.waited_s)
         try:
-            # closing: the worker always ends before its lane
-            with closing(_generator(self._records(work, watch, self._stopped, seat))) as records:
-                for record in records:
-                    self._deliver(record)
+            for step in job.steps:
+                if isinstance(step, Pause):
+                    job.waited_s, job.paused_at = seat.waited_s, time.monotonic()
+                    self._tell(Paused(job=job.work.job))
+                    return True
+                self._deliver(step)
         finally:
             seat.end_job()
-        self._tell(JobEnded(job=work.job))
+        self._tell(JobEnded(job=job.work.job))
+        return False
 
     def _check(self) -> None:
         if self._abandoned.is_set():
@@ -224,7 +262,7 @@ class LocalExecutor:
         def over() -> bool:
             return stop() or (budget is not None and budget.exhausted())
 
-        def measure(item: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record]:
+        def measure(item: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record | Pause]:
             log = cases.open_case(item.job)
             with nullcontext() if budget is None else budget.job(gate) as share:
                 context = JobContext(
@@ -238,7 +276,7 @@ class LocalExecutor:
                     calibrations=self._calibrations,
                 )
                 workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
-                yield from measure_job(item.job, context, log, workers)
+                yield from measure_in_turns(item.job, context, log, workers)
 
         for together in by_kind(work).values():
             if over():
@@ -279,5 +317,5 @@ def _lanes(work: Sequence[Work]) -> list[list[Work]]:
     return list(lanes.values())
 
 
-def _generator(records: Iterator[Record]) -> Generator[Record, None, None]:
-    yield from records
+def _generator(steps: Iterator[Record | Pause]) -> Generator[Record | Pause, None, None]:
+    yield from steps
