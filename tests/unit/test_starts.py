@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Extras, Job, Record, Scalar, Status
-from runner.engine.compile_caches import Caches, with_starts
+from runner.engine.compile_caches import Caches, Steps, with_starts
 from runner.errors import UsageError
 from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.interpreter import cache_settings, worker_environment
@@ -48,9 +48,13 @@ def latencies(records: list[Record]) -> list[tuple[object, object, object]]:
     return [tuple(record.metrics.get(name) for name in names) for record in records]  # type: ignore[misc]
 
 
+def records_in(steps: Steps) -> list[Record]:
+    return [step for step in steps if isinstance(step, Record)]
+
+
 def test_without_the_flags_nothing_is_changed(tmp_path: Path) -> None:
     worker = Worker()
-    records = list(with_starts(job(), worker.run, tmp_path))
+    records = records_in(with_starts(job(), worker.run, tmp_path))
     assert worker.folders == [None]
     assert set(records[0].metrics) == {"compilation_latency_s"}
     assert list(tmp_path.iterdir()) == []
@@ -58,7 +62,7 @@ def test_without_the_flags_nothing_is_changed(tmp_path: Path) -> None:
 
 def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
     worker = Worker(sessions=2)
-    records = list(with_starts(job(cold_start=True), worker.run, tmp_path))
+    records = records_in(with_starts(job(cold_start=True), worker.run, tmp_path))
     assert latencies(records) == [(9.0, 9.0, None)] * 2
     assert len(set(worker.folders)) == 2
     assert all(folder is not None and tmp_path in folder.parents for folder in worker.folders)
@@ -67,7 +71,7 @@ def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path:
 
 def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -> None:
     worker = Worker()
-    records = list(with_starts(job(warm_start=True, cold_start=True), worker.run, tmp_path))
+    records = records_in(with_starts(job(warm_start=True, cold_start=True), worker.run, tmp_path))
     assert latencies(records) == [(1.0, 9.0, 1.0)] * 2
     first, second = worker.jobs
     assert (first.protocol.performance, first.protocol.accuracy) == (False, False)
