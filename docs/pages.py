@@ -1,7 +1,8 @@
 """Writes ``docs/FLAGS.md``, and the tables of ``FORMAT.md`` and ``DATAFRAMES.md``: ``python -m docs.pages``.
 
 A table stands below the heading of its class or data frame. The meaning of a field is the comment beside or
-above it in ``harness/schema.py``, or the help of its flag. A field without one shares the next row.
+above it in ``harness/schema.py``; before it stands the flag that sets the field. A field or a column without one
+shares the next row.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from harness.settings import ROW
 from runner.analysis.columns import COLUMNS, Column
 from runner.cli.parser import build_parser
 from runner.cli.upstream import Theirs, answers, renamed
-from torchduet.frames import FIRST_CALLS, SAMPLES
+from torchduet.frames import FIRST_CALLS, KEYS, SAMPLES
 
 DOCS = Path(__file__).resolve().parent
+NOT_STORED = (schema.Setting, schema.Round)
 TYPES = {"str": "text", "Mode": "text", "int": "whole number", "float": "number", "bool": "boolean"}
 
 
@@ -57,17 +59,19 @@ def _table(*rows: tuple[str, ...]) -> str:
 
 def _records() -> dict[str, str]:
     kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
-    tables = {kind.__name__: _fields(kind) for kind in kinds if isinstance(kind, type)}
+    tables = {
+        kind.__name__: _fields(kind) for kind in kinds if isinstance(kind, type) and kind not in NOT_STORED
+    }
     return {**tables, "Metrics": _metrics(derived=False), "Derived metrics": _metrics(derived=True)}
 
 
 def _fields(kind: Any) -> str:
     meanings = _meanings(kind)
-    rows, names = [("field", "type", "meaning")], []
+    rows, names = [("field", "meaning")], []
     for field in dataclasses.fields(kind):
         names.append(f"`{recorded_name(field)}`")
         if meaning := meanings[field.name]:
-            rows.append((", ".join(names), _type(str(field.type)), _cell(meaning)))
+            rows.append((f"{', '.join(names)}: {_type(str(field.type))}", _cell(meaning)))
             names = []
     if names:
         raise ValueError(f"{kind.__name__} has fields without a meaning: {names}")
@@ -75,19 +79,22 @@ def _fields(kind: Any) -> str:
 
 
 def _meanings(kind: Any) -> dict[str, str]:
-    """By field: the comment above and beside it, else the help of its first flag."""
-    helps = {
-        one.name: one.metadata[ROW].flags[0].help for one in dataclasses.fields(kind) if ROW in one.metadata
-    }
-    meanings = {one.name: helps.get(one.name, "") for one in dataclasses.fields(kind)}
+    """By field: its flags, and the comment above and beside it."""
+    meanings = {field.name: _flags(field) for field in dataclasses.fields(kind)}
     above: list[str] = []
     for line in inspect.getsource(kind).splitlines():
         code, _, comment = line.partition("# ")
         name = re.match(r"    (\w+): ", code)
         if name and name[1] in meanings and (above or comment):
-            meanings[name[1]] = " ".join([*above, comment]).strip()
+            words = " ".join([*above, comment]).strip()
+            meanings[name[1]] = ": ".join(filter(None, (meanings[name[1]], words)))
         above = [*above, comment] if comment and not code.strip() else []
     return meanings
+
+
+def _flags(field: dataclasses.Field[Any]) -> str:
+    flags = field.metadata[ROW].flags if ROW in field.metadata else ()
+    return ", ".join(dict.fromkeys(f"`{flag.long}`" for flag in flags))
 
 
 def _type(annotation: str) -> str:
@@ -108,13 +115,24 @@ def _metrics(*, derived: bool) -> str:
 
 
 def _frames() -> dict[str, str]:
-    frames = {"comparisons": COLUMNS, "samples": SAMPLES, "first_calls": FIRST_CALLS}
+    frames = {
+        "comparisons": COLUMNS,
+        "samples": SAMPLES[len(KEYS) :],
+        "first_calls": FIRST_CALLS[len(KEYS) :],
+    }
     return {name: _columns(columns) for name, columns in frames.items()}
 
 
 def _columns(columns: tuple[Column, ...]) -> str:
-    rows = [(f"`{one.name}`", one.dtype, one.page_text) for one in columns]
-    return _table(("column", "dtype", "unit and meaning"), *rows)
+    rows, names = [("column", "unit and meaning")], []
+    for column in columns:
+        names.append(f"`{column.name}`")
+        if column.meaning:
+            rows.append(
+                (", ".join(names), f"{column.unit or 'count'}: {column.meaning}".removeprefix("text: "))
+            )
+            names = []
+    return _table(*rows)
 
 
 HEAD = """\
@@ -129,10 +147,7 @@ A value is given as `--flag VALUE` or `--flag=VALUE`. Flags cannot be abbreviate
 def flags_page() -> str:
     parser = build_parser()
     parts = [HEAD, *_groups(parser)]
-    assert parser.epilog is not None
-    examples, _, codes = parser.epilog.partition("\n\nexit code:")
-    commands = examples.removeprefix("examples:\n")
-    parts.append(f"## Examples\n\n```\n{re.sub('(?m)^  ', '', commands).rstrip()}\n```\n")
+    codes = str(parser.epilog).partition("\n\nexit code:")[2]
     parts.append(f"## Exit code\n\n{codes.strip().capitalize()}.\n")
     parts.append(_upstream())
     return "\n".join(parts)
@@ -157,7 +172,10 @@ def _upstream() -> str:
     compilers, models = renamed()
     names = [*compilers.items(), *((name, (ours, "")) for name, ours in models.items())]
     here = [(name, f"`{ours}`: {_cell(why)}".removesuffix(": ")) for name, (ours, why) in names]
-    taken = [(row.names, _answer(row)) for row in answers() if not row.refused]
+    replaced = [row for row in answers() if row.choices or row.ours or row.special]
+    taken = [(row.names, _answer(row)) for row in replaced]
+    needless = [name for row in answers() if not row.refused and row not in replaced for name in row.names]
+    taken.append((tuple(needless), "nothing to type; a note says why"))
     refused = [(row.names, _cell(row.why)) for row in answers() if row.refused]
     return "\n".join(
         (
@@ -186,7 +204,9 @@ def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
     for group in parser._action_groups:  # noqa: SLF001
         actions = group._group_actions  # noqa: SLF001
         if actions:
-            rows = [(_names(action), _cell(str(action.help))) for action in actions]
+            texts = [(_names(action), _cell(str(action.help))) for action in actions]
+            helps = dict.fromkeys(text for _, text in texts)
+            rows = [(", ".join(name for name, own in texts if own == text), text) for text in helps]
             title = str(group.title)
             yield f"## {title[0].upper()}{title[1:]}\n\n{_table(('flag', 'what it does'), *rows)}"
 

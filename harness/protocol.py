@@ -91,8 +91,8 @@ _PROCESSES = Kind(_processes, lambda count: "auto" if count == AUTO else str(cou
 class Protocol:
     """How a job is measured. Every record contains it, because derived numbers depend on it."""
 
-    accuracy: bool = setting(True, PERFORMANCE)  # parity is checked
-    performance: bool = setting(True, ACCURACY)  # times are measured
+    accuracy: bool = setting(True, PERFORMANCE)  # without it, parity is checked
+    performance: bool = setting(True, ACCURACY)  # without it, times are measured
     parity: str = _protocol(
         "scaled",
         "--parity=RULE",
@@ -106,11 +106,11 @@ class Protocol:
         help="seed of the weights, the inputs and the order of the rounds (default: 1337)",
         always=True,
     )
-    # CPU threads of the worker; null: torch's choice
+    # null: torch's choice
     threads: int | None = _condition(
         None, "-t", "--threads=N", kind=COUNT, help="CPU threads of the worker (default: torch's choice)"
     )
-    # exactly this number of rounds; null: until the intervals are narrow enough
+    # null: until the intervals are narrow enough
     repeat: int | None = _protocol(
         None,
         *("-n", "--repeat=N"),
@@ -121,7 +121,6 @@ class Protocol:
     max_rounds: int = setting(100, _part(part="max_rounds", kind=COUNT))  # the most rounds
     # no further round begins after this time
     max_measure_s: float = setting(60.0, _part(part="max_measure_s", kind=SECONDS))
-    # stop when each interval is within ± this share
     ci_width: float = _protocol(
         0.02,
         *("--ci-width", "--precision=P%"),
@@ -135,7 +134,7 @@ class Protocol:
     alpha: float = setting(0.05, _part(part="alpha", kind=_ALPHA))
     # the steps of a sample are raised until it lasts this long
     min_sample_s: float = setting(0.01, _part(part="min_sample_s", kind=_SAMPLE))
-    # fresh processes that measure every job, one after another
+    # 0: auto
     processes: int = _protocol(
         1,
         "--processes=N",
@@ -147,11 +146,11 @@ class Protocol:
     timeout_s: float = _protocol(
         1200.0, "--timeout=S", kind=SECONDS, help="seconds for one worker, with compilation (default: 1200)"
     )
-    # seconds for one call, by phase: `build`, `compile`, `measure`
+    # by phase
     phase_timeouts_s: dict[str, float] = setting(
         dict, PHASE_TIMEOUT, read=_phase_timeouts, spell=_spelled_timeouts
     )
-    # limit of the host memory of a worker and its processes; null: none
+    # null: no limit
     max_memory_bytes: int | None = _protocol(
         None,
         "--max-memory=GB",
@@ -165,7 +164,7 @@ class Protocol:
         identifies=True,
     )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
-    # dropout keeps its probability; otherwise it becomes 1e-30. Files without this field: own models kept it
+    # otherwise its probability becomes 1e-30. Files without this field: own models kept it
     keep_dropout: bool = _protocol(
         False,
         "--dropout=WHAT",
@@ -179,7 +178,6 @@ class Protocol:
         help="train in eval mode: no dropout, no running statistics",
         identifies=True,
     )
-    # out of memory is a failure; the batch is not halved
     fixed_batch: bool = by_flag(
         False,
         "--fixed-batch",
@@ -195,7 +193,6 @@ _option = partial(by_flag, group=Group.OPTIONS, identifies=True)
 class CompilerOptions:
     """Options of the compilers. If a compiler cannot take an option, its record has a note."""
 
-    # settings of `torch._inductor.config`, `key=value`
     inductor_config: tuple[str, ...] = _option(
         (),
         "--inductor-config=KEY=VALUE",
@@ -206,7 +203,6 @@ class CompilerOptions:
     dynamic_shapes: bool = _option(False, "--dynamic-shapes", help="compile for any size")
     dynamic_batch: bool = _option(False, "--dynamic-batch-only", help="compile for any batch size")
     freezing: bool = _option(False, "--freezing", help="inductor: weights are constants (inference)")
-    # TorchScript's: `nnc` or `nvfuser`
     fuser: str | None = setting(
         None,
         flag("--nnc", group=Group.OPTIONS, means="nnc", help="TorchScript's fuser: NNC"),

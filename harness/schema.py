@@ -126,7 +126,7 @@ class Case:
     batch_size: int | None  # null: only the model's code knows it
     published_batch_size: int | None  # of the source of the case
     scale: str = "full"  # `full`, `small` or `tiny`
-    # `quick`, `on_request`, `published_model` (the published model at every scale) and others
+    # such as `quick`, `on_request`, `published_model` (the published model at every scale)
     tags: tuple[str, ...] = ()
     loss: str = "own"  # `own`, `mean` or `sum`
     config: tuple[str, ...] = ()  # changes to the model's configuration, `key=value`
@@ -176,16 +176,16 @@ class Job:
     case: Case  # the model
     device: str  # `cpu`, `cuda`, `cuda:1`
     dtype: str  # the precision of the candidates, a word of `--dtypes`
-    candidates: tuple[str, ...]  # all compilers of this job, in the order of their preparation
+    candidates: tuple[str, ...]  # all compilers of this job, in order
     protocol: Protocol = field(default_factory=Protocol)  # how the job is measured
     options: CompilerOptions = field(default_factory=CompilerOptions)  # options of the compilers
     baseline_dtype: str | None = None  # eager's precision, if it differs from the candidates'
-    # candidates that cannot be run here, each with the reason
+    # candidates that cannot run here, with the reason
     unavailable: dict[str, str] = field(default_factory=dict)
     extras: Extras = field(default_factory=Extras)  # additional data to collect
-    # of `--envs`, the reference first; empty: the runner's own interpreter
+    # of `--envs`, the reference first
     environments: tuple[Environment, ...] = ()
-    # candidates that are functions of the user, each with its place: `file.py:function`
+    # candidates that are functions: `file.py:function`
     own_compilers: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -263,9 +263,9 @@ class Samples:
     # number of rounds of each process, one after the other; empty: one process
     rounds_by_process: tuple[int, ...] = ()
     reference_s: tuple[float, ...] = ()  # with `--envs`: eager of the reference environment in the same round
-    # its position; all positions then count over all variants of the round
+    # its position; positions then count over all variants
     reference_position: tuple[int, ...] = ()
-    # number of the round, from 0 in each process, by which samples of one job are joined
+    # number of the round in its process, from 0; it joins the samples of a job
     round_index: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -297,8 +297,7 @@ class TensorError:
     failure: str | None = None  # the fault; null if the tensor passed
     slope: float | None = None
     eager_slope: float | None = None
-    # the projection of the error on the reference, of candidate and eager, and its limit: 0.01 is a result
-    # that is 1 % too large; null: not judged
+    # projection of the error on the reference (0.01: 1 % too large), and its limit; null: not judged
     allowed_slope: float | None = None
 
 
@@ -310,13 +309,13 @@ class Where:
     stage: str
     compiler: str = ""  # the compiler that ends with this stage
     module: str = ""
-    # the smallest submodule that fails when compiled alone, and its class; no name: the whole model
+    # the smallest submodule that fails when compiled alone; no name: the whole model
     module_class: str = ""
-    why: str = ""  # the worst tensor of this submodule, and why it fails
+    why: str = ""  # its worst tensor, and why it fails
     trials: int = 0  # submodules that were compiled
-    repro: str = ""  # the script that shows the fault, relative to the run folder
+    repro: str = ""  # the script that shows the fault
     note: str = ""  # why there is no result, or why a smaller submodule may fail, too
-    # parts of all classes that were tried fail: the whole backend is wrong, and `module` is an example
+    # all parts that were tried fail: the whole backend is wrong
     everywhere: bool = False
 
 
@@ -333,25 +332,24 @@ class Parity:
     tolerance: float
     multiplier: float  # `tol` and `m` of the rule: docs/PARITY.md
     tensors: int
-    failed: int  # number of compared tensors; number of tensors beyond their limit
-    worst: TensorError | None  # the tensor that is nearest to its limit, or furthest beyond it
-    eager_bit_equal: bool  # whether the two runs of eager were equal bit for bit
+    failed: int  # tensors that were compared, and those beyond their limit
+    worst: TensorError | None  # the tensor nearest to its limit, or furthest beyond
+    eager_bit_equal: bool  # two runs of eager were equal bit for bit
     eager_spread: float  # distance between the two runs of eager
     noise_tensors: tuple[str, ...] = ()  # tensors in which even eager has no correct digit
     # tensors that passed only in comparison with eager at perturbed weights
     sensitive_tensors: tuple[str, ...] = ()
     random: str = ""  # with `cannot_judge`: the calls in eager's step that draw random numbers
-    found_by: str = ""  # the check that `worst` and `failed` come from; empty: the first or the third call
+    found_by: str = ""  # the check behind `worst` and `failed`; empty: the first or third call
     steps: int = 0  # consecutive steps that were compared; 0: none, or an older file
     other_data: tuple[str, ...] = ()  # what was changed in place after the compilation: `inputs`, `weights`
     not_checked: tuple[str, ...] = ()  # checks that were not possible, each with the reason
     resolution_median: float | None = None
-    # the permitted RMS error of a tensor / its size: of the median tensor, and the largest; without noise
-    # tensors
+    # the permitted RMS error of a tensor / its size: median and largest, without noise tensors
     resolution_largest: float | None = None
-    # of a failure: the precision whose errors the candidate's look like; empty: none
+    # of a failure: the precision whose errors look alike
     lower_precision: str = ""
-    unjudged: str = ""  # why eager's own results do not allow a judgment; empty: they do
+    unjudged: str = ""  # why eager's results do not allow a judgment
     where: Where | None = None  # null: no failure, or no `--localize`
 
 
@@ -363,8 +361,8 @@ class ModelFacts:
     parameter_bytes: int  # as built
     input_shapes: tuple[str, ...]  # for example `input.0: int64[8, 128]`
     batch_size: int | None = None  # that ran: the first dimension of the first input that has one
-    remarks: tuple[str, ...] = ()  # changes to the model and its inputs, and assumptions about them
-    generators: tuple[str, ...] = ()  # the random number generators that eager's step draws from
+    remarks: tuple[str, ...] = ()  # changes to the model and its inputs, and assumptions
+    generators: tuple[str, ...] = ()  # random number generators that eager's step draws from
 
 
 FAILURE_PHASES = (
@@ -408,8 +406,8 @@ class Record:
     """Exactly one per (job, candidate), always. Numbers that do not exist are None, never 0."""
 
     job: Job  # what was requested, and how it is measured
-    # the compiler; `eager` is the A/A control. With `--envs`: `inductor@new`, compared with eager of its own
-    # environment; `eager@new` with eager of the reference environment
+    # the compiler; `eager` is the A/A control. With `--envs`, `inductor@new` is compared with eager of its own
+    # environment, `eager@new` with that of the reference
     candidate: str
     status: Status  # how the candidate ended, see *Status*
     parity: Parity | None = None  # null: it was not checked
@@ -417,28 +415,26 @@ class Record:
     # numbers, texts and booleans by name, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
     model: ModelFacts | None = None  # facts of the model as built
-    # facts of the worker's process: torch, Python, processor, device, threads, allocator, versions of
-    # libraries and of torchduet
+    # facts of the worker: processor, device, threads, allocator, versions
     environment: dict[str, Scalar] = field(default_factory=dict)
     failure: Failure | None = None  # why there is no number
     reproduce: str = ""  # the command that measures this case again
-    notes: tuple[str, ...] = ()  # remarks for the reader, for example that a fresh worker was needed
+    notes: tuple[str, ...] = ()  # remarks for the reader
     started: str = ""
     ended: str = ""  # UTC, ISO 8601
-    env: str = ""  # name of the environment that ran the candidate; empty: the runner's own interpreter
-    # eager of this environment compared with eager of the reference environment
+    env: str = ""  # the candidate's environment; empty: the runner's interpreter
+    # of eager of this environment against the reference's
     env_parity: Parity | None = None
-    # seconds of each of the candidate's calls before timing. The first call compiles; the first three count
-    # as compilation, and the calls of the warm-up follow
+    # seconds of the calls before timing: the first compiles, three count as compilation, then the warm-up
     first_calls_s: tuple[float, ...] = ()
-    # compilations in other processes: of `--compile-runs`, and of later processes of `--processes`
+    # those of other processes: `--compile-runs`, and later ones of `--processes`
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed (empty if not known): `fixed count`, `precise`, `clear verdict`,
     # `most rounds`, `out of time`, `out of budget`, `stopped`, or `needs processes`: no round of one process
     # closes the verdict
     rounds_ended: str = ""
-    # the standard deviation of the log speedup between processes that the interval of one process assumes
+    # sd of the log speedup between processes that the interval of one process assumes
     assumed_between_sd: float | None = None
-    # the date of the `--calibrate` on this machine that it is from; empty: the values that the program has
+    # date of its `--calibrate`; empty: the program's own value
     calibrated: str = ""
     schema_version: int = SCHEMA_VERSION  # the version of this line

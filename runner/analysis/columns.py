@@ -35,7 +35,8 @@ TYPES = {"text": "string", "truth": "boolean", "": "Int64"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Its name, header and pandas' type are the same wherever it stands.
+    """One column. Its name, header and pandas' type are the same wherever it stands. ``meaning`` is its row in
+    docs/DATAFRAMES.md; "": it shares the next row.
 
     ``source``: the attribute of a comparison, or of its parts (``record.parity.failed``), or a function.
     A part that is None has no value.
@@ -50,12 +51,6 @@ class Column:
     @property
     def dtype(self) -> str:
         return TYPES.get(self.unit, "Float64")
-
-    @property
-    def page_text(self) -> str:
-        """Unit and meaning, as docs/DATAFRAMES.md has them."""
-        is_number = self.unit not in TYPES
-        return f"{self.unit}: {self.meaning}" if is_number else self.meaning
 
     def value(self, comparison: Comparison) -> Scalar:
         """The value as its type; None if it is missing, or if the record has something else there."""
@@ -136,18 +131,16 @@ COLUMNS = (
     Column("unsteady", "text", "estimate.unsteady", "why a verdict is withheld"),
     Column("n", "", lambda c: c.n or None, "timed rounds"),
     Column("processes", "", "estimate.processes", "processes that gave the rounds"),
-    Column("baseline_ms", "ms", "baseline_ms", "median step of eager"),
-    Column("candidate_ms", "ms", "candidate_ms", "median step of the candidate"),
+    Column("baseline_ms", "ms", "baseline_ms", ""),
+    Column("candidate_ms", "ms", "candidate_ms", "median step of eager, and of the candidate"),
     Column("speedup", "ratio", "speedup", "eager's time / the candidate's, from paired log ratios"),
-    Column("ci_low", "ratio", "ci_low", "lower end of its 95 % interval"),
-    Column("ci_high", "ratio", "ci_high", "upper end of its 95 % interval"),
-    Column(
-        "low_90", "ratio", "estimate.low_90", "lower end of its 90 % interval, which decides about *same*"
-    ),
-    Column("high_90", "ratio", "estimate.high_90", "upper end of its 90 % interval"),
+    Column("ci_low", "ratio", "ci_low", ""),
+    Column("ci_high", "ratio", "ci_high", "ends of its 95 % interval"),
+    Column("low_90", "ratio", "estimate.low_90", ""),
+    Column("high_90", "ratio", "estimate.high_90", "ends of its 90 % interval, for *same*"),
     Column("over_plain", "ratio", "over_plain.factor", "a candidate with settings over the plain one"),
-    Column("over_plain_low", "ratio", "over_plain.low", "lower end of its 95 % interval"),
-    Column("over_plain_high", "ratio", "over_plain.high", "upper end of its 95 % interval"),
+    Column("over_plain_low", "ratio", "over_plain.low", ""),
+    Column("over_plain_high", "ratio", "over_plain.high", "ends of its 95 % interval"),
     Column("p_value", "p", "p_value", "of a speedup of 1"),
     Column("q_value", "p", "q_value", "Benjamini-Hochberg over the run"),
     Column("between_sd", "share", "estimate.between_sd", "sd of the log speedup between processes, measured"),
@@ -158,16 +151,11 @@ COLUMNS = (
         "speedup_of_medians", "ratio", "estimate.speedup_of_medians", "eager's median time / the candidate's"
     ),
     Column("break_even_steps", "steps", "break_even.steps", "until the compilation has paid; `inf`: never"),
-    Column(
-        "break_even_low",
-        "steps",
-        "break_even.low",
-        "lower end of its interval, with the spread of several compilations",
-    ),
-    Column("break_even_high", "steps", "break_even.high", "upper end of this interval"),
+    Column("break_even_low", "steps", "break_even.low", ""),
+    Column("break_even_high", "steps", "break_even.high", "ends of its interval"),
     Column("pays", "text", "break_even.pays", "`yes`, `no`; `open`: the speedup's interval contains 1"),
-    Column("baseline_peak_gb", "GB", "baseline_peak_gb", "eager's peak memory (1e9 bytes)"),
-    Column("candidate_peak_gb", "GB", "candidate_peak_gb", "the candidate's peak memory (1e9 bytes)"),
+    Column("baseline_peak_gb", "GB", "baseline_peak_gb", ""),
+    Column("candidate_peak_gb", "GB", "candidate_peak_gb", "peak memory (1e9 bytes)"),
     Column("parameters", "", "record.model.parameters", "of the model as built", SIZE),
     Column("input_shapes", "text", _inputs, "of the model as built", SIZE),
     Column(
@@ -178,43 +166,63 @@ COLUMNS = (
     Column("reference", "text", "record.parity.reference", "`fp64`, or `eager`", PARITY),
     Column("tolerance", "share", "record.parity.tolerance", "of the rule", PARITY),
     Column("multiplier", "ratio", "record.parity.multiplier", "of eager's own error", PARITY),
-    Column("tensors", "", "record.parity.tensors", "tensors that were compared", PARITY),
-    Column("tensors_failed", "", "record.parity.failed", "tensors beyond their limit", PARITY),
+    Column("tensors", "", "record.parity.tensors", "", PARITY),
+    Column(
+        "tensors_failed", "", "record.parity.failed", "compared tensors, and those beyond their limit", PARITY
+    ),
     Column("worst_tensor", "text", "record.parity.worst.name", "the tensor nearest its limit", PARITY),
     Column("worst_scale", "error", "record.parity.worst.scale", "its RMS size", PARITY),
-    Column("worst_eager_error", "error", "record.parity.worst.eager_rmse", "RMS error of eager", PARITY),
-    Column("worst_error", "error", "record.parity.worst.candidate_rmse", "of the candidate", PARITY),
+    Column("worst_eager_error", "error", "record.parity.worst.eager_rmse", "", PARITY),
+    Column(
+        "worst_error",
+        "error",
+        "record.parity.worst.candidate_rmse",
+        "RMS error of eager, of the candidate",
+        PARITY,
+    ),
     Column("worst_error_allowed", "error", "record.parity.worst.allowed", "the limit of that error", PARITY),
-    Column("worst_max", "error", "record.parity.worst.candidate_max", "its largest error", PARITY),
-    Column("worst_max_allowed", "error", "record.parity.worst.allowed_max", "limit of worst_max", PARITY),
+    Column("worst_max", "error", "record.parity.worst.candidate_max", "", PARITY),
+    Column(
+        "worst_max_allowed",
+        "error",
+        "record.parity.worst.allowed_max",
+        "the candidate's largest error, its limit",
+        PARITY,
+    ),
     Column("worst_failure", "text", "record.parity.worst.failure", "why the tensor failed", PARITY),
     Column("found_by", "text", "record.parity.found_by", "the check that found the failure", PARITY),
     Column("eager_bit_equal", "truth", "record.parity.eager_bit_equal", "two runs of eager agree", PARITY),
     Column("eager_spread", "share", "record.parity.eager_spread", "eager's own difference", PARITY),
+    Column("resolution_median", "share", "record.parity.resolution_median", "", PARITY),
     Column(
-        *("resolution_median", "share", "record.parity.resolution_median"),
-        *("the largest error of a tensor that would pass: median over tensors", PARITY),
+        *("resolution_largest", "share", "record.parity.resolution_largest"),
+        *("the largest error of a tensor that would pass: median and largest", PARITY),
     ),
-    Column("resolution_largest", "share", "record.parity.resolution_largest", "the largest", PARITY),
-    Column("baseline_cv", "share", _value("baseline_cv"), "sd / mean of eager's samples", STEADINESS),
-    Column("candidate_cv", "share", _value("candidate_cv"), "of the candidate's samples", STEADINESS),
+    Column("baseline_cv", "share", _value("baseline_cv"), "", STEADINESS),
+    Column("candidate_cv", "share", _value("candidate_cv"), "sd / mean of the samples", STEADINESS),
     Column("lag_1", "correlation", _value("lag_1"), "of successive log ratios, near 0", STEADINESS),
-    Column("baseline_minor_faults", "faults", _value("baseline_minor_faults"), "page faults", STEADINESS),
-    Column("candidate_minor_faults", "faults", _value("candidate_minor_faults"), "of a step", STEADINESS),
+    Column("baseline_minor_faults", "faults", _value("baseline_minor_faults"), "", STEADINESS),
+    Column(
+        "candidate_minor_faults",
+        "faults",
+        _value("candidate_minor_faults"),
+        "page faults of a step",
+        STEADINESS,
+    ),
     Column("steps_per_sample", "", "record.samples.iterations_per_sample", "steps of a sample", STEADINESS),
     Column("allocator", "text", "record.job.extras.allocator", "the allocator of the host", STEADINESS),
     *(
-        Column(f"{side}_{part}_ms", "ms", f"generation.{part}.{side}_ms", f"{part}, median", GENERATION)
+        Column(f"{side}_{part}_ms", "ms", f"generation.{part}.{side}_ms", meaning, GENERATION)
         for part in ("prefill", "decode")
-        for side in ("baseline", "candidate")
+        for side, meaning in (("baseline", ""), ("candidate", f"median {part}"))
     ),
     *(
         Column(f"{part}_speedup", "ratio", f"generation.{part}.speedup", f"of {part}", GENERATION)
         for part in ("prefill", "decode")
     ),
     *(
-        Column(f"{side}_tokens_per_s", "tokens/s", f"generation.{side}_tokens_per_s", "of decode", GENERATION)
-        for side in ("baseline", "candidate")
+        Column(f"{side}_tokens_per_s", "tokens/s", f"generation.{side}_tokens_per_s", meaning, GENERATION)
+        for side, meaning in (("baseline", ""), ("candidate", "of decode"))
     ),
     Column("failure", "text", _failure, "phase, kind and message of the failure", RECORD),
     Column("notes", "text", lambda c: "; ".join(notes_of(c.record)), "remarks for the reader", RECORD),
