@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 
 from packaging.version import InvalidVersion, Version
 
+from harness.declared import finite
 from harness.devices import of, type_of
 from harness.schema import Mode, Scalar, Status
 from runner.analysis.comparison import Comparison
@@ -21,32 +23,149 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 STEP = "a training step is forward, loss and backward (not a step of your own), with no optimizer step"
 
 
+Holds = Callable[[Comparison], bool]
+Name = Callable[[Comparison], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Caveat:
+    """A sentence about the comparisons for which it holds. It may tell ``count`` of ``total`` jobs.
+
+    ``name``: what the sentence lists as ``names``, each once; "" is left out.
+    """
+
+    holds: Holds
+    sentence: str
+    name: Name = str
+    between: str = ", "
+
+
 def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """The sentences that hold for this run. A run without records has none."""
     if not comparisons:
         return ()
     sentences = (
-        *_of_some_jobs(comparisons),
-        _skipped(comparisons),
-        _partly_compiled(comparisons),
+        *(_said(caveat, comparisons) for caveat in CAVEATS),
         _warm_caches(comparisons),
         _prepared_beside(comparisons),
         _opposite_ways(comparisons),
-        _other_baseline(comparisons),
-        _environments(comparisons),
         untested(c.record.environment for c in comparisons),
         *_remarks(comparisons),
-        _borrowed(comparisons),
         _of_every_run(comparisons),
     )
     return tuple(sentence for sentence in sentences if sentence)
+
+
+def _said(caveat: Caveat, comparisons: Sequence[Comparison]) -> str:
+    cases = [comparison for comparison in comparisons if caveat.holds(comparison)]
+    count, total = (len({c.record.job.key for c in some}) for some in (cases, comparisons))
+    names = dict.fromkeys(filter(None, map(caveat.name, cases))) if "{names}" in caveat.sentence else {}
+    names_text = caveat.between.join(names)
+    return caveat.sentence.format(count=count, total=total, names=names_text) if cases else ""
+
+
+def _cut_batch(comparison: Comparison) -> bool:
+    case = comparison.record.job.case
+    return (case.batch_size or 0) < (case.published_batch_size or 0)
+
+
+def _ran_less(comparison: Comparison) -> bool:
+    ran, planned = ran_batch(comparison.record), comparison.record.job.case.batch_size
+    return ran is not None and planned is not None and ran < planned
+
+
+def _few_processes(comparison: Comparison) -> bool:
+    estimate = comparison.estimate
+    several = bool(comparison.record.job.environments)
+    return several and estimate is not None and estimate.processes < LEAST_ACROSS
+
+
+def _changes_shapes(comparison: Comparison) -> bool:
+    options = comparison.record.job.options
+    return options.dynamic_shapes or options.dynamic_batch
+
+
+def _partly_compiled(comparison: Comparison) -> bool:
+    record = comparison.record
+    return record.metrics.get("compiled_region") == "forward" and record.job.case.mode is Mode.TRAINING
+
+
+def _borrowed(comparison: Comparison) -> bool:
+    estimate, record = comparison.estimate, comparison.record
+    assumed = estimate is not None and estimate.assumed_sd is not None
+    return assumed and not record.calibrated and of(record.job.device).accelerated
+
+
+def _why_skipped(comparison: Comparison) -> str:
+    record = comparison.record
+    return f"{record.job.case.name}: {record.failure.message}" if record.failure is not None else ""
+
+
+CAVEATS = (
+    Caveat(
+        _cut_batch, "The batch is smaller than the published one for {count} of {total} jobs (column batch)."
+    ),
+    Caveat(
+        lambda c: is_scaled(c.record.job.case),
+        "The model is smaller than the published one for {count} of {total} jobs (named in brackets).",
+    ),
+    Caveat(
+        _ran_less,
+        "The batch did not fit in memory in {count} of {total} jobs, so it was halved there, for eager, too.",
+    ),
+    Caveat(
+        lambda c: not c.record.job.protocol.accuracy,
+        "Parity was not checked (--performance): a fast candidate may compute wrong results.",
+    ),
+    Caveat(
+        lambda c: c.record.parity is not None and c.record.parity.reference == "eager",
+        "In {count} of {total} jobs there is no run in fp64 to compare with: parity is judged against eager.",
+    ),
+    Caveat(
+        _few_processes,
+        f"Verdicts across environments need {LEAST_ACROSS} processes a side: use --processes={LEAST_ACROSS}.",
+    ),
+    Caveat(
+        _changes_shapes,
+        "In {count} of {total} jobs a step runs batches of several sizes, as dynamic shapes.",
+    ),
+    Caveat(
+        lambda c: c.record.status is Status.SKIP,
+        "Not run, and not counted (jobs: {count}): {names}.",
+        _why_skipped,
+        "; ",
+    ),
+    Caveat(
+        _partly_compiled,
+        "These candidates compile only the forward, and the loss runs in eager: {names}.",
+        lambda c: c.record.candidate,
+    ),
+    Caveat(
+        lambda c: c.record.job.baseline_dtype not in (None, c.record.job.dtype),
+        "Every precision is timed against eager {names}. Parity is checked against eager in the candidate's "
+        "own precision.",
+        lambda c: str(c.record.job.baseline_dtype),
+    ),
+    Caveat(
+        lambda c: bool(c.record.job.environments),
+        "compiler@environment is compared with eager of its own environment, and eager@environment with "
+        "eager of {names}. The tables of environments compare all with eager of {names}.",
+        lambda c: c.record.job.environments[0].name,
+    ),
+    Caveat(
+        _borrowed,
+        "Verdicts of one process on {names} assume a variation between processes that was measured on a CPU. "
+        "It may be larger here: --calibrate measures it.",
+        lambda c: type_of(c.record.job.device),
+    ),
+)
 
 
 def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     """The limits of an ordinary run, in one sentence."""
     training = any(c.record.job.case.mode is Mode.TRAINING for c in comparisons)
     limits = (
-        "" if all(_changes_shapes(c) for c in comparisons) else "shapes are fixed",
+        "" if all(map(_changes_shapes, comparisons)) else "shapes are fixed",
         STEP if training else "",
         *_assumptions(comparisons),
     )
@@ -81,93 +200,6 @@ def age_text(calibrated: str, day: str) -> str:
     return f"{calibrated}, {counted(age, 'day')} before" if age else f"{calibrated}, the same day"
 
 
-def _borrowed(comparisons: Iterable[Comparison]) -> str | None:
-    names = dict.fromkeys(
-        type_of(c.record.job.device)
-        for c in comparisons
-        if c.estimate is not None
-        and c.estimate.assumed_sd is not None
-        and not c.record.calibrated
-        and of(c.record.job.device).accelerated
-    )
-    if not names:
-        return None
-    return (
-        f"Verdicts of one process on {', '.join(names)} assume a variation between processes that was "
-        "measured on a CPU. It may be larger here: --calibrate measures it."
-    )
-
-
-Holds = Callable[[Comparison], bool]
-
-
-def _of_some_jobs(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The sentences of ``COUNTED`` that hold for some jobs, with their number."""
-    total = len({c.record.job.key for c in comparisons})
-    for holds, sentence in COUNTED:
-        count = len({c.record.job.key for c in comparisons if holds(c)})
-        if count:
-            yield sentence.format(count=count, total=total)
-
-
-def _changes_shapes(comparison: Comparison) -> bool:
-    options = comparison.record.job.options
-    return options.dynamic_shapes or options.dynamic_batch
-
-
-def _cut_batch(comparison: Comparison) -> bool:
-    case = comparison.record.job.case
-    return (case.batch_size or 0) < (case.published_batch_size or 0)
-
-
-def _ran_less(comparison: Comparison) -> bool:
-    ran, planned = ran_batch(comparison.record), comparison.record.job.case.batch_size
-    return ran is not None and planned is not None and ran < planned
-
-
-def _without_fp64(comparison: Comparison) -> bool:
-    parity = comparison.record.parity
-    return parity is not None and parity.reference == "eager"
-
-
-def _few_processes(comparison: Comparison) -> bool:
-    estimate = comparison.estimate
-    several = bool(comparison.record.job.environments)
-    return several and estimate is not None and estimate.processes < LEAST_ACROSS
-
-
-COUNTED: tuple[tuple[Holds, str], ...] = (
-    (
-        _cut_batch,
-        "The batch is smaller than the published one for {count} of {total} jobs (column batch).",
-    ),
-    (
-        lambda c: is_scaled(c.record.job.case),
-        "The model is smaller than the published one for {count} of {total} jobs (named in brackets).",
-    ),
-    (
-        _ran_less,
-        "The batch did not fit in memory in {count} of {total} jobs, so it was halved there, for eager, too.",
-    ),
-    (
-        lambda c: not c.record.job.protocol.accuracy,
-        "Parity was not checked (--performance): a fast candidate may compute wrong results.",
-    ),
-    (
-        _without_fp64,
-        "In {count} of {total} jobs there is no run in fp64 to compare with: parity is judged against eager.",
-    ),
-    (
-        _few_processes,
-        f"Verdicts across environments need {LEAST_ACROSS} processes a side: use --processes={LEAST_ACROSS}.",
-    ),
-    (
-        _changes_shapes,
-        "In {count} of {total} jobs a step runs batches of several sizes, as dynamic shapes.",
-    ),
-)
-
-
 def _opposite_ways(comparisons: Iterable[Comparison]) -> str | None:
     lines = [
         (c.baseline_ms - c.candidate_ms) * (c.speedup - 1)
@@ -183,82 +215,39 @@ def _opposite_ways(comparisons: Iterable[Comparison]) -> str | None:
     )
 
 
-def _skipped(comparisons: Sequence[Comparison]) -> str | None:
-    skipped = [c.record for c in comparisons if c.record.status is Status.SKIP]
-    why = dict.fromkeys(f"{r.job.case.name}: {r.failure.message}" for r in skipped if r.failure is not None)
-    if not skipped:
-        return None
-    return f"Not run, and not counted ({counted(len(why), 'model')}): {'; '.join(why)}."
-
-
-def _remarks(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+def _remarks(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """What suites changed or assumed in their models; each remark once."""
-    jobs: dict[str, dict[str, None]] = {}
+    jobs: dict[str, set[str]] = {}
     for record in (c.record for c in comparisons):
         for remark in record.model.remarks if record.model is not None else ():
-            jobs.setdefault(remark, {})[record.job.key] = None
-    count = len({c.record.job.key for c in comparisons})
-    return tuple(
-        f"{remark[0].upper()}{remark[1:]}{f' (in {len(keys)} of {count} jobs)' if count > 1 else ''}."
-        for remark, keys in jobs.items()
-    )
-
-
-def _other_baseline(comparisons: Iterable[Comparison]) -> str | None:
-    jobs = (c.record.job for c in comparisons)
-    others = dict.fromkeys(job.baseline_dtype for job in jobs if job.baseline_dtype not in (None, job.dtype))
-    if not others:
-        return None
-    return (
-        f"Every precision is timed against eager {', '.join(map(str, others))}. Parity is checked against "
-        "eager in the candidate's own precision."
-    )
-
-
-def _environments(comparisons: Iterable[Comparison]) -> str | None:
-    jobs = (c.record.job for c in comparisons)
-    names = ", ".join(dict.fromkeys(job.environments[0].name for job in jobs if job.environments))
-    if not names:
-        return None
-    return (
-        "compiler@environment is compared with eager of its own environment, and eager@environment with "
-        f"eager of {names}. The tables of environments compare all with eager of {names}."
-    )
-
-
-def _partly_compiled(comparisons: Iterable[Comparison]) -> str | None:
-    partly = dict.fromkeys(
-        c.record.candidate
-        for c in comparisons
-        if c.record.metrics.get("compiled_region") == "forward" and c.record.job.case.mode is Mode.TRAINING
-    )
-    if not partly:
-        return None
-    return f"These candidates compile only the forward, and the loss runs in eager: {', '.join(partly)}."
+            jobs.setdefault(remark, set()).add(record.job.key)
+    total = len({c.record.job.key for c in comparisons})
+    for remark, keys in jobs.items():
+        share = f" (in {len(keys)} of {total} jobs)" if total > 1 else ""
+        yield f"{remark[0].upper()}{remark[1:]}{share}."
 
 
 def _warm_caches(comparisons: Iterable[Comparison]) -> str | None:
-    looked_up = [
-        c.record.metrics for c in comparisons if c.record.metrics.get("compile_cache_misses") is not None
-    ]
-    hits = sum(bool(metrics.get("compile_cache_hits")) for metrics in looked_up)
+    metrics = [c.record.metrics for c in comparisons]
+    looked_up = [m for m in metrics if m.get("compile_cache_misses") is not None]
+    hits = sum(bool(m.get("compile_cache_hits")) for m in looked_up)
     if not hits:
         return None
-    saved = [s for m in looked_up if isinstance(s := m.get("compile_cache_saved_s"), (int, float))]
+    saved = sum(finite(m.get("compile_cache_saved_s")) or 0.0 for m in looked_up)
     longer = (
-        f"compiling what the caches held took about {sum(saved):.0f} s"
-        if sum(saved) >= 1
+        f"compiling what the caches held took about {saved:.0f} s"
+        if saved >= 1
         else "with cold caches compilation takes longer"
     )
     return f"Compile caches were warm for {hits} of {len(looked_up)} compilations: {longer}."
 
 
 def _prepared_beside(comparisons: Iterable[Comparison]) -> str | None:
-    beside = [n for c in comparisons if isinstance(n := c.record.metrics.get("prepared_beside"), int) and n]
-    if not beside:
+    most = max(int(c.number("prepared_beside") or 0) for c in comparisons)
+    if not most:
         return None
     return (
-        f"Compilation times with a star (*) were taken while up to {max(beside)} other jobs compiled. They "
+        f"Compilation times with a star (*) were taken while up to {most} other jobs compiled. They "
         "are longer than alone; the record's compile_cpu_s is the processor time. --prepare-ahead=1 compiles "
         "one job at a time. Every job was timed alone."
     )

@@ -1,23 +1,23 @@
-"""The warnings about a run's numbers, as a table of rules: title, sentence with the number, advice."""
+"""The warnings about a run's numbers, as a table of rules: title, when, sentence with the numbers, advice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.schema import Record, Status
+from harness.schema import Status
+from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import (
+    MISSING,
     break_even_text,
-    memory_text,
-    ms_text,
-    seconds_text,
     share_text,
     speedup_text,
+    with_unit,
 )
 from runner.analysis.environments import is_eager_of
-from runner.analysis.estimate import Verdict
-from runner.analysis.noise import crowding
+from runner.analysis.estimate import Limits, Verdict
+from runner.analysis.noise import is_crowded
 from runner.labels import counted, suite_labels, where, where_text
 
 # Usual limits of compiler dashboards. A result beyond a limit gets a warning.
@@ -35,16 +35,21 @@ MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
 LEAST_OF_FAULTS = 0.02  # of eager's step
 HARMLESS = ("set application clocks",)  # a user fixed the clock, which makes times steadier
 
-Text = Callable[[Comparison], str]
+Test = Callable[[Comparison], bool]
+Text = str | Callable[[Comparison], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``case``: the sentence about a comparison; "" if the rule does not apply."""
+    """A warning: its title, when it holds for a comparison, the sentence about it, and what to do.
+
+    A sentence that is a text names columns: ``{memory_ratio}`` is the number in its own digits.
+    """
 
     title: str
-    case: Text
-    advice: str | Text
+    when: Test
+    sentence: Text
+    advice: Text
 
 
 def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
@@ -52,20 +57,45 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
     labels = suite_labels(c.record.job.case.suite for c in comparisons)
     cases: dict[tuple[str, str], list[str]] = {}
     for rule in RULES:
-        for comparison in comparisons:
-            if text := rule.case(comparison):
-                advice = rule.advice if isinstance(rule.advice, str) else rule.advice(comparison)
-                case = f"{where(comparison.record, labels)}: {text}"
-                cases.setdefault((rule.title, advice), []).append(case)
+        for comparison in filter(rule.when, comparisons):
+            case = f"{where(comparison.record, labels)}: {_said(comparison, rule.sentence)}"
+            cases.setdefault((rule.title, _said(comparison, rule.advice)), []).append(case)
     return tuple(Finding(title=t, cases=tuple(texts), advice=a) for (t, a), texts in cases.items())
+
+
+class _Columns:
+    """The columns of a comparison as texts. The speedup has its interval."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+
+    def __getitem__(self, name: str) -> str:
+        comparison, column = self._comparison, columns()[name]
+        if name == "speedup":
+            return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+        value = column.value(comparison)
+        if value is None:
+            return MISSING
+        return f"{value:,}" if isinstance(value, int) else with_unit(value, column.unit)
+
+
+def _said(comparison: Comparison, text: Text) -> str:
+    return text.format_map(_Columns(comparison)) if isinstance(text, str) else text(comparison)
+
+
+def _number(comparison: Comparison, name: str) -> float:
+    """The number of this name; 0 if it is missing, or if no samples can be used."""
+    return (comparison.number(name) or 0.0) if comparison.n else 0.0
 
 
 # -- candidates without a speedup that counts --------------------------------------
 
 
+def _ended(*statuses: Status) -> Test:
+    return lambda comparison: comparison.record.status in statuses
+
+
 def _wrong(comparison: Comparison) -> str:
-    if comparison.record.status is not Status.FAIL_ACCURACY:
-        return ""
     parity = comparison.record.parity
     if parity is None:
         return "failed"
@@ -81,18 +111,8 @@ def _wrong(comparison: Comparison) -> str:
     return text + (f"; {where_text(parity.where)}" if parity.where is not None else "")
 
 
-def _unsteady_eager(comparison: Comparison) -> str:
-    parity = comparison.record.parity
-    if comparison.record.status is not Status.EAGER_TWO_RUNS_DIFFER:
-        return ""
-    by = f" by {share_text(parity.eager_spread)} of a tensor's size" if parity is not None else ""
-    return f"eager differs from itself{by}"
-
-
 def _unjudged(comparison: Comparison) -> str:
     parity = comparison.record.parity
-    if comparison.record.status is not Status.CANNOT_JUDGE:
-        return ""
     if parity is None:
         return "eager's results do not allow it"
     random = f"eager draws random numbers ({parity.random}), and its results change with the seed"
@@ -112,12 +132,8 @@ def _advice_unjudged(comparison: Comparison) -> str:
     )
 
 
-def _ended(*statuses: Status) -> Text:
-    return lambda comparison: _failure(comparison.record) if comparison.record.status in statuses else ""
-
-
-def _failure(record: Record) -> str:
-    failure = record.failure
+def _failure(comparison: Comparison) -> str:
+    record, failure = comparison.record, comparison.record.failure
     if failure is None:
         return record.status.value
     message = failure.message
@@ -127,16 +143,14 @@ def _failure(record: Record) -> str:
     return f"{record.status.value} in phase {failure.phase}: {failure.kind}: {message}{log}"
 
 
-def _not_compiled(comparison: Comparison) -> str:
+def _message(comparison: Comparison) -> str:
     record = comparison.record
-    if record.status is not Status.NOT_COMPILED:
-        return ""
     return record.status.value if record.failure is None else record.failure.message
 
 
 def _advice_not_compiled(comparison: Comparison) -> str:
     advice = "The compiler compiled no part of this model, so there is nothing to compare."
-    if "RNN" in _not_compiled(comparison):
+    if "RNN" in _message(comparison):
         return f"{advice} Dynamo leaves RNN, GRU and LSTM to eager (torch._dynamo.config.allow_rnn=False)."
     return f"{advice} With Dynamo, TORCH_LOGS=dynamo prints what it did with the code."
 
@@ -147,40 +161,13 @@ def _advice_out_of_memory(comparison: Comparison) -> str:
     return f"Use a smaller --batch-size{isolate}."
 
 
-def _unusable(comparison: Comparison) -> str:
-    samples = comparison.record.samples
-    if not samples or comparison.speedup is not None:
-        return ""
-    return f"{len(samples)} rounds, but some times are missing, not positive or not finite"
-
-
 # -- speedups ------------------------------------------------------------------------
 
 
-def _moving_control(comparison: Comparison) -> str:
-    verdict = comparison.verdict
-    if comparison.compiler != CONTROL or verdict not in (Verdict.FASTER, Verdict.SLOWER):
-        return ""
-    return f"speedup of eager over eager {_speedup(comparison)}, {verdict.value}"
-
-
-def _moved_between_processes(comparison: Comparison) -> str:
-    """Eager of the reference environment must be as fast in a second process as in the first."""
-    low, high = comparison.ci_low, comparison.ci_high
-    limit = 1 + comparison.record.job.protocol.noise_threshold
-    if not _eager_of_reference(comparison) or low is None or high is None:
-        return ""
-    if 1 / limit <= high and low <= limit:
-        return ""
-    return f"speedup of eager over eager of the same environment in another process {_speedup(comparison)}"
-
-
-def _slower_environment(comparison: Comparison) -> str:
-    record = comparison.record
-    slower = comparison.verdict is Verdict.SLOWER and record.status.passed
-    if not slower or not is_eager_of(record) or _eager_of_reference(comparison):
-        return ""
-    return f"{_speedup(comparison)} relative to eager of {record.job.environments[0].name}"
+def _compiled(comparison: Comparison) -> bool:
+    """Whether it is a compiler's result that passed."""
+    compiled = comparison.compiler != CONTROL and not is_eager_of(comparison.record)
+    return comparison.record.status.passed and compiled
 
 
 def _eager_of_reference(comparison: Comparison) -> bool:
@@ -188,20 +175,24 @@ def _eager_of_reference(comparison: Comparison) -> bool:
     return is_eager_of(record) and record.env == record.job.environments[0].name
 
 
-def _slow(comparison: Comparison) -> str:
+def _moved_between_processes(comparison: Comparison) -> bool:
+    """Eager of the reference environment must be as fast in a second process as in the first."""
+    estimate = comparison.estimate
+    if not _eager_of_reference(comparison) or estimate is None or estimate.interval is None:
+        return False
+    (low, high), limit = estimate.interval, Limits.of(comparison.record.job.protocol).log
+    return low > limit or high < -limit
+
+
+def _slower_environment(comparison: Comparison) -> bool:
+    slower = comparison.verdict is Verdict.SLOWER and comparison.record.status.passed
+    return slower and is_eager_of(comparison.record) and not _eager_of_reference(comparison)
+
+
+def _slow(comparison: Comparison) -> bool:
     """Slower, and no open verdict."""
     slower = comparison.verdict is Verdict.SLOWER and (comparison.speedup or 1.0) < MIN_SPEEDUP
-    if not slower or not _counts(comparison):
-        return ""
-    text = _speedup(comparison)
-    if comparison.candidate_ms is not None and comparison.baseline_ms is not None:
-        text += f", {ms_text(comparison.candidate_ms)} ms (eager {ms_text(comparison.baseline_ms)} ms)"
-    return text
-
-
-def _slow_and_broken(comparison: Comparison) -> str:
-    text, breaks = _slow(comparison), comparison.number("graph_breaks")
-    return f"{text}, {counted(int(breaks), 'graph break')}" if text and breaks else ""
+    return slower and _compiled(comparison)
 
 
 def _advice_broken(comparison: Comparison) -> str:
@@ -210,115 +201,48 @@ def _advice_broken(comparison: Comparison) -> str:
     return "Run these models in eager, or add --explain: it names the lines that break the graph."
 
 
-def _views_only(comparison: Comparison) -> str:
-    moves = comparison.number("bytes_per_step") != 0 or comparison.number("flops_per_step")
-    if moves or not _counts(comparison) or not comparison.n:
-        return ""
-    return f"{_speedup(comparison)}, which compares only the cost of a call"
-
-
-def _slow_compilation(comparison: Comparison) -> str:
-    latency, known = comparison.compilation_latency_s or 0.0, comparison.break_even
+def _until(comparison: Comparison) -> str:
+    known = comparison.break_even
     steps = "" if known is None else break_even_text(known.steps, known.low, known.high, whole=known.whole)
-    until = f", break-even steps: {steps}" if steps else ""
-    return f"{seconds_text(latency)} s{until}" if latency > MAX_COMPILATION_S else ""
-
-
-def _memory(comparison: Comparison) -> str:
-    ratio = comparison.memory_ratio
-    if not _counts(comparison) or ratio is None or ratio >= MIN_MEMORY_RATIO:
-        return ""
-    text = f"{ratio:.2f}x"
-    if comparison.candidate_peak_gb is not None and comparison.baseline_peak_gb is not None:
-        peaks = memory_text(comparison.candidate_peak_gb), memory_text(comparison.baseline_peak_gb)
-        text += f", peak {peaks[0]} (eager {peaks[1]})"
-    return text
-
-
-def _unsteady(comparison: Comparison) -> str:
-    estimate = comparison.estimate
-    if estimate is None or comparison.verdict is not Verdict.UNSTEADY:
-        return ""
-    return f"{_speedup(comparison)}, but {estimate.unsteady}"
+    return f"{_said(comparison, '{compilation_latency_s}')}{f', break-even steps: {steps}' if steps else ''}"
 
 
 def _open(comparison: Comparison) -> str:
     """An open verdict, and what would probably close it."""
-    record = comparison.record
-    if comparison.open is None or comparison.verdict is Verdict.UNSTEADY or not record.status.passed:
-        return ""
+    record, opened = comparison.record, comparison.open
+    assert opened is not None
     ended = f" (ended: {record.rounds_ended})" if record.rounds_ended else ""
-    text = f"{_speedup(comparison)} after {counted(comparison.n, 'round')}{ended}"
-    return f"{text}; needs {comparison.open.closes} ({comparison.open.reason.value})"
+    text = _said(comparison, "{speedup}") + f" after {counted(comparison.n, 'round')}{ended}"
+    return f"{text}; needs {opened.closes} ({opened.reason.value})"
 
 
 # -- disturbances of the rounds -------------------------------------------------------
 
 
-def _dependent_rounds(comparison: Comparison) -> str:
+def _dependent(comparison: Comparison) -> str:
     estimate = comparison.estimate
-    if estimate is None or estimate.widened < LEAST_WIDENING:
-        return ""
+    assert estimate is not None
     return (
         f"{estimate.n} rounds hold the information of {estimate.effective_n:.0f}: the rounds' interval is "
         f"{estimate.widened:.1f} times as wide as independent rounds would make it"
     )
 
 
-def _lost_time(name: str, most: float) -> Text:
-    def case(comparison: Comparison) -> str:
-        share = _timed(comparison, name)
-        return f"{share:.1%} of the CPU time during the rounds" if share > most else ""
-
-    return case
-
-
-def _crowded(comparison: Comparison) -> str:
-    crowded = crowding(comparison)
-    if crowded is None:
-        return ""
-    switches, cv = crowded
-    return f"{switches:.0f} involuntary context switches per second, eager's times vary by {cv:.0%}"
-
-
-def _page_faults(comparison: Comparison) -> str:
-    eager, candidate = (_timed(comparison, f"{side}_minor_faults") for side in ("baseline", "candidate"))
+def _share_of_faults(comparison: Comparison) -> float:
+    """The time of the additional page faults of a step, as a share of eager's."""
+    eager, candidate = (_number(comparison, f"{side}_minor_faults") for side in ("baseline", "candidate"))
     step_ms = comparison.baseline_ms
-    if not _counts(comparison) or not step_ms:
-        return ""
-    share = abs(eager - candidate) * MINOR_FAULT_S / (step_ms / 1000)
-    if share < LEAST_OF_FAULTS:
-        return ""
-    text = f"{eager:.0f} a step in eager, {candidate:.0f} in the candidate"
-    return f"{text}, about {share_text(share)} of eager's time"
+    return abs(eager - candidate) * MINOR_FAULT_S / (step_ms / 1000) if step_ms else 0.0
 
 
-def _gpu_held_back(comparison: Comparison) -> str:
-    low, high = (_timed(comparison, f"gpu_clock_{end}_mhz") for end in ("min", "max"))
-    listed = str(comparison.value("gpu_throttle_reasons") or "")
-    reasons = [reason for reason in listed.split("; ") if reason and reason not in HARMLESS]
-    if low >= (1 - CLOCK_SPREAD) * high or not reasons:
-        return ""
-    return f"clock {low:.0f} to {high:.0f} MHz ({', '.join(reasons)})"
+def _reasons(comparison: Comparison) -> str:
+    listed = str(comparison.value("gpu_throttle_reasons") or "").split("; ")
+    return ", ".join(reason for reason in listed if reason and reason not in HARMLESS)
 
 
-def _short_of_memory(comparison: Comparison) -> str:
-    retries = _timed(comparison, "allocator_retries")
-    return f"the device's allocator freed its cache {retries:.0f} times during the rounds" if retries else ""
-
-
-def _timed(comparison: Comparison, name: str) -> float:
-    """The number of this name; 0 if it is missing, or if no samples can be used."""
-    return (comparison.number(name) or 0.0) if comparison.n else 0.0
-
-
-def _counts(comparison: Comparison) -> bool:
-    compiled = comparison.compiler != CONTROL and not is_eager_of(comparison.record)
-    return comparison.record.status.passed and compiled
-
-
-def _speedup(comparison: Comparison) -> str:
-    return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+def _held_back(comparison: Comparison) -> bool:
+    low, high = (_number(comparison, f"gpu_clock_{end}_mhz") for end in ("min", "max"))
+    return low < (1 - CLOCK_SPREAD) * high and bool(_reasons(comparison))
 
 
 JUDGED = (Status.FAIL_ACCURACY, Status.EAGER_TWO_RUNS_DIFFER, Status.CANNOT_JUDGE)
@@ -329,81 +253,110 @@ OTHERS = tuple(s for s in Status if s.counted and not s.passed and s not in (*NA
 RULES = (
     Rule(
         "Parity failures",
+        _ended(Status.FAIL_ACCURACY),
         _wrong,
         "These times are in no average. The commands in report.md run one model again.",
     ),
     Rule(
         "Parity cannot be judged",
-        _unsteady_eager,
+        _ended(Status.EAGER_TWO_RUNS_DIFFER),
+        "eager differs from itself by {eager_spread} of a tensor's size",
         "No candidate can be checked. Look for operations in the model that are not deterministic.",
     ),
-    Rule("Parity cannot be judged: eager's own results", _unjudged, _advice_unjudged),
+    Rule(
+        "Parity cannot be judged: eager's own results",
+        _ended(Status.CANNOT_JUDGE),
+        _unjudged,
+        _advice_unjudged,
+    ),
     Rule(
         "Timed out",
         _ended(Status.TIMEOUT),
+        _failure,
         lambda c: f"Raise --timeout (it was {c.record.job.protocol.timeout_s:g} s), or omit the model.",
     ),
-    Rule("Out of memory", _ended(*OUT_OF_MEMORY), _advice_out_of_memory),
-    Rule("Not compiled", _not_compiled, _advice_not_compiled),
+    Rule("Out of memory", _ended(*OUT_OF_MEMORY), _failure, _advice_out_of_memory),
+    Rule("Not compiled", _ended(Status.NOT_COMPILED), _message, _advice_not_compiled),
     Rule(
         "Recompiled in later steps",
         _ended(Status.RECOMPILES),
+        _failure,
         "The model is compiled again in later steps. TORCH_LOGS=recompiles prints the cause.",
     ),
     Rule(
         "Could not run",
         _ended(*OTHERS),
+        _failure,
         "Read the log. Then run the model alone with its command in report.md.",
     ),
     Rule(
         "Samples that cannot be used",
-        _unusable,
+        lambda c: bool(c.record.samples) and c.speedup is None,
+        lambda c: (
+            f"{len(c.record.samples or ())} rounds, but some times are missing, not positive or not finite"
+        ),
         "records.jsonl is damaged or was edited. Measure these candidates again.",
     ),
     Rule(
         "The A/A control moved",
-        _moving_control,
+        lambda c: c.compiler == CONTROL and c.verdict in (Verdict.FASTER, Verdict.SLOWER),
+        "speedup of eager over eager {speedup}, {verdict}",
         "It should be 1.00x. Stop other work, raise --repeat, and do not trust a difference of this size.",
     ),
     Rule(
         "The A/A control between processes moved",
         _moved_between_processes,
+        "speedup of eager over eager of the same environment in another process {speedup}",
         "Processes differ in speed. Do not trust a difference of this size, or measure with --processes=5.",
     ),
     Rule(
         "Eager is slower in another environment",
         _slower_environment,
+        lambda c: _said(c, "{speedup} relative to eager of ") + c.record.job.environments[0].name,
         "Speedups over this slow eager look too large. Compare with eager of the reference environment.",
     ),
-    Rule(f"Slower than eager, with graph breaks (below {MIN_SPEEDUP:g})", _slow_and_broken, _advice_broken),
+    Rule(
+        f"Slower than eager, with graph breaks (below {MIN_SPEEDUP:g})",
+        lambda c: _slow(c) and bool(c.number("graph_breaks")),
+        "{speedup}, {candidate_ms} (eager {baseline_ms}), graph breaks: {graph_breaks}",
+        _advice_broken,
+    ),
     Rule(
         f"Slower than eager (speedup below {MIN_SPEEDUP:g})",
-        lambda c: "" if c.number("graph_breaks") else _slow(c),
+        lambda c: _slow(c) and not c.number("graph_breaks"),
+        "{speedup}, {candidate_ms} (eager {baseline_ms})",
         "Run these models in eager. No graph broke, so the compiled code itself is slower; "
         "--export-profiler-trace shows which kernels take longer.",
     ),
     Rule(
         "Nothing to compile",
-        _views_only,
+        lambda c: (
+            c.number("bytes_per_step") == 0 and not c.number("flops_per_step") and _compiled(c) and c.n > 0
+        ),
+        "{speedup}, which compares only the cost of a call",
         "These steps only create views, so no compiler can make them faster. They enter the averages.",
     ),
     Rule(
         f"Long compilation (above {MAX_COMPILATION_S:g} s)",
-        _slow_compilation,
+        lambda c: (c.compilation_latency_s or 0.0) > MAX_COMPILATION_S,
+        _until,
         "Compile only for runs with more steps than the break-even steps.",
     ),
     Rule(
         f"More memory than eager (ratio below {MIN_MEMORY_RATIO:g})",
-        _memory,
+        lambda c: _compiled(c) and c.memory_ratio is not None and c.memory_ratio < MIN_MEMORY_RATIO,
+        "{memory_ratio}, peak {candidate_peak_gb} (eager {baseline_peak_gb})",
         "Check that the peak fits in the memory of your device. A smaller batch lowers the peak.",
     ),
     Rule(
         "Unsteady rounds",
-        _unsteady,
+        lambda c: c.verdict is Verdict.UNSTEADY,
+        "{speedup}, but {unsteady}",
         "The verdict is withheld. The panel in report.html shows the rounds. Measure again later.",
     ),
     Rule(
         "Open verdicts",
+        lambda c: c.open is not None and c.verdict is not Verdict.UNSTEADY and c.passed,
         _open,
         "The interval reaches across the noise threshold, so the data do not tell. --repeat sets the rounds, "
         "and --processes=auto adds processes where they close a verdict. A quieter machine needs fewer. A "
@@ -411,37 +364,47 @@ RULES = (
     ),
     Rule(
         "Rounds that depend on each other",
-        _dependent_rounds,
+        lambda c: c.estimate is not None and c.estimate.widened >= LEAST_WIDENING,
+        _dependent,
         "The machine's speed drifted, and the interval was widened for it. A quieter machine narrows it.",
     ),
     Rule(
         "CPU time stolen by other virtual machines",
-        _lost_time("stolen_share", MOST_STOLEN),
+        lambda c: _number(c, "stolen_share") > MOST_STOLEN,
+        "{stolen_share} of the CPU time during the rounds",
         "Other virtual machines share this host: use a dedicated host.",
     ),
     Rule(
         "Stopped by a CPU quota",
-        _lost_time("throttled_share", MOST_THROTTLED),
+        lambda c: _number(c, "throttled_share") > MOST_THROTTLED,
+        "{throttled_share} of the CPU time during the rounds",
         "The threads use more CPU time than the quota allows: lower --threads, or raise the quota.",
     ),
     Rule(
         "Other work on the same CPUs",
-        _crowded,
+        is_crowded,
+        "involuntary context switches: {involuntary_switches_per_s}; eager's times vary by {baseline_cv}",
         "Other work used the CPU during samples: stop it, or lower --threads to leave a CPU free.",
     ),
     Rule(
         "Unequal numbers of page faults",
-        _page_faults,
+        lambda c: _compiled(c) and _share_of_faults(c) >= LEAST_OF_FAULTS,
+        lambda c: (
+            _said(c, "{baseline_minor_faults} a step in eager, {candidate_minor_faults} in the candidate")
+            + f", about {share_text(_share_of_faults(c))} of eager's time"
+        ),
         "A part of the speedup is the allocator's: try --allocator=default, jemalloc or tcmalloc.",
     ),
     Rule(
         "The GPU lowered its clock",
-        _gpu_held_back,
+        _held_back,
+        lambda c: _said(c, "clock {gpu_clock_min_mhz} to {gpu_clock_max_mhz}") + f" ({_reasons(c)})",
         "The clock changed during the rounds: fix it (nvidia-smi -lgc), or let the device cool down.",
     ),
     Rule(
         "The GPU's memory was short",
-        _short_of_memory,
+        lambda c: _number(c, "allocator_retries") > 0,
+        "the device's allocator freed its cache {allocator_retries} times during the rounds",
         "A step that frees the cache waits for the device. Use a smaller --batch-size, or --isolate.",
     ),
 )

@@ -41,12 +41,10 @@ def steadiness(record: Record) -> dict[str, Scalar]:
     return dict(zip(STEADINESS, numbers, strict=True))
 
 
-def crowding(comparison: Comparison) -> tuple[float, float] | None:
-    """Involuntary context switches per second and eager's variation, where other work used the CPUs."""
-    switches, cv = (comparison.number(name) for name in ("involuntary_switches_per_s", "baseline_cv"))
-    if not comparison.n or switches is None or cv is None:
-        return None
-    return (switches, cv) if switches > MOST_SWITCHES_PER_S and cv > LEAST_CV else None
+def is_crowded(comparison: Comparison) -> bool:
+    """Whether other work used the CPUs: involuntary context switches, and eager's times vary."""
+    switches, cv = (comparison.number(name) or 0.0 for name in ("involuntary_switches_per_s", "baseline_cv"))
+    return comparison.n > 0 and switches > MOST_SWITCHES_PER_S and cv > LEAST_CV
 
 
 def rounds_for(samples: Samples, share: float) -> int | None:

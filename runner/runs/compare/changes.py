@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from runner.analysis.estimate import Estimate, Limits, Verdict
-from runner.analysis.noise import crowding
+from runner.analysis.noise import is_crowded
 from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs
 from runner.analysis.verdicts.decision import verdict
 from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
@@ -119,8 +119,8 @@ class RunChanges:
     @property
     def crowded(self) -> tuple[int, int]:
         """In each run, the number of timed results during which other work used the CPUs."""
-        pairs = [(crowding(c.first.comparison), crowding(c.second.comparison)) for c in self.timed]
-        return sum(first is not None for first, _ in pairs), sum(second is not None for _, second in pairs)
+        pairs = [(is_crowded(c.first.comparison), is_crowded(c.second.comparison)) for c in self.timed]
+        return sum(first for first, _ in pairs), sum(second for _, second in pairs)
 
 
 def changes_between(first: Run, second: Run) -> RunChanges:
