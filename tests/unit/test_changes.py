@@ -368,7 +368,9 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
     assert the_change(found).verdict is verdict
     assert gate(found, "regression", "regression:3%") == [threshold < 0.1, 1]
     (line,) = (line for line in head_lines(found) if line.startswith("Noise of a process"))
-    assert line.startswith("Noise of a process: 0.60 % of a speedup, assumed, as in the runs' own reports;")
+    assert line.startswith(
+        "Noise of a process: 0.60 % of a speedup, assumed or calibrated as in the runs' own reports;"
+    )
 
 
 def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:

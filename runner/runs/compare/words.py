@@ -46,7 +46,7 @@ WORDS = {
 
 BAD = ("New failures", "Other graph breaks")
 MEASURED = "in the intervals of both runs, which had several processes"
-ASSUMED = "assumed, as in the runs' own reports; several processes (--processes) measure it"
+ASSUMED = "assumed or calibrated as in the runs' own reports; several processes (--processes) measure it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
