@@ -125,17 +125,18 @@ CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested 
 def more_processes(protocol: Protocol, estimate: PairedEstimate, *, calibrated: bool = False) -> bool:
     """Whether ``--processes=auto`` measures a candidate in one more process, after those of the estimate.
 
-    A verdict that stands with a margin is closed; that of one process, with twice a tau that was not
-    ``calibrated`` on this machine. Otherwise there are more while ``MOST_PROCESSES`` would close it.
+    A verdict that stands with a margin is closed, and an open one is pursued while ``MOST_PROCESSES`` would
+    close it. Where tau was not ``calibrated`` on this machine, one process must also stand with twice the
+    assumed tau, and two processes are too few.
     """
     limits, count = Limits.of(protocol), estimate.processes
     if count < 2 and not calibrated:
         estimate = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0))
-    if count >= MOST_PROCESSES or stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER):
-        return False
+    enough = count == 1 or calibrated or count >= FEWEST_PROCESSES
+    closed = enough and stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
     missing = needed(estimate, limits)
     affordable = missing is not None and (missing.processes or math.inf) <= MOST_PROCESSES
-    return affordable or count < FEWEST_PROCESSES
+    return count < MOST_PROCESSES and not closed and (affordable or count < FEWEST_PROCESSES)
 
 
 ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)

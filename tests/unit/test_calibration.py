@@ -42,7 +42,7 @@ def test_a_planted_tau_and_the_speedups_that_it_moves_are_held(tau: float) -> No
         # of one later process, whose log speedup varies by tau and by its rounds
         half = math.hypot(Z_95 * WITHIN, T_95 * found.sd)
         covered += 1 - 2 * float(special.ndtr(-half / math.hypot(tau, WITHIN)))
-    assert 0.92 <= held / repetitions <= 0.98
+    assert 0.9 <= held / repetitions <= 0.98
     assert 0.95 <= covered / repetitions <= 0.985
 
 
@@ -59,9 +59,11 @@ def test_models_that_differ_are_held_on_average() -> None:
     assert covered / repetitions > 0.935
 
 
-def in_processes(rng: np.random.Generator, tau: float, candidate: str, mode: Mode) -> Record:
+def in_processes(
+    rng: np.random.Generator, tau: float, candidate: str, mode: Mode, noise: float = 0.01
+) -> Record:
     centers = np.repeat(rng.normal(0, tau, PROCESSES), 20)
-    times = tuple(np.exp(-centers + rng.normal(0, 0.01, centers.size)))
+    times = tuple(np.exp(-centers + rng.normal(0, noise, centers.size)))
     samples = replace(
         make_samples(rounds=len(times)),
         baseline_s=(1.0,) * len(times),
@@ -85,6 +87,7 @@ def test_records_of_several_processes_calibrate_each_candidate_and_mode() -> Non
     assert matching([found], FACTS) is found
     assert matching([found], {**FACTS, "threads": 2}) is None
     assert calibrated([make_record(make_job())]) == ()  # one process shows nothing
+    assert calibrated([in_processes(rng, 0.02, "inductor", Mode.TRAINING, noise=0.2)]) == ()
 
 
 def row(kind: str, sd: float) -> Tau:

@@ -113,7 +113,7 @@ def test_parity_counts_in_every_process() -> None:
     assert len(known(found.samples).rounds_by_process) == 3
 
 
-@pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 2, 10)])
+@pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])
 def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int, most: int) -> None:
     jobs: list[Job] = []
 

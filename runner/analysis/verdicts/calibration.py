@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
+from scipy.optimize import brentq
 
 from harness.schema import Record
 from runner.analysis.verdicts.between import kind_of, tau_mode
@@ -17,12 +17,18 @@ ONE_SIDED = 0.8
 """The confidence of the upper end of tau that intervals assume. With the best estimate itself, simulated
 coverage is 90 to 92 % where models differ in tau; with this end, 94 to 98 %."""
 
+NOISIEST = 0.01
+"""The largest standard deviation of a process's log speedup that its rounds may explain. In more noise, tau
+would be found as 0 or as several percent by chance, so such a model is left out."""
+TINY = 1e-18  # of a variance
+LARGEST = 10.0  # of tau
+
 Spread = tuple[float, int, float]
 """Of one model and candidate: as ``decision.spread_of`` gives it."""
 
 
 def calibrated(records: Sequence[Record]) -> tuple[Calibration, ...]:
-    """One calibration for each device of the run; () if no candidate has two processes."""
+    """One calibration for each device of the run; () without models of several processes in little noise."""
     parts: dict[str, list[Record]] = {}
     for record in records:
         if record.status.passed:
@@ -35,7 +41,7 @@ def _of_device(records: Sequence[Record]) -> Calibration:
     for record in records:
         samples = record.samples
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
-        if spread:
+        if spread and spread[2] <= NOISIEST**2:
             key = (tau_mode(record.job.case.mode.value), kind_of(record.candidate))
             spreads.setdefault(key, []).append(spread)
     return Calibration(
@@ -48,18 +54,21 @@ def _of_device(records: Sequence[Record]) -> Calibration:
 def tau_of(kind: str, mode: str, spreads: Sequence[Spread]) -> Tau:
     """tau of the models of a kind and mode: their variance between processes beyond that of their rounds.
 
-    With df degrees of freedom, df * variance / its truth follows chi squared. Its ends, less the variance
-    that the rounds explain, are those of tau^2.
+    Its interval is the Q-profile of Viechtbauer (2007): with the true tau, the sum over models of (P - 1) *
+    variance between P processes / (tau^2 + variance that the rounds explain) follows chi squared.
     """
-    counts = np.array([count - 1 for _, count, _ in spreads])
-    df = int(counts.sum())
-    variance, explained = (
-        float(np.average([one[place] ** power for one in spreads], weights=counts))
-        for place, power in ((0, 2), (2, 1))
-    )
+    sds, counts, explained = (np.array(column, dtype=np.float64) for column in zip(*spreads, strict=True))
+    squares = (counts - 1) * sds**2
+    df = int(np.sum(counts - 1))
 
     def end(share: float) -> float:
-        return math.sqrt(max(0.0, variance * df / float(special.chdtri(df, share)) - explained))
+        """The tau at which chi squared exceeds the sum with this probability."""
+        expected = float(special.chdtri(df, share))
+
+        def beyond(tau: float) -> float:
+            return float(np.sum(squares / np.maximum(tau**2 + explained, TINY))) - expected
+
+        return float(brentq(beyond, 0, LARGEST)) if beyond(0) > 0 else 0.0
 
     return Tau(
         kind=kind,

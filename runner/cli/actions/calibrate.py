@@ -29,6 +29,10 @@ FLAG = flag(
     "use it",
 )
 FLAGS = (FLAG,)
+NOTHING = (
+    "error: nothing was calibrated: the noise of the rounds hides the variation between processes in every "
+    "model, or no candidate passed; --doctor says what disturbs this machine, and -n 100 narrows the noise"
+)
 
 
 def _flags(path: str) -> tuple[Flag, ...]:
@@ -84,7 +88,7 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
         return code
     new = calibrated(folder.read().records)
     if not new:
-        print("error: no candidate was timed in several processes; nothing was calibrated", file=sys.stderr)
+        print(NOTHING, file=sys.stderr)
         return FAILURES
     keep(FLAG.long, new, path)
     for calibration in new:
