@@ -83,10 +83,10 @@ def test_a_regression_needs_the_whole_interval_beyond_the_share(tmp_path: Path) 
         ]
         sides.append(str(write(tmp_path / which, records)))
     done = runner("--compare", *sides, "--format=json")
-    (found,) = [one for one in json.loads(done.stdout)["changes"] if "model_1" in json.dumps(one)]
-    change = found["factors"]["speedup"]
-    assert found["q_value"] < 0.05
-    assert change["factor"] < 0.95 < change["high"] < 0.98
+    (change,) = [entry for entry in json.loads(done.stdout)["changes"] if "model_1" in json.dumps(entry)]
+    speedup = change["factors"]["speedup"]
+    assert change["q_value"] < 0.05
+    assert speedup["factor"] < 0.95 < speedup["high"] < 0.98
     assert runner("--compare", *sides, "--fail-on=regression:5%").returncode == 0
     assert runner("--compare", *sides, "--fail-on=regression:2%").returncode == 1
 

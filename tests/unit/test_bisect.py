@@ -68,13 +68,13 @@ def test_several_models_share_the_steps() -> None:
         for name, first in (("a", 7), ("b", 8), ("c", 8), ("d", 99))
     }
     world = World(changes)
-    found = world.search()
-    assert {name: window[-1] for name, (_, window) in found.items() if len(window) == 2} == {
+    answers = world.search()
+    assert {name: window[-1] for name, (_, window) in answers.items() if len(window) == 2} == {
         "a": "2.7",
         "b": "2.8",
         "c": "2.8",
     }
-    assert found["d"][0] == SAME
+    assert answers["d"][0] == SAME
     assert len(world.asked) <= 1 + 5
     assert all(names == {"a", "b", "c"} for _, names in world.asked[1:])
 
@@ -141,15 +141,15 @@ def test_outcomes(
     older: dict[str, Any], newer: dict[str, Any], change: str, worse: bool, text: str, reverse: bool
 ) -> None:
     records = in_environments(older, newer)
-    (found,) = result_changes(records[::-1] if reverse else records, "old", "new").items()
-    assert found[0] == ONE
-    assert (found[1].change, found[1].worse) == (change, worse)
-    assert found[1].text.startswith(text)
+    ((name, outcome),) = result_changes(records[::-1] if reverse else records, "old", "new").items()
+    assert name == ONE
+    assert (outcome.change, outcome.worse) == (change, worse)
+    assert outcome.text.startswith(text)
 
 
 def test_below_three_processes_a_speed_is_not_decided_and_a_missing_record_is_no_outcome() -> None:
-    (found,) = result_changes(in_environments({}, {"speedup": 0.5}, processes=1), "old", "new").values()
-    assert found.change == OPEN
+    (outcome,) = result_changes(in_environments({}, {"speedup": 0.5}, processes=1), "old", "new").values()
+    assert outcome.change == OPEN
     assert result_changes(in_environments({}, {})[:1], "old", "new") == {}
 
 
@@ -268,10 +268,10 @@ def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | Usag
 
 def test_results_are_followed_in_enough_processes() -> None:
     job = make_job("m", candidates=("eager", "inductor", "aot_eager"))
-    found = followed([job, make_job("n", candidates=("eager",))])
-    assert [*found] == [name_of(job, "inductor"), name_of(job, "aot_eager"), name_of(make_job("n"), "eager")]
-    assert {one.protocol.processes for one in found.values()} == {3}
-    assert found[ONE].candidates == ("inductor", "aot_eager")
+    jobs = followed([job, make_job("n", candidates=("eager",))])
+    assert [*jobs] == [name_of(job, "inductor"), name_of(job, "aot_eager"), name_of(make_job("n"), "eager")]
+    assert {job.protocol.processes for job in jobs.values()} == {3}
+    assert jobs[ONE].candidates == ("inductor", "aot_eager")
     for asked, processes in ((0, 0), (5, 5)):
         again = replace(job, protocol=replace(job.protocol, processes=asked))
         assert followed([again])[ONE].protocol.processes == processes

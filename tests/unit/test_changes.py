@@ -54,9 +54,11 @@ def compared(first: Path, second: Path) -> RunChanges:
     return changes_between(load("--compare", first), load("--compare", second))
 
 
-def the_change(found: RunChanges, name: str = "model", compiler: str = "inductor") -> Change:
+def the_change(changes: RunChanges, name: str = "model", compiler: str = "inductor") -> Change:
     (change,) = (
-        c for c in (*found.changes, *found.controls) if (c.first.name, c.first.compiler) == (name, compiler)
+        c
+        for c in (*changes.changes, *changes.controls)
+        if (c.first.name, c.first.compiler) == (name, compiler)
     )
     return change
 
@@ -64,15 +66,15 @@ def the_change(found: RunChanges, name: str = "model", compiler: str = "inductor
 def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -> None:
     before = run_of(tmp_path / "a", dict.fromkeys(MODELS, 1.5))
     after = run_of(tmp_path / "b", {**dict.fromkeys(MODELS, 1.5), "model_3": 1.2}, machine="another")
-    found = compared(before, after)
-    assert [c.first.name for c in found.changes if c.verdict is Verdict.SLOWER] == ["model_3"]
-    lost = known(the_change(found, "model_3").speedup)
+    changes = compared(before, after)
+    assert [c.first.name for c in changes.changes if c.verdict is Verdict.SLOWER] == ["model_3"]
+    lost = known(the_change(changes, "model_3").speedup)
     assert lost.factor == pytest.approx(0.8, rel=0.01)
     assert lost.within(0.8)
-    (group,) = found.groups
+    (group,) = changes.groups
     assert (group.shared, group.passed_first, group.passed_second, group.timed) == (6, 6, 6, 6)
     assert group.geomean_first == pytest.approx(1.5, rel=0.01)
-    assert found.controls[0].verdict is None, "the control is not judged: it is what noise is judged by"
+    assert changes.controls[0].verdict is None, "the control is not judged: it is what noise is judged by"
 
 
 def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
@@ -82,12 +84,12 @@ def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
         for r in slower
         if r.samples
     ]
-    found = compared(write(tmp_path / "a", slower), write(tmp_path / "b", faster))
-    assert found.drift is not None
-    assert found.drift.estimate.n == len(MODELS)
-    assert found.drift.estimate.factor == pytest.approx(1.3)
-    assert found.drift.spread == pytest.approx(0, abs=1e-9)
-    for change in found.changes:
+    changes = compared(write(tmp_path / "a", slower), write(tmp_path / "b", faster))
+    assert changes.drift is not None
+    assert changes.drift.estimate.n == len(MODELS)
+    assert changes.drift.estimate.factor == pytest.approx(1.3)
+    assert changes.drift.spread == pytest.approx(0, abs=1e-9)
+    for change in changes.changes:
         assert change.verdict is not Verdict.SLOWER
         assert known(change.factors.compiled).factor == pytest.approx(1.0, rel=0.01), (
             "slower as all, so not slower itself"
@@ -117,20 +119,20 @@ def test_what_was_measured_in_another_way_is_named_and_in_no_number(
     tmp_path: Path, condition: str, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     same = make_record(make_job("same"))
-    one = write(tmp_path / "a", [same, make_record(make_job(**first), speedup=1.5)])
-    two = write(tmp_path / "b", [same, make_record(make_job(**second), speedup=3.0)])
-    found = compared(one, two)
-    assert [change.first.name for change in found.changes] == ["same"]
-    ((result, _, differences),) = found.mismatches
+    first_run = write(tmp_path / "a", [same, make_record(make_job(**first), speedup=1.5)])
+    second_run = write(tmp_path / "b", [same, make_record(make_job(**second), speedup=3.0)])
+    changes = compared(first_run, second_run)
+    assert [change.first.name for change in changes.changes] == ["same"]
+    ((result, _, differences),) = changes.mismatches
     assert result.name == "model"
     assert [name for name, _, _ in differences] == [condition]
-    assert found.groups[0].shared == 1
+    assert changes.groups[0].shared == 1
 
 
 def test_two_gpus_of_one_kind_are_the_same_device(tmp_path: Path) -> None:
-    one = write(tmp_path / "a", [make_record(make_job(device="cuda:1"))])
-    two = write(tmp_path / "b", [make_record(make_job(device="cuda"))])
-    assert len(compared(one, two).timed) == 1
+    first = write(tmp_path / "a", [make_record(make_job(device="cuda:1"))])
+    second = write(tmp_path / "b", [make_record(make_job(device="cuda"))])
+    assert len(compared(first, second).timed) == 1
 
 
 def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Path) -> None:
@@ -138,28 +140,28 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
     record = make_record(job, speedup=1.5)
     elsewhere = {**record.environment, "device_name": "Other CPU", "cpu": "Other CPU", "threads": 8}
     moved = replace(record, environment=elsewhere, metrics={**record.metrics, "graph_breaks": 2})
-    found = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [moved]))
-    assert [name for (name, _, _), _ in found.incomparable] == ["device_name", "threads"]
-    assert found.timed == ()
-    assert found.drift is None
-    assert breaks(found)[0].endswith("inductor: 0 -> 2 graph breaks")
+    changes = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [moved]))
+    assert [name for (name, _, _), _ in changes.incomparable] == ["device_name", "threads"]
+    assert changes.timed == ()
+    assert changes.drift is None
+    assert breaks(changes)[0].endswith("inductor: 0 -> 2 graph breaks")
     with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first run and Other CPU"):
-        gated(found, "regression")
+        gated(changes, "regression")
 
 
 def test_another_torch_is_what_people_compare(tmp_path: Path) -> None:
     record = make_record(make_job())
     newer = replace(record, environment={**record.environment, "torch": "99.0"})
-    found = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [newer]))
-    assert len(found.timed) == 1
-    assert found.second.facts["torch"] == "99.0"
+    changes = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [newer]))
+    assert len(changes.timed) == 1
+    assert changes.second.facts["torch"] == "99.0"
 
 
 def test_compile_times_from_other_caches_are_not_compared(tmp_path: Path) -> None:
     cold = make_record(make_job(extras=Extras(cold_start=True)))
-    found = compared(write(tmp_path / "a", [make_record(make_job())]), write(tmp_path / "b", [cold]))
-    assert the_change(found).compile_factor is None
-    assert the_change(found).speedup is not None
+    changes = compared(write(tmp_path / "a", [make_record(make_job())]), write(tmp_path / "b", [cold]))
+    assert the_change(changes).compile_factor is None
+    assert the_change(changes).speedup is not None
 
 
 def test_endings(tmp_path: Path) -> None:
@@ -177,13 +179,13 @@ def test_endings(tmp_path: Path) -> None:
         )
         for which in (0, 1)
     ]
-    found = compared(*runs)
-    assert [c.first.name for c in found.ended(Ending.NEW_FAILURE)] == ["lost"]
-    assert [c.first.name for c in found.ended(Ending.FIXED)] == ["fixed"]
-    assert [c.first.name for c in found.ended(Ending.OTHER)] == ["other", "skipped"]
-    assert found.timed == (), "a speedup of what failed counts for nothing"
-    assert found.groups[0].passed_first == 2
-    assert found.groups[0].passed_second == 1
+    changes = compared(*runs)
+    assert [c.first.name for c in changes.ended(Ending.NEW_FAILURE)] == ["lost"]
+    assert [c.first.name for c in changes.ended(Ending.FIXED)] == ["fixed"]
+    assert [c.first.name for c in changes.ended(Ending.OTHER)] == ["other", "skipped"]
+    assert changes.timed == (), "a speedup of what failed counts for nothing"
+    assert changes.groups[0].passed_first == 2
+    assert changes.groups[0].passed_second == 1
 
 
 def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
@@ -191,12 +193,12 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
     whole = write(tmp_path / "a", [make_record(job) for job in jobs])
     torn = write(tmp_path / "b", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
-    found = compared(whole, torn)
-    assert [(c.first.name, c.second.status) for c in found.ended(Ending.NEW_FAILURE)] == [
+    changes = compared(whole, torn)
+    assert [(c.first.name, c.second.status) for c in changes.ended(Ending.NEW_FAILURE)] == [
         ("two", "no record")
     ]
-    assert any("is not finished: 1 results have no record" in note for note in found.second.notes)
-    assert gated(found, "parity").cases == (
+    assert any("is not finished: 1 results have no record" in note for note in changes.second.notes)
+    assert gated(changes, "parity").cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
     )
     again = compared(torn, whole)
@@ -219,9 +221,9 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
         caches = {"compile_cache_hits": hits[number], "compile_cache_misses": misses[number]}
         record = replace(record, metrics={**record.metrics, **caches})
         runs.append(write(tmp_path / name, [record]))
-    found = compared(*runs)
-    assert (found.changes[0].compile_factor is not None) == alike
-    sentences = [line for line in head_lines(found) if "compile caches are" in line]
+    changes = compared(*runs)
+    assert (changes.changes[0].compile_factor is not None) == alike
+    sentences = [line for line in head_lines(changes) if "compile caches are" in line]
     assert sentences == (
         []
         if alike
@@ -242,13 +244,13 @@ def test_another_environments_eager_is_no_control(tmp_path: Path) -> None:
 
 
 def test_few_rounds_still_have_an_error(tmp_path: Path) -> None:
-    one = write(tmp_path / "a", [make_record(make_job(), rounds=3)])
-    two = write(tmp_path / "b", [make_record(make_job(), rounds=1)])
-    (result,) = load_records(one / "records.jsonl").results
+    first = write(tmp_path / "a", [make_record(make_job(), rounds=3)])
+    second = write(tmp_path / "b", [make_record(make_job(), rounds=1)])
+    (result,) = load_records(first / "records.jsonl").results
     assert result.speedup is not None
     assert result.speedup.error
     assert result.speedup.df == 2
-    assert compared(one, two).timed == (), "one round has no error that could be known"
+    assert compared(first, second).timed == (), "one round has no error that could be known"
 
 
 def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
@@ -286,22 +288,22 @@ def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: J
 # -- --fail-on --------------------------------------------------------------------
 
 
-def gated(found: RunChanges, word: str) -> GateResult:
+def gated(changes: RunChanges, word: str) -> GateResult:
     (gate,) = gates_asked([word])
-    return gate_result(found, gate)
+    return gate_result(changes, gate)
 
 
-def gate(found: RunChanges, *words: str) -> list[int]:
-    return [len(gated(found, word).cases) for word in words]
+def gate(changes: RunChanges, *words: str) -> list[int]:
+    return [len(gated(changes, word).cases) for word in words]
 
 
 def test_gates(tmp_path: Path) -> None:
     steady = dict.fromkeys(MODELS, 1.5)
     before = run_of(tmp_path / "a", steady)
     after = run_of(tmp_path / "b", {**steady, "model_1": 1.35, "model_2": 1.0}, metrics={"graph_breaks": 1})
-    found = compared(before, after)
-    assert gate(found, "regression", "regression:15%", "regression:50%") == [2, 1, 0]
-    assert gate(found, "parity", "graph-breaks", "difference") == [0, 6, 6]
+    changes = compared(before, after)
+    assert gate(changes, "regression", "regression:15%", "regression:50%") == [2, 1, 0]
+    assert gate(changes, "parity", "graph-breaks", "difference") == [0, 6, 6]
     reverse = compared(after, before)
     assert gate(reverse, "regression", "graph-breaks", "difference") == [0, 0, 6], "fewer breaks are a change"
 
@@ -318,14 +320,14 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
             records += [replace(made, metrics={**made.metrics, **busy})]
             records += [control(job)] if with_control else []
         sides.append(write(tmp_path / which, records))
-    found = compared(*sides)
-    assert any(line == "Other work used the CPUs in B: 6 of 6 results." for line in head_lines(found))
+    changes = compared(*sides)
+    assert any(line == "Other work used the CPUs in B: 6 of 6 results." for line in head_lines(changes))
     if with_control:
-        assert gate(found, "regression:5%") == [1]
+        assert gate(changes, "regression:5%") == [1]
     else:
         with pytest.raises(UsageError, match=r"regression:5 %: other work used the CPUs during these runs"):
-            gate(found, "regression:5%")
-    assert gate(found, "regression:50%", "parity") == [0, 0]
+            gate(changes, "regression:5%")
+    assert gate(changes, "regression:50%", "parity") == [0, 0]
 
 
 def test_slower_compiled_steps_beyond_the_drift(tmp_path: Path) -> None:
@@ -337,8 +339,8 @@ def test_slower_compiled_steps_beyond_the_drift(tmp_path: Path) -> None:
         else r
         for r in before
     ]
-    found = compared(write(tmp_path / "a", before), write(tmp_path / "b", after))
-    assert gate(found, "regression:5%", "time:5%") == [0, 1]
+    changes = compared(write(tmp_path / "a", before), write(tmp_path / "b", after))
+    assert gate(changes, "regression:5%", "time:5%") == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -364,10 +366,10 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
         write(tmp_path / name, [make_record(job, speedup=speedup, jitter=0.002)])
         for name, speedup in (("a", 1.5), ("b", 1.41))
     ]
-    found = compared(*runs)
-    assert the_change(found).verdict is verdict
-    assert gate(found, "regression", "regression:3%") == [threshold < 0.1, 1]
-    (line,) = (line for line in head_lines(found) if line.startswith("Noise of a process"))
+    changes = compared(*runs)
+    assert the_change(changes).verdict is verdict
+    assert gate(changes, "regression", "regression:3%") == [threshold < 0.1, 1]
+    (line,) = (line for line in head_lines(changes) if line.startswith("Noise of a process"))
     assert line.startswith(
         "Noise of a process: 0.60 % of a speedup, assumed or calibrated as in the runs' own reports;"
     )
@@ -376,11 +378,11 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
 def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
     job = make_job(protocol=Protocol(performance=False))
     runs = [write(tmp_path / name, [make_record(job)]) for name in "ab"]
-    found = compared(*runs)
+    changes = compared(*runs)
     with pytest.raises(UsageError, match="no shared result has a speedup in both"):
-        gated(found, "regression:5%")
+        gated(changes, "regression:5%")
     with pytest.raises(UsageError, match="at least 3 shared models"):
-        gated(found, "time")
+        gated(changes, "time")
 
 
 # -- real processes ---------------------------------------------------------------
@@ -388,12 +390,12 @@ def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
 
 def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     """The A/A controls of twenty processes on a busy machine, as if they were a compiler."""
-    found = read_records_of(Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl")
+    records = read_records_of(Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl")
     runs = []
-    for first in range(0, len(found), 3):
+    for first in range(0, len(records), 3):
         named = [
             replace(r, candidate="other", job=replace(r.job, candidates=("other",)))
-            for r in found[first : first + 3]
+            for r in records[first : first + 3]
         ]
         labels = suite_labels(record.job.case.suite for record in named)
         runs.append(Run(path=Path(str(first)), results=results_of(named, labels)))

@@ -21,21 +21,21 @@ MODELS = tuple(f"model_{n}" for n in range(6))
 
 def sides(folder: Path, *, lost: str = "") -> RunChanges:
     """Of the environments old and new; inductor fails in the new one on the model ``lost``."""
-    found = [
+    measured = [
         record
         for model in MODELS
         for record in records(model, {"inductor@new": Status.FAIL_ACCURACY} if model == lost else None)
     ]
-    write(folder, found)
+    write(folder, measured)
     return changes_between(load("--compare", Path(f"{folder}@old")), load("--compare", Path(f"{folder}@new")))
 
 
 def test_environments_of_a_run_are_compared_by_compiler(tmp_path: Path) -> None:
-    found = sides(tmp_path / "run")
-    assert [(c.first.compiler, c.second.compiler) for c in found.changes] == [("inductor", "inductor")] * 6
-    assert (found.only_first, found.only_second, found.mismatches) == ((), (), ())
-    assert found.incomparable == ()
-    speedups = [c.speedup.factor for c in found.changes if c.speedup]
+    changes = sides(tmp_path / "run")
+    assert [(c.first.compiler, c.second.compiler) for c in changes.changes] == [("inductor", "inductor")] * 6
+    assert (changes.only_first, changes.only_second, changes.mismatches) == ((), (), ())
+    assert changes.incomparable == ()
+    speedups = [c.speedup.factor for c in changes.changes if c.speedup]
     assert speedups == pytest.approx([2.0] * 6, rel=0.03)  # 2x over its eager in old, 4x in new
 
 
@@ -74,7 +74,7 @@ def counted(**metrics: int) -> list[Record]:
 
 
 def cases_of(folder: Path, first: list[Record], second: list[Record], gate: str) -> tuple[str, ...]:
-    runs = [load("--compare", write(folder / name, found)) for name, found in (("a", first), ("b", second))]
+    runs = [load("--compare", write(folder / name, side)) for name, side in (("a", first), ("b", second))]
     return gated(changes_between(*runs), gate).cases
 
 

@@ -55,7 +55,7 @@ def side(samples: Samples, eager: float, compiled: float, rounds: list[float], s
 
 
 def run(noise: float = 0.2, models: int = 1) -> list[Record]:
-    found = []
+    measured = []
     for model in (f"model_{number}" for number in range(models)):
         slow = slow_rounds(model, noise)
         times = {"inductor@old": (0.010, 0.005), "inductor@new": (0.010 * EAGER, 0.005 * SLOWER)}
@@ -63,12 +63,12 @@ def run(noise: float = 0.2, models: int = 1) -> list[Record]:
             if record.candidate in times and record.samples is not None:
                 timed = side(record.samples, *times[record.candidate], slow, f"{model}{record.candidate}")
                 record = replace(record, samples=timed)  # noqa: PLW2901
-            found.append(record)
-    return found
+            measured.append(record)
+    return measured
 
 
-def compared(folder: Path, found: list[Record] | None = None) -> RunChanges:
-    write(folder, run() if found is None else found)
+def compared(folder: Path, measured: list[Record] | None = None) -> RunChanges:
+    write(folder, run() if measured is None else measured)
     return between(f"{folder}@old", f"{folder}@new")
 
 
@@ -99,19 +99,19 @@ def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
 
 def test_no_drift_is_taken_from_a_time_of_the_same_rounds(tmp_path: Path) -> None:
     """Eager is faster in every model of the new environment. That is a change and no drift."""
-    found = compared(tmp_path / "run", run(models=4))
-    assert found.paired
-    for change in found.changes:
+    changes = compared(tmp_path / "run", run(models=4))
+    assert changes.paired
+    for change in changes.changes:
         assert known(change.factors.eager).factor == pytest.approx(EAGER, rel=0.005)
 
 
 def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> None:
-    found = run(noise=0.05)
-    for place, record in enumerate(found):
+    measured = run(noise=0.05)
+    for place, record in enumerate(measured):
         if record.samples is not None and len(record.samples) == ROUNDS:
             three = replace(record.samples, rounds_by_process=(8, 8, 8), round_index=(*range(8),) * 3)
-            found[place] = replace(record, samples=three)
-    (change,) = compared(tmp_path / "run", found).changes
+            measured[place] = replace(record, samples=three)
+    (change,) = compared(tmp_path / "run", measured).changes
     assert change.factors.rounds == ROUNDS
     assert known(change.factors.compiled).within(SLOWER)
     assert set(WORDS) == set(Verdict), "the rounds of such a change can also be unsteady"

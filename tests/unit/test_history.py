@@ -39,25 +39,30 @@ def records(speedup: float = 1.5, status: Status = Status.PASS, mode: Mode = Mod
 
 
 def make_run(
-    folder: Path, number: int, found: Sequence[Record] | None = None, *, derived: bool = False, **about: Any
+    folder: Path,
+    number: int,
+    measured: Sequence[Record] | None = None,
+    *,
+    derived: bool = False,
+    **about: Any,
 ) -> Path:
     """Run ``number``, on day ``number``."""
     run = folder / f"run-{number}"
     run.mkdir(parents=True)
-    found = records() if found is None else found
+    measured = records() if measured is None else measured
     jobs = to_json([make_job(name, candidates=("inductor",)) for name in MODELS])
     created = (BEGIN + timedelta(days=number)).isoformat()
     (run / "run.json").write_text(json.dumps({"command": ["-n6"], "created": created, "jobs": jobs, **about}))
     (run / "records.jsonl").touch()
-    for record in found:
+    for record in measured:
         append_record(run / "records.jsonl", record)
     if derived:
-        derive(run, found)
+        derive(run, measured)
     return run
 
 
-def derive(run: Path, found: Sequence[Record]) -> None:
-    for name, content in render_all(summarize(found), {"json"}).items():
+def derive(run: Path, measured: Sequence[Record]) -> None:
+    for name, content in render_all(summarize(measured), {"json"}).items():
         (run / name).write_bytes(content)
     (run / "report.html").touch()
 
@@ -241,7 +246,9 @@ def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
     ((title, trend),) = trends(read_runs(tmp_path)).items()
     assert title == "toys, training, float32, cpu on Synthetic CPU"
     assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
-    elsewhere = [replace(one, environment={**one.environment, "device_name": "another"}) for one in records()]
+    elsewhere = [
+        replace(record, environment={**record.environment, "device_name": "another"}) for record in records()
+    ]
     make_run(tmp_path, 2, elsewhere)
     (trend,) = trends(read_runs(tmp_path)).values()
     assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]

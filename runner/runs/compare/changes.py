@@ -127,12 +127,12 @@ def changes_between(first: Run, second: Run) -> RunChanges:
     """Raises ``UsageError`` if the runs have no common result."""
     # a result that A never measured is ignored; a result that B never measured is a loss
     first = replace(first, results=tuple(r for r in first.results if not r.missing))
-    matching = match(first, second)
-    differing = [machine_differences(*pair) for pair in matching.pairs]
-    moved = _drift([pair for pair, facts in zip(matching.pairs, differing, strict=True) if not facts])
+    pairs, mismatches, only_first, only_second = match(first, second)
+    differing = [machine_differences(*pair) for pair in pairs]
+    moved = _drift([pair for pair, facts in zip(pairs, differing, strict=True) if not facts])
     changes = [
         Change(first=pair[0], second=pair[1]) if facts else _change(pair, moved)
-        for pair, facts in zip(matching.pairs, differing, strict=True)
+        for pair, facts in zip(pairs, differing, strict=True)
     ]
     limits = _limits((*first.results, *second.results))
     judged = _judged([change for change in changes if not change.first.is_control], limits)
@@ -144,10 +144,10 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         groups=_groups(judged),
         drift=moved,
         controls=tuple(change for change in changes if change.first.is_control),
-        mismatches=matching.mismatches,
+        mismatches=tuple(mismatches),
         incomparable=tuple(Counter(itertools.chain(*differing)).items()),
-        only_first=matching.only_first,
-        only_second=tuple(result for result in matching.only_second if not result.missing),
+        only_first=tuple(only_first),
+        only_second=tuple(result for result in only_second if not result.missing),
     )
 
 

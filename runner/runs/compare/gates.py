@@ -62,6 +62,10 @@ def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
 
 def gate_results(changes: RunChanges, gates: Sequence[Gate]) -> tuple[list[GateResult], list[UsageError]]:
     """The results of the gates for which the runs have data, and the errors for the others."""
+    for run in (changes.first, changes.second):
+        if gates and run.damaged_lines:
+            why = "has damaged lines, so results may be missing; measure them again with --resume"
+            return [], [UsageError(f"{FLAG}: {plain(str(run.path))} {why}")]
     results, refusals = [], []
     for gate in gates:
         try:
@@ -73,12 +77,6 @@ def gate_results(changes: RunChanges, gates: Sequence[Gate]) -> tuple[list[GateR
 
 def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
     """Raises ``UsageError`` if the runs lack the data for the gate."""
-    for run in (changes.first, changes.second):
-        if run.damaged_lines:
-            raise UsageError(
-                f"{FLAG}: {plain(str(run.path))} has damaged lines, so results may be missing; measure them "
-                "again with --resume"
-            )
     if gate.kind in WITH_SHARE:
         return _slower(changes, gate)
     if gate.kind in COUNTS:

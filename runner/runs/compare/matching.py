@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from runner.errors import UsageError
 from runner.runs.compare.run import Result, Run
@@ -22,20 +21,13 @@ Mismatch = tuple[Result, Result, tuple[Difference, ...]]
 """A model that both runs measured with one compiler, but under different conditions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matching:
-    """Each result of both runs appears once."""
+def match(
+    first: Run, second: Run
+) -> tuple[list[tuple[Result, Result]], list[Mismatch], list[Result], list[Result]]:
+    """Pairs of results with equal conditions, mismatches, and what only A or only B has.
 
-    pairs: tuple[tuple[Result, Result], ...]
-    mismatches: tuple[Mismatch, ...]
-    only_first: tuple[Result, ...]
-    only_second: tuple[Result, ...]
-
-
-def match(first: Run, second: Run) -> Matching:
-    """Pairs of results with equal conditions; of others, the nearest result of the same subject.
-
-    Raises ``UsageError`` if the runs have no common result.
+    A mismatch is a result with the nearest one of the same subject. Each result appears once. Raises
+    ``UsageError`` if the runs have no common result.
     """
     ours, theirs = _by_identity(first), _by_identity(second)
     subjects: dict[tuple[str, ...], list[Result]] = {}
@@ -55,12 +47,7 @@ def match(first: Run, second: Run) -> Matching:
             mismatches.append((result, nearest, differences(result, nearest)))
     if not pairs:
         raise _nothing_in_common(first, second, mismatches)
-    return Matching(
-        pairs=tuple(pairs),
-        mismatches=tuple(mismatches),
-        only_first=tuple(only_first),
-        only_second=tuple(itertools.chain(*subjects.values())),
-    )
+    return pairs, mismatches, only_first, list(itertools.chain(*subjects.values()))
 
 
 def _subject(result: Result) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import GateResult
 from runner.runs.compare.run import Result, Run
 from runner.runs.compare.statistics import Drift
-from runner.runs.compare.words import SIDES, WORDS, everything, head_lines
+from runner.runs.compare.words import BAD, SIDES, WORDS, head_lines, lists, tables
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,16 +47,12 @@ def print_changes(changes: RunChanges, results: Sequence[GateResult], console: C
             say(console, line)  # the path may be copied
         else:
             console.print(text_for(console, line))
-    for shown in everything(changes):
+    for table, note in tables(changes):
         console.print()
-        if shown.table is None:
-            _print_cases(console, f"{shown.title}: {len(shown.cases)}", shown.cases, bad=shown.bad)
-            continue
-        if shown.title:
-            console.print(text_for(console, shown.title, "bold"))
-        _print_table(console, shown.table)
-        if shown.note:
-            console.print(text_for(console, shown.note, NOTE))
+        _print_table(console, table, note)
+    for title, cases in lists(changes):
+        console.print()
+        _print_cases(console, f"{title}: {len(cases)}", cases, bad=title in BAD)
     for result in results:
         console.print()
         print_result(result, console)
@@ -76,13 +72,15 @@ def _print_cases(console: Console, title: str, cases: Sequence[str], *, bad: boo
         say(console, f"    and {len(cases) - SHOWN_CASES} more; --format=md has more of them", NOTE)
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table, note: str) -> None:
     shown = replace(table, droppable=table.header[: LEAST_COLUMNS - 1 : -1]).within(console.width)
+    if table.title:
+        console.print(text_for(console, table.title, "bold"))
     console.print(grid_of(console, shown, lambda _, text: STYLES.get(text, "")))
-    if shown.omitted:
-        names = ", ".join(name.replace("\n", " ") for name in reversed(shown.omitted))
-        omitted = f"Columns omitted for width: {names}; --format=md has all columns."
-        console.print(text_for(console, omitted, NOTE))
+    names = ", ".join(name.replace("\n", " ") for name in reversed(shown.omitted))
+    for line in (f"Columns omitted for width: {names}; --format=md has all columns." if names else "", note):
+        if line:
+            console.print(text_for(console, line, NOTE))
 
 
 def render_markdown(changes: RunChanges, results: Sequence[GateResult]) -> str:
@@ -99,19 +97,19 @@ def _blocks(changes: RunChanges, results: Sequence[GateResult]) -> Iterator[Mark
         if failed:
             yield list_block(result.cases)
     yield list_block(head_lines(changes))
-    for shown in everything(changes):
-        if shown.table is None:
-            title, block = f"{shown.title}: {len(shown.cases)}", list_block(shown.cases)
-            long = len(shown.cases) > OPEN_CASES
-        else:
-            rows = shown.table.rows
-            title, block = shown.title, table_block(shown.table.header, rows, len(rows))
-            long = len(rows) > OPEN_ROWS
-        if title and not long:
-            yield text(f"**{escape(title)}**")
-        yield folded(escape(title), block) if long else block
-        if shown.note:
-            yield text(escape(shown.note))
+    for table, note in tables(changes):
+        block = table_block(table.header, table.rows, len(table.rows))
+        yield from _titled(table.title, block, fold=len(table.rows) > OPEN_ROWS)
+        if note:
+            yield text(escape(note))
+    for title, cases in lists(changes):
+        yield from _titled(f"{title}: {len(cases)}", list_block(cases), fold=len(cases) > OPEN_CASES)
+
+
+def _titled(title: str, block: MarkdownBlock, *, fold: bool) -> Iterator[MarkdownBlock]:
+    if title and not fold:
+        yield text(f"**{escape(title)}**")
+    yield folded(escape(title), block) if fold else block
 
 
 def render_json(changes: RunChanges, results: Sequence[GateResult]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from runner.analysis.comparison import Comparison
@@ -45,32 +44,9 @@ WORDS = {
 }
 
 BAD = ("New failures", "Other graph breaks")
+"""Lists at which the user must look."""
 MEASURED = "in the intervals of both runs, which had several processes"
 ASSUMED = "assumed or calibrated as in the runs' own reports; several processes (--processes) measure it"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A table with a note, or a list of cases. ``bad``: the user must look at these cases."""
-
-    title: str
-    table: Table | None = None
-    note: str = ""
-    cases: tuple[str, ...] = ()
-    bad: bool = False
-
-
-def everything(changes: RunChanges) -> Iterator[Shown]:
-    """All parts after the head. Empty ones are omitted."""
-    if changes.groups:
-        places = {group.where for group in changes.groups}
-        columns = {name: cell for name, cell in GROUPS.items() if name != "where" or len(places) > 1}
-        title = "" if len(places) > 1 else plain(places.pop())  # a single place is said once, above
-        yield Shown(title=title, table=_table(columns, changes.groups))
-    if changes.timed:
-        timed = sorted(changes.timed, key=lambda change: change.speedup.log if change.speedup else 0.0)
-        yield Shown(title=_verdicts(changes), table=_table(_columns(changes), timed), note=_note(changes))
-    yield from filter(lambda shown: shown.cases, _lists(changes))
 
 
 # -- the head -----------------------------------------------------------------------------
@@ -125,6 +101,18 @@ def _percent(sd: float) -> str:
 # -- the tables ---------------------------------------------------------------------------
 
 
+def tables(changes: RunChanges) -> Iterator[tuple[Table, str]]:
+    """Each table with a note, which may be empty."""
+    if changes.groups:
+        places = {group.where for group in changes.groups}
+        columns = {name: cell for name, cell in GROUPS.items() if name != "where" or len(places) > 1}
+        title = "" if len(places) > 1 else plain(places.pop())  # a single place is said once, above
+        yield _table(title, changes.groups, columns), ""
+    if changes.timed:
+        timed = sorted(changes.timed, key=lambda change: change.speedup.log if change.speedup else 0.0)
+        yield _table(_verdicts(changes), timed, _columns(changes)), _note(changes)
+
+
 def _arrow(values: Sequence[float | None], text: Callable[[float], str] = ratio_text) -> str:
     """``1.20x -> 1.50x``"""
     texts = [text(value) if value else MISSING for value in values]
@@ -168,9 +156,9 @@ def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
     }
 
 
-def _table(columns: dict[str, Callable[[Row], str]], rows: Sequence[Row]) -> Table:
+def _table(title: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]) -> Table:
     cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
-    return Table(header=tuple(columns), rows=cells).filled()
+    return Table(title=title, header=tuple(columns), rows=cells).filled()
 
 
 def _names(changes: RunChanges) -> dict[int, str]:
@@ -210,8 +198,8 @@ def _note(changes: RunChanges) -> str:
 # -- the lists ----------------------------------------------------------------------------
 
 
-def _lists(changes: RunChanges) -> Iterator[Shown]:
-    """Everything except the times, worst first."""
+def lists(changes: RunChanges) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Everything except the times, worst first: title and cases of each list that is not empty."""
     beyond = "" if changes.paired else " beyond the drift"
     seconds = _both(lambda side: side.compile_s, lambda value: f"{seconds_text(value)} s")
     compiled = _changed(changes, lambda c: c.compile_factor, COMPILE_FACTOR, seconds)
@@ -220,7 +208,7 @@ def _lists(changes: RunChanges) -> Iterator[Shown]:
     )
     latency = f"Compilation latency changed by more than {COMPILE_FACTOR - 1:.0%} (timed once: no interval)"
     unlike = [f"{first.title}: {differences_text(names)}" for first, _, names in changes.mismatches]
-    lists: dict[str, Iterable[str]] = {
+    cases_of: dict[str, Iterable[str]] = {
         "New failures": map(ending, changes.ended(Ending.NEW_FAILURE)),
         "Fixed failures": map(ending, changes.ended(Ending.FIXED)),
         "Other endings": map(ending, changes.ended(Ending.OTHER)),
@@ -233,7 +221,9 @@ def _lists(changes: RunChanges) -> Iterator[Shown]:
         "Only in B": _only(changes.only_second, changes.second),
         "Notes": dict.fromkeys((*changes.first.notes, *changes.second.notes)),
     }
-    return (Shown(title=title, cases=tuple(cases), bad=title in BAD) for title, cases in lists.items())
+    for title, cases in cases_of.items():
+        if listed := tuple(cases):
+            yield title, listed
 
 
 def _eager(changes: RunChanges) -> Iterable[str]:
