@@ -1,8 +1,8 @@
 """Writes ``docs/FLAGS.md``, and the tables of ``FORMAT.md`` and ``DATAFRAMES.md``: ``python -m docs.pages``.
 
 A table stands below the heading of its class or data frame. The meaning of a field is the comment beside or
-above it in ``harness/schema.py``; before it stands the flag that sets the field. A field or a column without one
-shares the next row.
+above it in ``harness/schema.py``; before it stands the flag that sets the field. A field or a column without
+one shares the next row.
 """
 
 from __future__ import annotations

@@ -406,8 +406,8 @@ class Record:
     """Exactly one per (job, candidate), always. Numbers that do not exist are None, never 0."""
 
     job: Job  # what was requested, and how it is measured
-    # the compiler; `eager` is the A/A control. With `--envs`, `inductor@new` is compared with eager of its own
-    # environment, `eager@new` with that of the reference
+    # the compiler; `eager` is the A/A control. With `--envs`, `inductor@new` is compared with eager of its
+    # own environment, `eager@new` with that of the reference
     candidate: str
     status: Status  # how the candidate ended, see *Status*
     parity: Parity | None = None  # null: it was not checked
