@@ -72,6 +72,11 @@ def main() -> None:
     away = sum(float(row[-1]) < 0.05 for row in rows)
     expected = f"{0.05 * len(rows):.1f} expected by chance"
     print(f"{away} of {len(rows)} intervals leave out 1 ({expected})")
+    for candidate in dict.fromkeys(row[1] for row in rows):
+        logs = [math.log(row[3] / row[2]) for row in rows if row[1] == candidate]
+        interval = stats.ttest_1samp(logs, 0).confidence_interval()
+        ends = f"[{math.exp(interval.low):.3f}, {math.exp(interval.high):.3f}]"
+        print(f"{candidate}, over models: {math.exp(statistics.fmean(logs)):.3f} {ends}")
     differences = [abs(math.log(row[3] / row[2])) for row in rows]
     print(f"median difference {100 * statistics.median(differences):.2f} %")
     for way, spreads in ((one, [row[5] for row in rows]), (other, [row[6] for row in rows])):
