@@ -23,7 +23,7 @@ from harness.settings import ROW
 from runner.analysis.columns import COLUMNS, Column
 from runner.cli.parser import build_parser
 from runner.cli.upstream import Theirs, answers, renamed
-from torchduet.frames import FIRST_CALLS, KEYS, SAMPLES
+from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
 
 DOCS = Path(__file__).resolve().parent
 NOT_STORED = (schema.Setting, schema.Round)
@@ -119,6 +119,7 @@ def _frames() -> dict[str, str]:
         "comparisons": COLUMNS,
         "samples": SAMPLES[len(KEYS) :],
         "first_calls": FIRST_CALLS[len(KEYS) :],
+        "compilations": COMPILATIONS[len(KEYS) :],
     }
     return {name: _columns(columns) for name, columns in frames.items()}
 

@@ -249,9 +249,22 @@ class Extras:
         "--warm-start-latency",
         help="compile with caches that another worker has filled",
     )
+    # compilations of each candidate in fresh processes, from empty and from filled caches; 0: none
+    compile_runs: int = _extra(
+        0,
+        "--compile-runs=K",
+        kind=COUNT,
+        help="compile every candidate K times from empty and K times from filled caches, each in a fresh "
+        "process: docs/MEASURING.md",
+    )
     allocator: str = _extra(
         "default",
         "--allocator=NAME",
         kind=choice("allocator", ALLOCATORS),
         help="the worker's malloc: default (the system's, but it keeps its heap), system, jemalloc, tcmalloc",
     )
+
+    @property
+    def times_compiling(self) -> bool:
+        """Whether compilations are timed that no other job may disturb."""
+        return bool(self.cold_start or self.warm_start or self.compile_runs)

@@ -399,6 +399,8 @@ class Compilation:
     round: int  # compilations of one round, of all candidates, follow each other in a random order
     # `compilation_latency_s`, its phases, processor time, memory, hits and misses, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
+    status: Status = Status.PASS_DUE_TO_SKIP  # how the process ended, see *Status*
+    failure: str = ""  # why it compiled nothing; the candidate is then not compiled again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,17 @@
 """A finished run as tidy pandas DataFrames: ``torchduet.load("logs/RUN").comparisons``.
 
-``COMPARISONS``, ``SAMPLES`` and ``FIRST_CALLS`` declare the columns; ``docs/DATAFRAMES.md`` lists them.
+``COMPARISONS``, ``SAMPLES``, ``FIRST_CALLS`` and ``COMPILATIONS`` declare the columns, which
+``docs/DATAFRAMES.md`` lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.metrics import of_compiling
 from harness.schema import Record
 from runner.analysis.columns import Column, columns, frame
 from runner.analysis.comparison import Comparison
@@ -42,6 +44,14 @@ FIRST_CALLS = (
     Column("call", "", "", "number of the candidate's call before timing, from 0; the first call compiles"),
     Column("call_s", "s", "", "the time of this call"),
 )
+COMPILATIONS = (
+    *KEYS,
+    Column("start", "text", "", "`cold`, `warm`, or `as found` (a later process of `--processes`)"),
+    Column("round", "", "", "number of the round, from 0; rows of a round are pairs"),
+    Column("status", "text", "", "how the process ended"),
+    Column("failure", "text", "", "why it compiled nothing"),
+    *(columns()[name] for name in of_compiling()),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +61,11 @@ class Frames:
     comparisons: pd.DataFrame
     samples: pd.DataFrame
     first_calls: pd.DataFrame
+    compilations: pd.DataFrame
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{name}: {len(getattr(self, name))} rows" for name in ("comparisons", "samples", "first_calls")
-        )
+        names = [field.name for field in fields(self)]
+        sizes = ", ".join(f"{name}: {len(getattr(self, name))} rows" for name in names)
         return f"<Frames {sizes}>"
 
 
@@ -81,6 +91,7 @@ def frames_of(records: Sequence[Record]) -> Frames:
         comparisons=frame(comparisons, COMPARISONS),
         samples=_table(SAMPLES, (row for one in comparisons for row in _samples(one))),
         first_calls=_table(FIRST_CALLS, (row for one in comparisons for row in _first_calls(one))),
+        compilations=_table(COMPILATIONS, (row for one in comparisons for row in _compilations(one))),
     )
 
 
@@ -121,3 +132,10 @@ def _samples(comparison: Comparison) -> Iterable[dict[str, Any]]:
 def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
     for number, seconds in enumerate(comparison.record.first_calls_s):
         yield {**_keys(comparison), "call": number, "call_s": seconds}
+
+
+def _compilations(comparison: Comparison) -> Iterable[dict[str, Any]]:
+    for one in comparison.record.compilations:
+        numbers = {name: one.metrics.get(name) for name in of_compiling()}
+        status = {"status": one.status.value, "failure": one.failure or None}
+        yield {**_keys(comparison), "start": one.start, "round": one.round, **status, **numbers}

@@ -36,7 +36,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness.declared import Declared, joined
+from harness.declared import COMPILATION, Declared, joined
 from harness.failures import line_of
 from harness.schema import BASELINE, WHOLE, Extras, Job, Scalar
 
@@ -151,6 +151,11 @@ def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> di
 def declared() -> Declared:
     """The declarations of all metrics. Needs no torch."""
     return Declared(one for _, module in _all() for one in getattr(module, "METRICS", ()))
+
+
+def of_compiling() -> tuple[str, ...]:
+    """The names of the numbers that a compilation has, measured once."""
+    return tuple(name for one in declared().of_group(COMPILATION) for name in one.names)
 
 
 def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:

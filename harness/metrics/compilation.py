@@ -19,8 +19,10 @@ own.
 from __future__ import annotations
 
 import os
+import re
+import resource
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from harness import counters
 from harness.declared import CANDIDATE, COMPILATION, MEMORY, Average, Column, Metric
 from harness.devices import of
+from harness.hardware.instructions import counting
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -49,6 +52,8 @@ TIMED_PHASES = {
     # timeouts of distributed runs
     "cache_saved_s": "distributed_ephemeral_timeout_us",
 }
+
+PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
 
 _metric = partial(Metric, group=COMPILATION)
 
@@ -86,17 +91,25 @@ METRICS = (
         "s",
         "compilation_latency_s with caches that the cold start has filled (--warm-start)",
     ),
-    Metric(
-        "later_compilation_latency_s",
-        "s",
-        "mean compilation_latency_s of the processes after the first (--processes)",
+    *(
+        Metric(name, unit, "older records: of the processes after the first, which now are in `compilations`")
+        for name, unit in (
+            ("later_compilation_latency_s", "s"),
+            *((f"later_compile_cache_{what}", "") for what in ("hits", "misses")),
+        )
     ),
-    Metric(
-        "later_compile_cache_hits",
+    _metric(
+        "compile_instructions",
         "",
-        "hits of inductor's caches in these processes: what an earlier process compiled is used again",
+        "instructions of the compiler's call and the first calls, with threads and processes that they "
+        "start; absent without a counter",
     ),
-    Metric("later_compile_cache_misses", "", "misses of inductor's caches in these processes"),
+    _metric(
+        "compile_peak_host_bytes",
+        "bytes",
+        "at most so much memory was resident while compiling: the peaks of this process, of its living "
+        "descendants and of the largest that has ended (Linux)",
+    ),
     _metric("compiled_region", "text", "forward+loss, forward, submodules or none"),
     _phase("dynamo", "Dynamo's capture and all phases below it", "Dynamo and all below"),
     _phase("aot_autograd", "AOTAutograd and all phases below it", "AOTAutograd and below"),
@@ -158,8 +171,13 @@ METRICS = (
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     pool_bytes = of(device).pool_bytes
     pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
-    yield
+    begin_peak()
+    with counting() as instructions:
+        yield
+        executed = instructions()
     numbers["compile_cpu_s"] = processor_s() - cpu_s
+    numbers |= {"compile_instructions": executed} if executed is not None else {}
+    numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes()) is not None else {}
     numbers.update(counters.growth(counts, counters.snapshot()))
     after = pool_bytes()
     if after is not None:  # else this kind of device has no such pools
@@ -188,18 +206,50 @@ def processor_s() -> float:
 
     Linux. Elsewhere without the descendants that still run.
     """
+    times = _family()
+    return sum(times.values()) / float(os.sysconf("SC_CLK_TCK")) if times else sum(os.times()[:4])
+
+
+def begin_peak() -> None:
+    """Sets this process's peak of resident memory to what is resident now, where Linux allows it."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_host_bytes() -> int | None:
+    """The sum of the peaks of resident memory of this process and its descendants; None without /proc.
+
+    Of descendants that have ended, only the largest counts. Processes share pages and peak at different
+    times, so the sum is an upper bound.
+    """
+    peaks = [PEAK.search(text) for pid in _family() if (text := _read(Path(f"/proc/{pid}/status")))]
+    if not peaks:
+        return None
+    ended_kb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return 1024 * (ended_kb + sum(int(peak[1]) for peak in peaks if peak))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # the process has ended
+
+
+def _family() -> dict[int, int]:
+    """Process -> clock ticks of processor time, of this process and its living descendants; {} without /proc.
+
+    The ticks contain those of children that have been reaped.
+    """
     times: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue  # the process has ended
+        fields = _read(folder / "stat").rpartition(b")")[2].split()
+        if not fields:
+            continue
         times[int(folder.name)] = sum(map(int, fields[11:15]))  # proc(5): utime, stime, cutime, cstime
         children.setdefault(int(fields[1]), []).append(int(folder.name))
     family = [os.getpid()]
     for pid in family:
         family += children.get(pid, ())
-    if family[0] not in times:
-        return sum(os.times()[:4])
-    return sum(times.get(pid, 0) for pid in family) / float(os.sysconf("SC_CLK_TCK"))
+    return {pid: times[pid] for pid in family if pid in times} if family[0] in times else {}

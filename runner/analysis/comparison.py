@@ -12,7 +12,16 @@ from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
 from harness.schema import Record, Scalar, Status
 from runner.analysis.digits import seconds_text, speedup_text
-from runner.analysis.estimate import BreakEven, Estimated, Geomean, Open, PairedEstimate, Paying, Verdict
+from runner.analysis.estimate import (
+    BreakEven,
+    Estimate,
+    Estimated,
+    Geomean,
+    Open,
+    PairedEstimate,
+    Paying,
+    Verdict,
+)
 from runner.labels import plain, reason
 
 CONTROL = "eager"
@@ -71,7 +80,8 @@ class Comparison(Estimated):
     q_value: float | None
     verdict: Verdict | None
     open: Open | None  # None: the verdict is closed
-    compilation_latency_s: float | None
+    compilations_s: tuple[float, ...]  # the times of compiling it: one, or those of ``compilations_of``
+    compilation_latency_s: float | None  # their geometric mean
     baseline_peak_gb: float | None  # 1e9 bytes
     candidate_peak_gb: float | None
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
@@ -232,6 +242,30 @@ class CandidatePair(Estimated):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompileStart:
+    """The ``n`` compilations of a candidate that began alike: geometric means by the names of the metrics."""
+
+    comparison: Comparison
+    start: str
+    n: int
+    means: Mapping[str, float]
+    time: Estimate | None  # of the whole compilation (s); None for one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilePair:
+    """Two compilations of a job in the same rounds: ``ratio`` is the second's time / the first's time."""
+
+    first: Comparison
+    first_start: str  # cold or warm
+    second: Comparison
+    second_start: str
+    ratio: Estimate
+    q_value: float | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerRatio:
     """The mean of ``CandidatePair`` over the models of a suite, mode, device and dtype."""
 
@@ -271,3 +305,5 @@ class Summary:
     across_averages: tuple[EnvironmentAverage, ...] = ()
     pairs: tuple[CandidatePair, ...] = ()
     ratios: tuple[CompilerRatio, ...] = ()
+    compile_starts: tuple[CompileStart, ...] = ()
+    compile_pairs: tuple[CompilePair, ...] = ()

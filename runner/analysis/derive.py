@@ -18,7 +18,15 @@ from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean, wilson
-from runner.analysis.verdicts.compiling import LATENCY, break_even, center, compilations_of, paying
+from runner.analysis.verdicts.compiling import (
+    LATENCY,
+    break_even,
+    center,
+    compilations_of,
+    compile_pairs,
+    compile_starts,
+    paying,
+)
 from runner.analysis.verdicts.decision import verdict
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
@@ -43,6 +51,8 @@ def summarize(records: Sequence[Record]) -> Summary:
         across_averages=averages_across(across),
         pairs=pairs,
         ratios=compiler_ratios(pairs),
+        compile_starts=compile_starts(comparisons),
+        compile_pairs=compile_pairs(comparisons),
     )
 
 
@@ -87,6 +97,7 @@ def _comparison(
         q_value=q_value,
         verdict=word,
         open=open_because(estimate, word, limits, across=across),
+        compilations_s=tuple(times),
         compilation_latency_s=center(times),
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),

@@ -40,9 +40,14 @@ def speedup_text(value: float | None, low: float | None, high: float | None) -> 
         return MISSING
     if low is None or high is None:
         return f"{significant(value, 2)}x"
+    return interval_text(value, low, high, "x")
+
+
+def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
+    """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``."""
     half_width = value * math.log(high / low) / 2
     decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
-    return f"{value:,.{decimals}f}x [{low:,.{decimals}f}, {high:,.{decimals}f}]"
+    return f"{value:,.{decimals}f}{unit} [{low:,.{decimals}f}, {high:,.{decimals}f}]"
 
 
 def _decimals(half_width: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.schema import Status
+from harness.schema import COLD, WARM, Status
 from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import (
@@ -18,6 +18,7 @@ from runner.analysis.digits import (
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.noise import is_crowded
+from runner.analysis.verdicts.compiling import by_round, is_warm, paired_ratio
 from runner.labels import counted, suite_labels, where, where_text
 
 # Usual limits of compiler dashboards. A result beyond a limit gets a warning.
@@ -30,6 +31,7 @@ MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 MOST_STOLEN = 0.01  # share of all CPU time; 1 % of stolen time can fall into a single round
 MOST_THROTTLED = 0.01
 LEAST_WIDENING = 1.3
+LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one
 CLOCK_SPREAD = 0.05
 MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
 LEAST_OF_FAULTS = 0.02  # of eager's step
@@ -207,6 +209,24 @@ def _until(comparison: Comparison) -> str:
     return f"{_said(comparison, '{compilation_latency_s}')}{f', break-even steps: {steps}' if steps else ''}"
 
 
+def _secretly_cold(comparison: Comparison) -> str:
+    """A warm start that compiled again, as the compiler's own counters say, or as its time says."""
+    record = comparison.record
+    warm = [c for c in record.compilations if c.start == WARM]
+    again = [c for c in warm if is_warm(c.metrics) is False]
+    if again:
+        return f"{len(again)} of {counted(len(warm), 'warm start')} found nothing in the caches"
+    ratio = paired_ratio(by_round(record, COLD), by_round(record, WARM))
+    if ratio is None or ratio.high is None or ratio.high > LEAST_OF_WARM:
+        return ""
+    return f"a warm start is {speedup_text(ratio.factor, ratio.low, ratio.high)} as fast as a cold one"
+
+
+def _failed_compilation(comparison: Comparison) -> str:
+    failed = next(c for c in comparison.record.compilations if c.failure)
+    return f"{failed.status.value} in a {failed.start} start, round {failed.round + 1}: {failed.failure}"
+
+
 def _open(comparison: Comparison) -> str:
     """An open verdict, and what would probably close it."""
     record, opened = comparison.record, comparison.open
@@ -341,6 +361,19 @@ RULES = (
         lambda c: (c.compilation_latency_s or 0.0) > MAX_COMPILATION_S,
         _until,
         "Compile only for runs with more steps than the break-even steps.",
+    ),
+    Rule(
+        "Warm starts that are not warm",
+        lambda c: bool(_secretly_cold(c)),
+        _secretly_cold,
+        "This compiler keeps nothing between processes, or did not use what it kept. TORCH_LOGS=+inductor "
+        "says why its caches are bypassed.",
+    ),
+    Rule(
+        "Compilations that failed in a fresh process",
+        lambda c: any(one.failure for one in c.record.compilations),
+        _failed_compilation,
+        "The candidate was not compiled further (--compile-runs). Its log has the traceback.",
     ),
     Rule(
         f"More memory than eager (ratio below {MIN_MEMORY_RATIO:g})",

@@ -15,7 +15,7 @@ from harness.codec import to_json
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
 from runner.engine import JobContext, Pause, Place
-from runner.engine.compile_caches import Caches, Steps, with_starts
+from runner.engine.compiling.caches import Caches, Steps, with_starts
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
 from runner.engine.processes import with_processes
@@ -52,7 +52,8 @@ class Workers:
 
     def of(self, job: Job) -> Workers:
         """Without the pool, if processes need different memory layouts, or environments equal conditions."""
-        return replace(self, pool=None) if job.protocol.processes != 1 or job.environments else self
+        fresh = job.protocol.processes != 1 or job.environments or job.extras.compile_runs
+        return replace(self, pool=None) if fresh else self
 
     def start(self, job: Job) -> Start:
         if self.pool is not None:
@@ -141,9 +142,10 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
         def measure(again: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
             return JobRun(again, launch, replace(context, candidates=candidates, place=place)).run()
 
-        return with_processes(part, context.candidates, measure, context.stop)
+        candidates = tuple(candidate for candidate in context.candidates if candidate in part.candidates)
+        return with_processes(part, candidates, measure, context.stop)
 
-    return with_starts(job, run, log.parent)
+    return with_starts(job, run, log.parent, context.stop)
 
 
 def _log_of(job: Job, environment: Environment, folder: Path) -> Path:

@@ -10,16 +10,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
-from statistics import fmean
 from typing import Any
 
-from harness.declared import finite
+from harness.metrics import of_compiling
 from harness.protocol import AUTO
-from harness.schema import Failure, Job, Protocol, Record, Samples, Scalar
+from harness.schema import AS_FOUND, Compilation, Failure, Job, Protocol, Record, Samples
 from runner.analysis.verdicts.decision import Z_95, Between, judged
 from runner.analysis.verdicts.family import assumed_of
 from runner.engine import Pause
-from runner.engine.compile_caches import LATENCY
 from runner.engine.stopping import more_processes
 
 Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
@@ -35,10 +33,10 @@ def with_processes(
 ) -> Iterator[Record | Pause]:
     """The job's records, each with the samples of ``job.protocol.processes`` processes, with pauses between.
 
-    Every process checks parity, with its late check; metrics are those of the first, and what compiling took
-    in later processes, which share the compile caches unless every worker has its own. A candidate that fails
-    in any process has failed. With ``auto``, processes are added for the candidates whose open verdict they
-    can close.
+    Every process checks parity, with its late check; metrics are those of the first. Compilations of later
+    processes, which share the compile caches unless every worker has its own, are kept. A candidate that
+    fails in any process has failed. With ``auto``, processes are added for the candidates whose open verdict
+    they can close.
     """
     if job.protocol.processes == 1 or not job.protocol.performance:
         yield from measure(job, candidates)
@@ -151,22 +149,24 @@ def _joined(records: Sequence[Record], processes: int) -> Record:
         records[0],
         status=judged_by.status,
         parity=judged_by.parity,
-        metrics={**records[0].metrics, **_of_later(records[1:])},
+        compilations=_of_later(records[1:]),
         samples=joined_samples(samples) if len(samples) > 1 or processes != AUTO else samples[0],
         notes=tuple(notes),
         ended=records[-1].ended,
     )
 
 
-def _of_later(later: Sequence[Record]) -> dict[str, Scalar]:
-    """What compiling took in the processes after the first, and what they reused; absent if one lacks it."""
-    numbers: dict[str, Scalar] = {}
-    for name in (LATENCY, "compile_cache_hits", "compile_cache_misses"):
-        values = [finite(record.metrics.get(name)) for record in later]
-        known = [value for value in values if value is not None]
-        if known and len(known) == len(values):
-            numbers[f"later_{name}"] = fmean(known) if name == LATENCY else int(sum(known))
-    return numbers
+def _of_later(later: Sequence[Record]) -> tuple[Compilation, ...]:
+    """What compiling took in the processes after the first."""
+    return tuple(
+        Compilation(
+            start=AS_FOUND,
+            round=number,
+            metrics={name: record.metrics[name] for name in of_compiling() if name in record.metrics},
+            status=record.status,
+        )
+        for number, record in enumerate(later, start=1)
+    )
 
 
 def joined_samples(parts: Sequence[Samples]) -> Samples:

@@ -55,6 +55,8 @@ def where_asked(given: Given, config: RunConfig) -> Where:
             raise UsageError(f"{flag} works on this machine only; leave it out with --executor=ray")
     if where.time_budget_s is not None and config.protocol.repeat is not None:
         raise UsageError("--time-budget and -n exclude each other: a time budget sets the number of rounds")
+    if config.extras.compile_runs and (where.prepare_ahead or 1) > 1:
+        raise UsageError("--compile-runs times every compilation alone; leave --prepare-ahead out")
     return where
 
 

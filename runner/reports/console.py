@@ -18,7 +18,7 @@ from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table, grid_of, text_for
-from runner.reports.parts.pairs import short_pair_tables
+from runner.reports.parts.pairs import compile_tables, short_pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
 from runner.reports.parts.table import NOT_CHECKED, narrow_table
 from runner.reports.parts.top_models import top_models
@@ -53,7 +53,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     for part in sections(summary):
         writer.blank()
         writer.section(part)
-    writer.tables(short_pair_tables(summary))
+    writer.tables((*compile_tables(summary), *short_pair_tables(summary)))
     writer.explanations(summary.comparisons)
     if summary.warnings:
         writer.blank()

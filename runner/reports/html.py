@@ -30,7 +30,7 @@ from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
 from runner.reports.parts.averages import averages, averages_note, averages_tables
 from runner.reports.parts.environments import environment_note, environment_tables
-from runner.reports.parts.pairs import pair_tables
+from runner.reports.parts.pairs import compile_tables, pair_tables
 from runner.reports.parts.sections import Section, environment_line, protocol_line
 
 FORMATS = ("html",)
@@ -108,7 +108,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "caveats": summary.caveats,
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
-        "pairs": pair_tables(summary),
+        "pairs": (*compile_tables(summary), *pair_tables(summary)),
         "facts": [
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],

@@ -84,7 +84,9 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
     for header in IN_ONE_NUMBER:
         column = columns()[OF_PYTORCH[header]]
         value = finite(column.value(comparison))
-        if value is not None:
+        if column.name == "compilation_latency_s" and comparison.compilations_s:
+            yield _metric(header, [*comparison.compilations_s], column.unit)
+        elif value is not None:
             yield _metric(header, [value], UNITS.get(column.unit, column.unit))
 
 

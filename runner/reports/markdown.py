@@ -19,7 +19,7 @@ from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
-from runner.reports.parts.pairs import pair_tables
+from runner.reports.parts.pairs import compile_tables, pair_tables
 from runner.reports.parts.sections import (
     Section,
     compiler_name,
@@ -95,7 +95,7 @@ def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
 
 
 def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in pair_tables(summary):
+    for table in (*compile_tables(summary), *pair_tables(summary)):
         yield folded(escape(table.title), _rows(table))
 
 

@@ -18,7 +18,14 @@ from harness.codec import to_json
 from harness.declared import NOISE, WORK
 from harness.metrics import declared
 from runner.analysis.columns import RESULT, Column, columns
-from runner.analysis.comparison import CandidatePair, Comparison, GroupSummary, Summary
+from runner.analysis.comparison import (
+    CandidatePair,
+    Comparison,
+    CompilePair,
+    CompileStart,
+    GroupSummary,
+    Summary,
+)
 from runner.labels import notes_of, ran_batch
 
 FORMATS = ("json",)
@@ -41,6 +48,8 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         **_environments(summary),
         "pairs": [_pair(pair) for pair in summary.pairs],
         "compiler_ratios": summary.ratios,
+        "compile_starts": [_compile_start(one) for one in summary.compile_starts],
+        "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
         "comparisons": [],
     }
     head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
@@ -81,6 +90,36 @@ def _pair(pair: CandidatePair) -> dict[str, Any]:
         "second": pair.second.record.candidate,
         "n": pair.n,
         **{name: getattr(pair, name) for name in OF_PAIR},
+    }
+
+
+def _compile_start(one: CompileStart) -> dict[str, Any]:
+    """Geometric means of several compilations of a candidate, with the interval of their time."""
+    return {
+        "job": one.comparison.record.job.key,
+        "candidate": one.comparison.record.candidate,
+        "start": one.start,
+        "n": one.n,
+        "ci_low": one.time and one.time.low,
+        "ci_high": one.time and one.time.high,
+        **one.means,
+    }
+
+
+def _compile_pair(pair: CompilePair) -> dict[str, Any]:
+    """Compilations of two candidates, or of one from cold and warm caches, in the same rounds."""
+    return {
+        "job": pair.first.record.job.key,
+        "first": pair.first.record.candidate,
+        "first_start": pair.first_start,
+        "second": pair.second.record.candidate,
+        "second_start": pair.second_start,
+        "ratio": pair.ratio.factor,
+        "ci_low": pair.ratio.low,
+        "ci_high": pair.ratio.high,
+        "p_value": pair.ratio.p_value,
+        "q_value": pair.q_value,
+        "verdict": pair.verdict,
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import re
 from dataclasses import replace
 from statistics import median
 
@@ -10,8 +12,11 @@ import pytest
 
 from harness.schema import AS_FOUND, COLD, WARM, Compilation, Record
 from runner.analysis.derive import summarize
-from runner.analysis.verdicts.compiling import break_even, compilations_of, paying
+from runner.analysis.estimate import Verdict
+from runner.analysis.verdicts.compiling import break_even, compilations_of, paying, unpaired_ratio
+from runner.reports.parts.pairs import compile_tables
 from tests.factories import make_job, make_record
+from torchduet.frames import frames_of
 
 
 def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> Compilation:
@@ -19,7 +24,7 @@ def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> C
 
 
 def test_the_cold_compilations_count_and_not_that_of_the_timed_process() -> None:
-    several = tuple(compiled(start, s) for start, s in ((COLD, 4.0), (WARM, 1.0), (COLD, 9.0)))
+    several = tuple(compiled(*how) for how in ((COLD, 4.0, 0), (WARM, 1.0, 0), (COLD, 9.0, 1)))
     record = replace(make_record(make_job(), compilation_s=1.1), compilations=several)
     assert compilations_of(record) == [4.0, 9.0]
     (comparison,) = summarize([record]).comparisons
@@ -70,3 +75,93 @@ def test_without_a_model_nothing_is_known() -> None:
 def test_eager_has_no_break_even() -> None:
     (control,) = summarize([make_record(make_job(candidates=("eager",)), "eager")]).comparisons
     assert control.break_even is None
+
+
+# -- which side compiles faster --------------------------------------------------------------------
+
+
+def runs(
+    name: str, factors: dict[str, float], rng: random.Random, *, rounds: int = 5, noise: float = 0.03
+) -> list[Record]:
+    """Candidates that compile for 10 s times a factor; a round's wobble of 20 % is common to them."""
+    job = make_job(name, candidates=tuple(factors))
+    wobble = [math.exp(rng.gauss(0.0, 0.2)) for _ in range(rounds)]
+    return [
+        replace(
+            make_record(job, candidate),
+            compilations=tuple(
+                compiled(COLD, 10 * factor * shared * math.exp(rng.gauss(0.0, noise)), number)
+                for number, shared in enumerate(wobble)
+            ),
+        )
+        for candidate, factor in factors.items()
+    ]
+
+
+def verdicts(factor: float, *, seed: int = 1, noise: float = 0.03) -> list[Verdict | None]:
+    """Of 20 comparisons, each a run of its own: five cold compilations a side."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(20):
+        (pair,) = summarize(runs(f"m{number}", {"a": 1.0, "b": factor}, rng, noise=noise)).compile_pairs
+        assert (pair.first.compiler, pair.second.compiler) == ("a", "b")
+        found.append(pair.verdict)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_compiler_twice_differs_at_most_once_in_twenty(seed: int) -> None:
+    assert sum(v in (Verdict.FASTER, Verdict.SLOWER) for v in verdicts(1.0, seed=seed)) <= 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fifteen_percent_are_found_in_nineteen_of_twenty(seed: int) -> None:
+    assert verdicts(1.15, seed=seed).count(Verdict.FASTER) >= 19
+
+
+def test_two_separate_runs_are_compared_without_pairs() -> None:
+    rng = random.Random(3)
+    first, second = ([time * math.exp(rng.gauss(0.0, 0.03)) for _ in range(5)] for time in (9.0, 9.9))
+    change = unpaired_ratio(first, second)
+    assert change is not None
+    assert change.low is not None
+    assert change.high is not None
+    assert 1.0 < change.low < 1.1 < change.high < 1.2
+    assert unpaired_ratio(first, second[:1]) is None
+
+
+def test_a_warm_start_that_compiles_again_is_named() -> None:
+    misses = {"compile_cache_hits": 0, "compile_cache_misses": 3}
+    hits = {"compile_cache_hits": 3, "compile_cache_misses": 0}
+
+    def warnings(warm_s: float, **counters: float) -> list[str]:
+        pairs = [
+            (compiled(COLD, 9.0 + n, n, **misses), compiled(WARM, warm_s + n, n, **counters))
+            for n in range(4)
+        ]
+        record = replace(make_record(make_job()), compilations=tuple(c for pair in pairs for c in pair))
+        found = summarize([record]).warnings
+        return [case for one in found if one.title == "Warm starts that are not warm" for case in one.cases]
+
+    assert warnings(1.0, **hits) == []
+    (counted,) = warnings(1.0, **misses)
+    assert counted.endswith("4 of 4 warm starts found nothing in the caches")
+    (slow,) = warnings(9.0)
+    assert "a warm start is 1.0000x [1.0000, 1.0000] as fast as a cold one" in slow
+
+
+def test_the_tables_have_the_phases_and_who_is_faster() -> None:
+    records = runs("model", {"a": 1.0, "b": 1.3}, random.Random(1))
+    table, pairs = compile_tables(summarize(records))
+    assert table.header[3] == "seconds [95 % interval]"
+    assert [row[1:3] for row in table.rows] == [("a", "cold"), ("b", "cold")]
+    assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", table.rows[0][3])
+    assert pairs.rows[0][1] == "a over b, cold"
+    assert compile_tables(summarize([make_record(make_job())])) == ()
+
+
+def test_a_frame_has_a_row_for_each_compilation() -> None:
+    table = frames_of(runs("model", {"a": 1.0}, random.Random(1))).compilations
+    assert list(table["start"]) == ["cold"] * 5
+    assert list(table["round"]) == [0, 1, 2, 3, 4]
+    assert table["compilation_latency_s"].gt(0).all()

@@ -21,6 +21,7 @@ FLAGS = [
     "--cold-cache",
     "--cold-start-latency",
     "--compare",
+    "--compile-runs",
     "--compilers",
     "--device",
     "--devices",

@@ -130,7 +130,7 @@ def test_a_folder_or_its_records_can_be_loaded(tmp_path: Path) -> None:
     for path in (folder, str(folder / "records.jsonl")):
         assert (
             repr(torchduet.load(path))
-            == "<Frames comparisons: 1 rows, samples: 40 rows, first_calls: 2 rows>"
+            == "<Frames comparisons: 1 rows, samples: 40 rows, first_calls: 2 rows, compilations: 0 rows>"
         )
     with pytest.raises(UsageError, match="give the folder of a run"):
         torchduet.load(tmp_path / "nothing")

@@ -69,6 +69,9 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
     assert estimate.between_sd == pytest.approx(0.01, abs=0.006)
 
 
+NUMBERS = ("compilation_latency_s", "compile_cache_hits", "compile_cache_misses")
+
+
 def test_the_record_says_what_later_processes_compiled_and_what_they_reused() -> None:
     numbers = iter([(9.0, 0, 3), (2.0, 3, 0), (1.0, 2, 1), (9.0, 0, 3), (1.0, 3, 0), (None, 3, 0)])
 
@@ -79,17 +82,17 @@ def test_the_record_says_what_later_processes_compiled_and_what_they_reused() ->
             yield make_record(one, candidate, metrics={**metrics, "compile_cache_misses": misses})
 
     (found,) = with_processes(job(3), ("a",), measure, lambda: False)
-    first = ("compilation_latency_s", "compile_cache_hits", "compile_cache_misses")
-    assert [found.metrics[name] for name in first] == [9.0, 0, 3]
-    assert [found.metrics[f"later_{name}"] for name in first] == [1.5, 5, 1]
+    assert [found.metrics[name] for name in NUMBERS] == [9.0, 0, 3]
+    later = [[c.metrics.get(name) for name in NUMBERS] for c in found.compilations]
+    assert later == [[2.0, 3, 0], [1.0, 2, 1]]
+    assert {c.start for c in found.compilations} == {"as found"}
     (partly,) = with_processes(job(3), ("a",), measure, lambda: False)
-    assert "later_compilation_latency_s" not in partly.metrics  # of one process it is unknown
-    assert partly.metrics["later_compile_cache_hits"] == 6
+    assert [c.metrics["compilation_latency_s"] for c in partly.compilations] == [1.0, None]
 
 
 def test_one_process_has_no_later_one() -> None:
     found = with_processes(job(1), ("a",), Processes(), lambda: False)
-    assert not [name for name in found[0].metrics if name.startswith("later_")]
+    assert found[0].compilations == ()
 
 
 def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() -> None:

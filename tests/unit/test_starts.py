@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import Extras, Job, Record, Scalar, Status
-from runner.engine.compile_caches import Caches, Steps, with_starts
+from harness.schema import Environment, Extras, Failure, Job, Record, Scalar, Status
+from runner.engine.compiling.caches import Caches, Steps, with_starts
 from runner.errors import UsageError
 from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.interpreter import cache_settings, worker_environment
@@ -38,9 +38,13 @@ class Worker:
             yield Record(job=job, candidate=candidate, status=Status.PASS, metrics=metrics)
 
 
-def job(*, cold_start: bool = False, warm_start: bool = False) -> Job:
-    extras = Extras(cold_start=cold_start, warm_start=warm_start)
+def job(*, cold_start: bool = False, warm_start: bool = False, compile_runs: int = 0) -> Job:
+    extras = Extras(cold_start=cold_start, warm_start=warm_start, compile_runs=compile_runs)
     return dataclasses.replace(make_job(), candidates=("a", "b"), extras=extras)
+
+
+def never() -> bool:
+    return False
 
 
 def latencies(records: list[Record]) -> list[tuple[object, object, object]]:
@@ -54,7 +58,7 @@ def records_in(steps: Steps) -> list[Record]:
 
 def test_without_the_flags_nothing_is_changed(tmp_path: Path) -> None:
     worker = Worker()
-    records = records_in(with_starts(job(), worker.run, tmp_path))
+    records = records_in(with_starts(job(), worker.run, tmp_path, never))
     assert worker.folders == [None]
     assert set(records[0].metrics) == {"compilation_latency_s"}
     assert list(tmp_path.iterdir()) == []
@@ -62,7 +66,7 @@ def test_without_the_flags_nothing_is_changed(tmp_path: Path) -> None:
 
 def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
     worker = Worker(sessions=2)
-    records = records_in(with_starts(job(cold_start=True), worker.run, tmp_path))
+    records = records_in(with_starts(job(cold_start=True), worker.run, tmp_path, never))
     assert latencies(records) == [(9.0, 9.0, None)] * 2
     assert len(set(worker.folders)) == 2
     assert all(folder is not None and tmp_path in folder.parents for folder in worker.folders)
@@ -71,7 +75,7 @@ def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path:
 
 def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -> None:
     worker = Worker()
-    records = records_in(with_starts(job(warm_start=True, cold_start=True), worker.run, tmp_path))
+    records = records_in(with_starts(job(warm_start=True, cold_start=True), worker.run, tmp_path, never))
     assert latencies(records) == [(1.0, 9.0, 1.0)] * 2
     first, second = worker.jobs
     assert (first.protocol.performance, first.protocol.accuracy) == (False, False)
@@ -81,11 +85,57 @@ def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -
 
 
 def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
-    records = with_starts(job(cold_start=True), Worker().run, tmp_path)
+    records = with_starts(job(cold_start=True), Worker().run, tmp_path, never)
     next(records)
     assert list(tmp_path.iterdir()) != []
     records.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: Path) -> None:
+    worker = Worker()
+    records = records_in(with_starts(job(compile_runs=3), worker.run, tmp_path, never))
+    for record in records:
+        runs = [(c.round, c.start, c.metrics["compilation_latency_s"]) for c in record.compilations]
+        assert runs == [(n, *how) for n in range(3) for how in (("cold", 9.0), ("warm", 1.0))]
+        assert record.metrics["compilation_latency_s"] == 9.0  # of the process that is timed
+    *alone, whole = worker.jobs
+    assert whole == job(compile_runs=3)
+    assert all(not (one.protocol.accuracy or one.protocol.performance) for one in alone)
+    order = [one.candidates[0] for one in alone]
+    rounds = [order[place : place + 4] for place in range(0, 12, 4)]
+    assert all(one[:2] == one[2:] and {*one[:2]} == {"a", "b"} for one in rounds)
+    assert rounds[0] != rounds[1]  # every second round is in reverse
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    def run(one: Job, caches: Caches) -> Iterator[Record]:
+        for record in Worker().run(one, caches):
+            broken = Failure(kind="Broken", message="no", phase="compile")
+            fails = record.candidate == "b"
+            yield dataclasses.replace(record, metrics={}, failure=broken) if fails else record
+
+    a, b = records_in(with_starts(job(compile_runs=2), run, tmp_path, never))
+    assert len(a.compilations) == 4
+    assert [(c.start, c.failure) for c in b.compilations] == [("cold", "Broken: no")]
+
+
+def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
+    worker = Worker()
+    records_in(with_starts(job(compile_runs=5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3))
+    assert len(worker.jobs) == 3 + 1  # the last call measures, and ends at once by itself
+
+
+def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Path) -> None:
+    names = ("old", "new")
+    environments = tuple(Environment(name=name, python=name, asked=name) for name in names)
+    candidates = ("inductor@old", "eager@new", "inductor@new")
+    one = dataclasses.replace(job(compile_runs=1), candidates=candidates, environments=environments)
+    worker = Worker()
+    records_in(with_starts(one, worker.run, tmp_path, never))
+    alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}
+    assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
 
 
 def test_the_workers_environment() -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from harness import counters, metrics
+from harness.hardware.instructions import counting
 from harness.metrics import disturbance, explain, observing, trace
 from harness.schema import BASELINE, WHOLE, Extras
 from harness.worker import environment
@@ -325,3 +326,36 @@ def test_the_processor_time_of_compiling_counts_children_that_still_run() -> Non
     found = numbers["compile_cpu_s"]
     assert isinstance(found, float)
     assert found >= 0.25
+
+
+def test_the_peak_of_host_memory_holds_children_that_run_and_the_largest_that_ended() -> None:
+    """As those of Inductor's pool, and the C++ compiler."""
+    hold = "import time\nheld = b'1' * {mb} * 2**20\nprint(flush=True)\ntime.sleep({seconds})"
+    with observing("compile", CPU) as alone:
+        pass
+    with observing("compile", CPU) as numbers:
+        subprocess.run(
+            [sys.executable, "-c", hold.format(mb=400, seconds=0)], check=True, capture_output=True
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", hold.format(mb=200, seconds=600)], stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+    child.kill()
+    child.communicate()
+    before, peak = alone["compile_peak_host_bytes"], numbers["compile_peak_host_bytes"]
+    assert isinstance(before, int)
+    assert isinstance(peak, int)
+    assert before > 20 * 2**20
+    assert peak > 620 * 2**20
+
+
+def test_instructions_grow_where_there_is_a_counter() -> None:
+    with counting() as instructions:
+        first = instructions()
+        sum(range(100_000))
+        second = instructions()
+    if first is None or second is None:
+        pytest.skip("this machine has no counter of instructions")
+    assert second - first > 100_000

@@ -7,14 +7,18 @@ compared by Welch's two-sample interval.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
 from harness.declared import finite
-from harness.schema import AS_FOUND, COLD, Record, Scalar
-from runner.analysis.estimate import BreakEven, Estimate, PairedEstimate, Paying
-from runner.analysis.statistics import mean_of_logs
+from harness.metrics import of_compiling
+from harness.schema import AS_FOUND, COLD, WARM, Record, Scalar
+from runner.analysis.comparison import Comparison, CompilePair, CompileStart
+from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate, Paying
+from runner.analysis.statistics import false_discovery, mean_of_logs, student
+from runner.analysis.verdicts.decision import verdict
 
 LATENCY = "compilation_latency_s"
 
@@ -25,20 +29,14 @@ def is_warm(metrics: Mapping[str, Scalar]) -> bool | None:
     return bool(hits) if hits or misses else None
 
 
-def compile_times(record: Record, start: str = COLD, name: str = LATENCY) -> list[float]:
-    """The numbers ``name`` (s or bytes, above 0) of the compilations that began so, in measured order."""
-    numbers = (finite(one.metrics.get(name)) for one in record.compilations if one.start == start)
-    return [number for number in numbers if number]
-
-
 def compilations_of(record: Record) -> list[float]:
     """The times (s) that a compilation of this record takes: one, or several of the same kind.
 
     The cold compilations of ``--compile-runs``; otherwise that of the timed process, with those of other
     processes (``--processes``) whose caches were in the same state.
     """
-    if cold := compile_times(record):
-        return cold
+    if cold := by_round(record, COLD):
+        return list(cold.values())
     first = finite(record.metrics.get(LATENCY))
     if first is None:
         return []
@@ -56,6 +54,89 @@ def center(times: Sequence[float]) -> float | None:
     """The geometric mean of the times, or the only time."""
     estimate = typical(times)
     return estimate.factor if estimate is not None else times[0] if times else None
+
+
+def by_round(record: Record, start: str, name: str = LATENCY) -> dict[int, float]:
+    """Round -> the number of the compilation that began so in this round."""
+    numbers = {c.round: finite(c.metrics.get(name)) for c in record.compilations if c.start == start}
+    return {number: value for number, value in numbers.items() if value}
+
+
+def paired_ratio(slower: Mapping[int, float], faster: Mapping[int, float]) -> Estimate | None:
+    """ln(slower / faster) from the rounds that both have: Student's interval of the paired log ratios.
+
+    The signed-rank test of the steps needs six pairs; compilations are fewer. None below two rounds.
+    """
+    shared = [number for number in slower if number in faster]
+    return mean_of_logs([math.log(slower[number] / faster[number]) for number in shared])
+
+
+def unpaired_ratio(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
+    """ln(second / first) of two runs: Welch's interval of the logarithms. None below two times a side."""
+    before, after = typical(first), typical(second)
+    if before is None or after is None or before.error is None or after.error is None:
+        return None
+    return student(
+        after.log - before.log, [(side.error**2, side.df) for side in (before, after) if side.error]
+    )
+
+
+def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...]:
+    """Of each candidate with ``--compile-runs``: its cold starts, then its warm starts."""
+    return tuple(
+        CompileStart(
+            comparison=comparison,
+            start=start,
+            n=len(times),
+            means={name: mean for name in of_compiling() if (mean := _mean(comparison.record, start, name))},
+            time=typical([*times.values()]),
+        )
+        for comparison in comparisons
+        for start in (COLD, WARM)
+        if (times := by_round(comparison.record, start))
+    )
+
+
+def _mean(record: Record, start: str, name: str) -> float | None:
+    return center([*by_round(record, start, name).values()])
+
+
+def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[CompilePair, ...]:
+    """Of each job with ``--compile-runs``: the cold and the warm start of every two candidates.
+
+    A warm start is compared with the cold start of its own candidate, too. The family of q is all pairs.
+    """
+    jobs: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        if by_round(comparison.record, COLD):
+            jobs.setdefault(comparison.record.job.key, []).append(comparison)
+    sides = [
+        *(((c, WARM), (c, COLD)) for members in jobs.values() for c in members),
+        *(
+            ((first, start), (second, start))
+            for members in jobs.values()
+            for first, second in itertools.combinations(members, 2)
+            for start in (COLD, WARM)
+        ),
+    ]
+    times = [tuple(by_round(c.record, start) for c, start in pair) for pair in sides]
+    ratios = [paired_ratio(second, first) for first, second in times]
+    q_values = false_discovery([ratio.p_value if ratio else None for ratio in ratios])
+    return tuple(
+        CompilePair(
+            first=first,
+            first_start=first_start,
+            second=second,
+            second_start=second_start,
+            ratio=ratio,
+            q_value=q,
+            verdict=verdict(ratio, q, Limits.of(first.record.job.protocol)),
+        )
+        for ((first, first_start), (second, second_start)), ratio, q in zip(
+            sides, ratios, q_values, strict=True
+        )
+        if ratio is not None
+    )
 
 
 def break_even(times: Sequence[float], speedup: PairedEstimate | None) -> BreakEven | None:

@@ -21,7 +21,7 @@ def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float
     as many as keep the CPUs busy, ``MOST_AHEAD`` at most, if each open job can have ``BYTES_A_JOB`` and its
     threads have CPUs of their own. Without ``--threads`` a job has a thread for every CPU.
     """
-    if any(job.extras.cold_start or job.extras.warm_start or of(job.device).accelerated for job in jobs):
+    if any(job.extras.times_compiling or of(job.device).accelerated for job in jobs):
         return 1
     cpus = cpus or len(usable_cpus())
     memory = available_bytes() if memory_bytes is None else memory_bytes

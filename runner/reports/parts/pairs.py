@@ -1,15 +1,19 @@
-"""The tables of candidate against candidate, as rows of text, for the console, report.md and report.html."""
+"""The tables of candidate against candidate, and of compilations, as rows of text, for all reports."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from runner.analysis.comparison import CandidatePair, CompilerRatio, Summary
-from runner.analysis.digits import p_text, speedup_text
+from harness.declared import Metric
+from harness.metrics import declared
+from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
+from runner.analysis.digits import interval_text, number_text, p_text, seconds_text, speedup_text
 from runner.labels import case_name, plain, suite_labels
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name, conditions, conditions_of
 
+LATENCY = "compilation_latency_s"
 MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
 
 
@@ -66,3 +70,73 @@ def _by_model(summary: Summary) -> Table:
 
 def _named(first: str, second: str) -> str:
     return plain(f"{compiler_name(first)} over {compiler_name(second)}")
+
+
+def compile_tables(summary: Summary) -> tuple[Table, ...]:
+    """What compiling takes from cold and warm caches, and who compiles faster; () without --compile-runs."""
+    if not summary.compile_starts:
+        return ()
+    cells: list[TextColumn[CompileStart]] = [
+        TextColumn("model", lambda one: case_name(one.comparison.record.job.case), once=True),
+        TextColumn("candidate", lambda one: compiler_name(one.comparison.compiler), once=True),
+        TextColumn("caches", lambda one: one.start),
+        TextColumn("seconds [95 % interval]", _time, number=True),
+        *(
+            TextColumn(header, partial(_mean_of, metric), number=True)
+            for header, metric in _compile_columns()
+        ),
+        TextColumn("n", lambda one: str(one.n), number=True),
+    ]
+    title = "Compilations in fresh processes: geometric means"
+    table = table_of(
+        title,
+        summary.compile_starts,
+        cells,
+        droppable=[cell.header for cell in reversed(cells[4:-1])],
+        group=lambda one: (one.comparison.record.job.key, one.comparison.compiler),
+    ).filled()
+    return (table, _compile_pairs(summary)) if summary.compile_pairs else (table,)
+
+
+def _compile_columns() -> Iterator[tuple[str, Metric]]:
+    """Header and metric of the phases, and of what stands beside them."""
+    for metric in declared().metrics:
+        if metric.phase and metric.name != LATENCY:
+            yield f"{metric.phase} s", metric
+    yield "host memory", declared().by_name["compile_peak_host_bytes"]
+    yield "instructions", declared().by_name["compile_instructions"]
+
+
+def _time(one: CompileStart) -> str:
+    known = one.time
+    if known is None or known.low is None or known.high is None:
+        return optional(one.means.get(LATENCY), seconds_text)
+    return interval_text(known.factor, known.low, known.high)
+
+
+def _mean_of(metric: Metric, one: CompileStart) -> str:
+    return optional(one.means.get(metric.name), lambda mean: number_text(mean, metric.unit))
+
+
+def _compile_pairs(summary: Summary) -> Table:
+    cells: tuple[TextColumn[CompilePair], ...] = (
+        TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
+        TextColumn("ratio of", _compared),
+        TextColumn("speedup [95 % interval]", _compile_ratio),
+        TextColumn("p", lambda pair: p_text(pair.ratio.p_value), number=True),
+        TextColumn("q", lambda pair: optional(pair.q_value, p_text), number=True),
+        TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
+    )
+    title = "Compilation over compilation, in the same rounds (above 1: the first is faster)"
+    droppable = ("p", "q")
+    return table_of(title, summary.compile_pairs, cells, droppable, lambda pair: pair.first.record.job.key)
+
+
+def _compile_ratio(pair: CompilePair) -> str:
+    return speedup_text(pair.ratio.factor, pair.ratio.low, pair.ratio.high)
+
+
+def _compared(pair: CompilePair) -> str:
+    if pair.first is pair.second:
+        return plain(f"{compiler_name(pair.first.compiler)}, {pair.first_start} over {pair.second_start}")
+    return f"{_named(pair.first.compiler, pair.second.compiler)}, {pair.first_start}"

@@ -1,4 +1,4 @@
-"""Compilation from cold and from warm caches: ``--cold-start-latency`` and ``--warm-start-latency``.
+"""Compile caches: ``--compile-runs``, ``--cold-start-latency`` and ``--warm-start-latency``.
 
 Cold: every worker starts with an empty compile cache folder of its own. Candidates in one worker
 may reuse what earlier candidates left in this folder. ``--isolate`` gives each candidate its own worker.
@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from harness.schema import Job, Record, Scalar
+from runner.analysis.verdicts.compiling import LATENCY
 from runner.engine import Pause
+from runner.engine.compiling.runs import Compilations, compile_runs
 
-LATENCY = "compilation_latency_s"
 COLD, WARM = "cold_compilation_latency_s", "warm_compilation_latency_s"
 
 Caches = Callable[[], Path | None]
@@ -33,13 +35,31 @@ Run = Callable[[Job, Caches], Steps]
 """Measures a job with workers that use these caches."""
 
 
-def with_starts(job: Job, run: Run, folder: Path) -> Steps:
-    """The job's records, with the requested latencies. The caches are in ``folder`` until the job ends."""
+def with_starts(job: Job, run: Run, folder: Path, stop: Callable[[], bool]) -> Steps:
+    """The job's records, with the requested compilations. The caches are in ``folder`` until the job ends."""
+    compilations: Compilations = {}
+    if job.extras.compile_runs:
+        with _caches_in(folder) as root:
+            compilations = compile_runs(job, lambda alone, caches: run(alone, lambda: caches), root, stop)
+    for step in _with_latencies(job, run, folder):
+        if isinstance(step, Record):
+            own = compilations.get(step.candidate, ())
+            yield replace(step, compilations=(*own, *step.compilations))
+        else:
+            yield step
+
+
+@contextmanager
+def _caches_in(folder: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="caches-", dir=folder, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _with_latencies(job: Job, run: Run, folder: Path) -> Steps:
     if not (job.extras.cold_start or job.extras.warm_start):
         yield from run(job, lambda: None)
         return
-    with tempfile.TemporaryDirectory(prefix="caches-", dir=folder, ignore_cleanup_errors=True) as name:
-        root = Path(name)
+    with _caches_in(folder) as root:
         if job.extras.warm_start:
             yield from _warm(job, run, root)
             return
