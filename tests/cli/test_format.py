@@ -56,12 +56,3 @@ def test_what_is_no_format_ends_in_one_sentence_and_makes_nothing(run: Path, ask
     assert "--format" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert made(run) == set()
-
-
-def test_it_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    folder = tmp_path / "never"
-    words = ("--suites=tiny_gpt", "--training", "--quick", f"--output-dir={folder}")
-    done = runner(*words, "--format=HTLM")
-    assert done.returncode == 2
-    assert "html" in done.stderr
-    assert not folder.exists()

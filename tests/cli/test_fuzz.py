@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -216,7 +216,6 @@ STRANGE = st.one_of(
     st.sampled_from(["nan", "inf", "-inf", "", *HOSTILE[:20], "\udcff", "x" * 300]),
     st.sampled_from([[], {}, [[]], [1, "a", None], {"a": {"b": []}}]),
 )
-Change = Callable[[Any], Any]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -346,9 +345,3 @@ def test_every_value_of_a_record_may_be_strange(
         for number in STRANGE_NUMBERS:
             changed = json.dumps(put(record, path, number)).encode()
             check_records(capsys, tmp_path / "run", [changed, LINES[1].encode()])
-
-
-def test_a_record_twice_is_counted_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "records.jsonl").write_text(f"{LINES[0]}\n{LINES[0]}\n")
-    assert main(["--visualize-logs", str(tmp_path)]) == 2
-    assert "line 2 repeats" in capsys.readouterr().err

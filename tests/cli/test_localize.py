@@ -40,10 +40,3 @@ def test_a_planted_fault_is_localized_and_its_script_shows_it(tmp_path: Path) ->
     assert shown.returncode == 1, shown.stderr
     assert "fail_accuracy" in shown.stdout
     assert "goes wrong in code generation (mine.wrong_gelu), in 1 (GELU)" in (out / "report.md").read_text()
-
-
-def test_localize_needs_the_check_of_parity(tmp_path: Path) -> None:
-    done = runner("--inference", "--performance", "--localize", f"--output-dir={tmp_path / 'out'}")
-    assert done.returncode == 2
-    assert "--localize needs the parity check; leave --performance out" in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -100,16 +100,6 @@ def test_resume_finishes_exactly_what_is_missing(finished: Path, tmp_path: Path)
     assert len(records(finished)) == len(lines)
 
 
-def test_a_damaged_record_is_named_and_the_rest_is_used(finished: Path, tmp_path: Path) -> None:
-    lines = (finished / "records.jsonl").read_text().splitlines()
-    (tmp_path / "records.jsonl").write_text("\n".join([lines[0], "}garbage{", *lines[1:]]) + "\n")
-    done = runner("--visualize-logs", str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "line 2 is damaged" in done.stderr
-    assert "linear" in done.stdout
-
-
 @pytest.mark.slow
 def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     log = next((finished / "cases").glob("toys-linear-*/output.log"))

@@ -101,20 +101,3 @@ def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
     assert said[1:] in " ".join(done.stdout.split())
     assert by_name["calls_compiled"]["status"] == "eager_1st_run_fail"
     assert "runs code that torch.compile compiles" in by_name["calls_compiled"]["failure"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--dropout=none"], "--dropout: there is no treatment called 'none'; choose from"),
-        (
-            ["--dropout=keep"],
-            "--dropout=keep is for models of your own; in the models of tiny_gpt, dropout",
-        ),
-    ],
-)
-def test_a_wrong_dropout_is_one_sentence(words: list[str], says: str, tmp_path: Path) -> None:
-    done = runner("--suites=tiny_gpt", "--training", *words, f"--output-dir={tmp_path / 'run'}")
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert not (tmp_path / "run").exists()

@@ -30,24 +30,6 @@ def test_one_job_its_mode_and_its_averages_as_numbers(tmp_path: Path) -> None:
     assert row["geomean_speedup"] > 0
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--complers=eager"], "--complers: there is no such flag; did you mean --compilers"),
-        (["--trianing"], "--trianing: there is no such flag; did you mean --training"),
-        (["--zzzzzz=3"], "--zzzzzz: there is no such flag; see --help for the flags"),
-        (["stray"], "'stray' belongs to no flag"),
-        (["--threads=9999"], "--threads: 9999 is more than the"),
-    ],
-)
-def test_a_flag_or_a_value_that_cannot_be(words: list[str], says: str, tmp_path: Path) -> None:
-    done = runner("--training", f"--suites={TOYS}", *words, f"--output-dir={tmp_path / 'run'}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {says}")
-    assert done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     building, stopped = tmp_path / "building", tmp_path / "stopped"

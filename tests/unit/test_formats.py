@@ -36,13 +36,6 @@ def test_an_unknown_word_ends_in_a_sentence() -> None:
         formats_asked({"format": ["md,pdf"]})
 
 
-def test_only_files_of_the_formats_asked_for_are_made() -> None:
-    summary = summarize(accuracy_run())
-    assert set(render_all(summary, {"md"})) == {"report.md"}
-    assert {name.rsplit(".", 1)[-1] for name in render_all(summary, {"csv", "json"})} == {"csv", "json"}
-    assert render_all(summary, {CONSOLE}) == {}
-
-
 def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("runner.reports.badge")
     monkeypatch.setattr(module, "render", lambda summary: {"badge.svg": b""}, raising=False)

@@ -83,12 +83,6 @@ def test_a_reply_of_another_shape_costs_one_candidate(call: str, reply: Any) -> 
     assert "cannot be used" in record.failure.message
 
 
-def test_the_other_candidates_are_measured_by_a_fresh_worker() -> None:
-    script = Script({(1, "prepare", "a"): {"ok": {}}})
-    assert [record.status for record in run(script, ("a", "b"))] == [Status.CRASH, Status.PASS]
-    assert script.sessions == 2
-
-
 # -- the runner itself ------------------------------------------------------------------
 
 

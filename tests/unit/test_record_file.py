@@ -84,14 +84,6 @@ def test_garbage_is_named_by_its_line(path: Path, line: bytes) -> None:
     assert "\n" not in found.damage[0]
 
 
-def test_an_unknown_status_is_damage(path: Path) -> None:
-    value = to_json(record("a"))
-    value["status"] = "splendid"
-    path.write_text(json.dumps(value) + "\n")
-    assert read_records(path).records == ()
-    assert "splendid" in read_records(path).damage[0]
-
-
 def test_the_first_of_two_records_counts(path: Path) -> None:
     append_record(path, record("a"))
     append_record(path, record("a"))

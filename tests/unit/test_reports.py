@@ -9,8 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -107,13 +105,6 @@ def test_the_synthetic_run_has_every_kind_of_ending() -> None:
 # -- all reports -----------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_rendering_twice_gives_the_same_bytes() -> None:
-    first = render_all(summarize(synthetic_run()))
-    assert render_all(summarize(synthetic_run())) == first
-    assert any(name.endswith(".png") for name in first)
-
-
 def test_reports_are_found_by_file_name_and_the_console_is_none_of_them() -> None:
     names = [module.__name__.rsplit(".", 1)[-1] for module in discover()]
     assert names == sorted(names)
@@ -145,16 +136,6 @@ def test_no_records_give_no_nonsense() -> None:
     files = render_all(summarize([]))
     assert "no records" in files["report.md"].decode()
     assert "no records" not in printed([], 80)  # the caller says so, with the folder's name
-
-
-def test_importing_reports_loads_no_heavy_library() -> None:
-    program = (
-        "import sys; from runner.reports import discover; import runner.reports.console; discover();"
-        "heavy = ('matplotlib', 'pandas', 'numpy', 'scipy', 'rich.table', 'tabulate', 'torch');"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_names_of_any_length_break_nothing() -> None:

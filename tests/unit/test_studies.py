@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -318,18 +316,6 @@ def test_bad_input_ends_in_one_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert told.count("\n") == 1
-
-
-@pytest.mark.parametrize("flags", [["--help"], ["training-time", "--help"], ["implementations", "--help"]])
-def test_help_answers_without_torch(flags: list[str]) -> None:
-    program = (
-        "import sys; from studies.cli import main\n"
-        f"try: main({flags!r})\n"
-        "except SystemExit: pass\n"
-        "assert not {'torch', 'scipy', 'matplotlib', 'rich'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert "usage: python -m studies" in done.stdout
 
 
 def test_a_full_disk_ends_in_a_sentence(

@@ -51,20 +51,6 @@ def test_a_mode_that_a_suite_does_not_have_gives_no_case(suite: ModuleType) -> N
 
 
 @pytest.mark.parametrize("suite", STEPS)
-def test_listing_the_cases_imports_no_torch(suite: ModuleType) -> None:
-    program = (
-        f"import sys; from harness.schema import Mode, Setting; import {suite.__name__} as suite;"
-        "setting = Setting(mode=Mode.TRAINING, device_type='cpu', scale='full'); suite.cases(setting);"
-        "find = getattr(suite, 'case_for', None); find and find('X', setting);"
-        "print({'torch', 'timm', 'transformers', 'numpy'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
-
-
-@pytest.mark.parametrize("suite", STEPS)
 def test_the_direct_command_names_the_suite(suite: ModuleType) -> None:
     name = suite.__name__.removeprefix("suites.")
     command = _direct.command(str(suite.__file__), ["--training", "-n30"])

@@ -20,7 +20,7 @@ from harness.workload import Workload
 from tests.worker.planted import Trial, results, trial
 
 # torch.export, torchao and ONNX's exporter warn of their own affairs
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.usefixtures("fresh_compiler"), pytest.mark.filterwarnings("ignore")]
 
 long = pytest.mark.long
 AHEAD = ("export", "onnxrt", pytest.param("openvino", marks=long), pytest.param("tvm", marks=long))
@@ -29,11 +29,6 @@ REFUSED = (
     *(("onnxrt", dtype) for dtype in ("bfloat16", "amp")),
     *(("tvm", dtype) for dtype in ("float16", "bfloat16", "amp")),
 )
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
-    torch._dynamo.reset()
 
 
 def needs(name: str) -> None:

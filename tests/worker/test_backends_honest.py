@@ -20,12 +20,10 @@ from tests.factories import make_job
 from tests.worker.planted import Backend, Trial, backends, mean_of, silent, trial
 
 # Dynamo looks at every tensor's gradient, and means nothing by it
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
-    torch._dynamo.reset()
+pytestmark = [
+    pytest.mark.usefixtures("fresh_compiler"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute"),
+]
 
 
 class LeftToEager(nn.Module):

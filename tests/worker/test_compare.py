@@ -88,22 +88,6 @@ def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        (
-            {"compilers": ["indutcor"]},
-            "compilers: there is no compiler called 'indutcor'; did you mean inductor",
-        ),
-        ({"mode": "dreaming"}, "mode: there is no mode called 'dreaming'"),
-        ({"dtype": "float33"}, "dtype: there is no precision called 'float33'"),
-    ],
-)
-def test_a_wrong_word_is_one_sentence(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        compare(mlp(), torch.randn(2, 8), **{"compilers": ["eager"], **changes})
-
-
-@pytest.mark.parametrize(
     ("model", "says"),
     [
         (3, "model: it must be a torch.nn.Module, not a int"),
@@ -125,12 +109,6 @@ def test_a_wrapped_function_is_measured() -> None:
 
     result = compare(Model(), torch.randn(4, 8), compilers=["aot_eager"], mode="inference", protocol=FEW)
     assert result.records[0].status is Status.PASS
-
-
-def test_without_times_there_is_no_plot() -> None:
-    result = compare(mlp(), torch.randn(2, 8), compilers=["eager"], protocol=Protocol(performance=False))
-    with pytest.raises(ValueError, match="nothing was timed"):
-        result.plot()
 
 
 @pytest.mark.parametrize(
@@ -204,8 +182,6 @@ def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"device": "cuda:63"}, "device: cuda:63 is not there"),
-        ({"device": "cupid"}, "device: there is no device called 'cupid'"),
         (
             {"options": CompilerOptions(inductor_config=("max_autotun=1",))},
             "options.inductor_config: inductor",
@@ -215,11 +191,8 @@ def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_what_cannot_be_is_refused_before_anything_is_measured(given: dict[str, Any], says: str) -> None:
-    for model in (torch.nn.Linear(2, 2), "package.module:make"):
-        inputs = () if isinstance(model, str) else torch.ones(2, 2)
-        with pytest.raises(UsageError) as caught:
-            compare(model, inputs, compilers=["eager"], **given)
-        assert str(caught.value).split(": ", 1)[1].startswith(says.split(": ", 1)[1]), caught.value
+    with pytest.raises(UsageError, match=re.escape(says)):
+        compare(torch.nn.Linear(2, 2), torch.ones(2, 2), compilers=["eager"], **given)
 
 
 @pytest.mark.parametrize("name", ["inputs", "loss", "target"])
@@ -233,5 +206,3 @@ def test_weights_that_are_all_frozen_cannot_be_trained() -> None:
     model = torch.nn.Linear(2, 2).requires_grad_(False)
     with pytest.raises(UsageError, match=r"model: nothing requires .* are frozen; .* mode='inference'"):
         compare(model, torch.ones(2, 2), compilers=["eager"], mode="training")
-    with pytest.raises(UsageError, match=r"^model: there is no module 'nosuch' here"):
-        compare("nosuch:make", compilers=["eager"])

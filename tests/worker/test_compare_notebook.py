@@ -18,7 +18,7 @@ from torch import nn
 
 from harness.schema import Protocol, Status
 from runner.errors import UsageError
-from tests.factories import make_job
+from tests.factories import known, make_job
 from torchduet import Result, compare
 from torchduet.progress import shown, watch
 
@@ -48,14 +48,8 @@ def timed() -> Result:
 
 
 def test_torchs_own_words_for_precision_and_device() -> None:
-    result = compare(
-        mlp(),
-        torch.randn(4, 8),
-        compilers="eager",
-        dtype=torch.bfloat16,
-        device=torch.device("cpu"),
-        protocol=QUICK,
-    )
+    asked: dict[str, Any] = {"dtype": torch.bfloat16, "device": torch.device("cpu"), "protocol": QUICK}
+    result = compare(mlp(), torch.randn(4, 8), compilers="eager", **asked)
     (record,) = result.records
     assert (record.status, record.candidate) == (Status.PASS, "eager")
     assert (record.job.dtype, record.job.device) == ("bfloat16", "cpu")
@@ -66,6 +60,7 @@ def test_torchs_own_words_for_precision_and_device() -> None:
     [
         ({"compilers": []}, "compilers: it is empty; give at least one compiler"),
         ({"compilers": [3]}, "compilers: 3 is neither a name nor a function"),
+        ({"mode": "dreaming"}, "mode: there is no mode called 'dreaming'"),
         ({"compilers": "egaer"}, "compilers: there is no compiler called 'egaer'; did you mean eager"),
         (
             {"compilers": lambda: 3},
@@ -206,9 +201,11 @@ def test_html_has_table_and_picture_and_loads_nothing(timed: Result) -> None:
     assert "<li>Not isolated: measured in the calling process" in html
 
 
-def test_html_without_times_has_no_picture() -> None:
+def test_without_times_there_is_no_picture() -> None:
     result = compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK)
     assert "<img" not in result._repr_html_()
+    with pytest.raises(ValueError, match="nothing was timed"):
+        result.plot()
 
 
 def test_a_frame_has_unrounded_numbers(timed: Result) -> None:
@@ -241,10 +238,7 @@ def test_with_a_folder_the_log_is_kept_and_named(tmp_path: Path) -> None:
     result = compare(
         Raises(), torch.randn(4, 8), compilers="eager", protocol=FEW, output_dir=tmp_path / "run"
     )
-    failure = result.records[0].failure
-    assert failure is not None
-    assert failure.log is not None
-    log = (tmp_path / "run" / failure.log).read_text()
+    log = (tmp_path / "run" / known(known(result.records[0].failure).log)).read_text()
     assert "forward is called" in log
     assert "Traceback" in log
 
@@ -387,9 +381,7 @@ def test_inside_autocast_and_inference_mode_plain_torch_is_measured() -> None:
         assert torch.is_autocast_enabled("cpu")
     (record,) = result.records
     assert record.status is Status.PASS
-    assert record.parity is not None
-    assert record.parity.worst is not None
-    assert record.parity.worst.eager_rmse < 1e-5  # float32 has 1e-7, bfloat16 1e-3
+    assert known(known(record.parity).worst).eager_rmse < 1e-5  # float32 has 1e-7, bfloat16 1e-3
 
 
 def test_the_module_is_as_before() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,20 +19,12 @@ from tests.suites import generators
 from tests.worker.planted import silent
 
 pytest.importorskip("transformers")
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 CPU = torch.device("cpu")
 MODELS = ("llama", "gemma2", "gpt2", "whisper")
 NEW = 8
 CACHES = ("self_attention_cache", "cross_attention_cache")  # Whisper's; the others have one
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def workload(name: str, new_tokens: int = NEW) -> Workload:
@@ -279,7 +270,10 @@ def test_more_tokens_than_there_are_positions_are_refused() -> None:
 # -- in a session --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("llama", "float32"), ("whisper", "bfloat16")])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("llama", "float32"), pytest.param("whisper", "bfloat16", marks=pytest.mark.slow)],
+)
 def test_a_session_times_both_parts(name: str, dtype: str) -> None:
     (case,) = (
         case

@@ -26,6 +26,7 @@ def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
+@pytest.mark.slow
 def test_the_check_sees_a_library_that_asks() -> None:
     program = (
         "import json, torch\n"

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from harness.failures import JobFailed
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from tests.factories import known
 from tests.worker.planted import silent, suite_that
+from tests.worker.test_session import failed
 
 Build = Callable[[], Any]
 
@@ -41,12 +41,6 @@ def job(mode: Mode = Mode.INFERENCE, suite: str = "planted", **settings: Any) ->
     case = Case(suite=suite, name="m", mode=mode, batch_size=2, published_batch_size=2)
     protocol = Protocol(**{"min_sample_s": 0.0, "threads": 1, **settings})
     return Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=protocol)
-
-
-def failed(work: Callable[[], Any]) -> JobFailed:
-    with pytest.raises(JobFailed) as raised:
-        work()
-    return raised.value
 
 
 def around(forward: Callable[[torch.Tensor], Any], loss: Any = None) -> Build:
@@ -216,29 +210,6 @@ def test_the_published_rule_is_applied_when_asked_for(session: Callable[..., Ses
     ready.open()
     _, parity, _, _ = ready.prepare("eager")
     assert known(parity).rule == "field"
-
-
-def test_a_compiler_that_runs_the_model_moves_no_buffer(session: Callable[..., Session]) -> None:
-    """Tracing runs the module: in training the statistics of a batch normalization move."""
-
-    class Untypable(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = nn.BatchNorm1d(4)
-
-        def forward(self, *given: torch.Tensor) -> torch.Tensor:
-            y: torch.Tensor = self.norm(given[0])
-            return y
-
-    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
-    ready = session(
-        lambda: Workload(module=Untypable(), args=(x,), loss=lambda output, _: output.pow(3).sum()),
-        Mode.TRAINING,
-    )
-    ready.open()
-    status, parity, _, notes = ready.prepare("torchscript")
-    assert status is Status.PASS, parity
-    assert notes[0].startswith("torchscript: traced")
 
 
 # -- rounds --------------------------------------------------------------------------------------------

@@ -20,8 +20,6 @@ from harness.workload import Workload
 from tests.factories import known
 from tests.worker.planted import CPU, Trial, results, trial
 
-FLOAT32 = precision("float32", "cpu")
-
 
 def variant_of(work: Workload, dtype: str = "float32", *, training: bool = False) -> Variant:
     kind = precision(dtype, "cpu")
@@ -144,27 +142,6 @@ def test_a_cast_module_keeps_imaginary_parts_ties_and_integers(
     assert module.first.shared is module.shared
     assert set(dict(module.named_buffers())) == {"phases", "count", "shared"}
     module(torch.ones(2, 4, dtype=cast))
-
-
-def test_replicas_share_nothing() -> None:
-    work = trial("conv").workload
-    one, other = (variant_of(work, training=True) for _ in range(2))
-    with torch.no_grad():
-        for _, buffer in one.program.module.named_buffers():
-            buffer.fill_(9)
-        for parameter in one.program.module.parameters():
-            parameter.fill_(9)
-        one.program.args[0].fill_(9)
-    for tensor in [*other.program.module.parameters(), *other.program.module.buffers(), *other.program.args]:
-        assert not bool((tensor == 9).all())
-    for tensor in [*work.module.parameters(), *work.module.buffers(), *work.args]:
-        assert not bool((tensor == 9).all())
-
-
-def test_the_mode_of_the_module_follows_the_job() -> None:
-    work = trial("conv").workload
-    assert replica(work, CPU, None, training=True).module.training
-    assert not replica(work, CPU, None, training=False).module.training
 
 
 def test_the_fp64_copy_has_the_weights_and_inputs_that_are_timed() -> None:
