@@ -12,6 +12,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -40,9 +41,8 @@ SHOWN_CASES = 12  # of each warning; the rest is folded
 
 def render(summary: Summary) -> Mapping[str, bytes]:
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
-    library = get_plotlyjs()
+    library, packed = _library()
     script = source("charts.js") + source("panel.js") + source("page.js")
     text = template("report.html.j2").render(
         **_page(summary),
@@ -52,7 +52,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         rows=Markup(_embedded_json(table_data(summary))),  # noqa: S704 - escaped there
         panels=[_packed(_json(chunk)) for chunk in panel_chunks(summary)],
         chunk=CHUNK,
-        library=_packed(library),
+        library=packed,
         library_license=_first_comment(library),
     )
     return {FILE: text.encode()}
@@ -71,6 +71,15 @@ def _embedded_json(value: object) -> str:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+@cache
+def _library() -> tuple[str, str]:
+    """plotly.js, as it is and packed. Packing takes most of the time of a page, so it is done once."""
+    from plotly.offline import get_plotlyjs
+
+    library = get_plotlyjs()
+    return library, _packed(library)
 
 
 def _packed(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,6 @@ def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:
     assert config("--quick", "--precision=1%").protocol.ci_width == 0.01
 
 
-def test_a_suite_may_be_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("")
-    assert config(f"--suites={file}").suites == (str(file),)
-
-
 def test_actions() -> None:
     assert parsed(["--list"])[0] is list_models
     assert parsed(["--training", "--print-run-commands"])[0] is print_commands
@@ -68,11 +61,6 @@ def test_modes_come_in_one_order_however_they_are_asked_for() -> None:
     both = (Mode.TRAINING, Mode.INFERENCE)
     assert config_of_words(["--training", "--inference"]) == config_of_words(["--inference", "--training"])
     assert set(config("--inference").modes) == set(both)
-
-
-def test_a_configuration_is_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config().modes = (Mode.INFERENCE,)  # type: ignore[misc]
 
 
 BAD = [

@@ -25,22 +25,13 @@ from runner.analysis.digits import (
 from runner.reports.console import print_report
 from runner.reports.parts.sections import sections
 from runner.reports.parts.table import narrow_table, section_table
-from tests.factories import control, make_job, make_record, printed, synthetic_run
+from tests.factories import make_job, make_record, printed, synthetic_run
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160, 200, 300])
 def test_nothing_is_wider_than_the_console(width: int) -> None:
     for line in printed(synthetic_run(), width).splitlines():
         assert cell_len(line) <= width
-
-
-def test_a_table_row_is_one_line_however_narrow() -> None:
-    for width in (72, 80, 120):
-        text = printed(synthetic_run(), width)
-        (section,) = [s for s in sections(summarize(synthetic_run())) if s.dtype == "amp"]
-        rows = text.split(section.title)[1].splitlines()[4:8]
-        for row, compiler in zip(rows, ("eager", "aot_eager", "inductor", "torchscript"), strict=True):
-            assert compiler in row
 
 
 @pytest.mark.slow
@@ -77,11 +68,6 @@ def test_no_color_where_the_console_is_no_terminal() -> None:
     assert "\x1b[" in printed(synthetic_run(), 80, force_terminal=True, color_system="standard")
 
 
-def test_markup_in_names_is_shown_as_it_is() -> None:
-    assert "[red]markup[/red] $x_1$ @someone" in printed(synthetic_run(), 200)
-    assert "two\\nlines \\x1b[31mand colour" in printed(synthetic_run(), 200)
-
-
 def test_an_ascii_console_gets_ascii() -> None:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")
@@ -103,15 +89,6 @@ def test_eager_time_stands_once_and_again_only_where_it_differs() -> None:
     assert eager_times(shared)[1] == ""
     assert eager_times(shared)[0] != ""
     assert all(eager_times(apart))
-
-
-def test_denominators_and_conditions_are_in_the_caption() -> None:
-    job = make_job()
-    text = printed(
-        [control(job), make_record(job), make_record(job, "torchscript", status=Status.CRASH)], 200
-    )
-    assert "n = 20; passed: eager (A/A) 1/1, inductor 1/1, torchscript 0/1; noise threshold +-2 %" in text
-    assert "torch 0.0.0+synthetic, Python 3.0.0, cpu: Synthetic CPU, 4 threads, 8 CPUs" in text
 
 
 def test_long_names_are_whole_and_wrap() -> None:

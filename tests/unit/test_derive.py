@@ -19,7 +19,7 @@ from runner.analysis.verdicts.decision import Between, judged
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt
-from tests.factories import control, known, make_job, make_record, synthetic_run
+from tests.factories import control, known, make_job, make_record
 
 
 def one(record: Record) -> Comparison:
@@ -118,25 +118,6 @@ def test_no_memory_ratio_without_a_candidate_peak(peak: Scalar) -> None:
 
 
 # -- summaries -------------------------------------------------------------------
-
-
-def test_comparisons_are_in_plan_order() -> None:
-    first, second = make_job("first"), make_job("second")
-    records = [
-        make_record(first, "torchscript", status=Status.CRASH),
-        make_record(first, "inductor"),
-        control(first),
-        make_record(second, "inductor"),
-        make_record(second, "aot_eager"),
-    ]
-    found = [(c.record.job.case.name, c.record.candidate) for c in summarize(records).comparisons]
-    assert found == [
-        ("first", "eager"),
-        ("first", "inductor"),
-        ("first", "torchscript"),
-        ("second", "aot_eager"),
-        ("second", "inductor"),
-    ]
 
 
 def test_geometric_mean_counts_slowdowns_and_leaves_out_failures() -> None:
@@ -245,17 +226,6 @@ def test_no_records_make_an_empty_summary() -> None:
 def test_a_clean_run_has_no_warnings() -> None:
     job = make_job()
     assert titles(summarize([control(job), make_record(job, speedup=1.5)])) == []
-
-
-def test_parity_failures_name_the_worst_tensor_with_its_errors() -> None:
-    found = finding(summarize([make_record(make_job(), status=Status.FAIL_ACCURACY)]), "Parity failures")
-    assert found.cases == (
-        (
-            "toys model (training, float32, cpu), inductor: 2 of 10 tensors differ too much; "
-            "worst grad.layer.weight: RMS error 0.5 is above the limit 0.0012 (eager's own error 0.0001)"
-        ),
-    )
-    assert "report.md" in found.advice
 
 
 def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
@@ -389,15 +359,6 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
 
 
 # -- caveats ---------------------------------------------------------------------
-
-
-def test_caveats_count_what_was_cut() -> None:
-    found = " ".join(summarize(synthetic_run()).caveats)
-    assert "smaller than the published one for 1 of 12 jobs (column batch)" in found
-    assert "The model is smaller than the published one for 1 of 12 jobs" in found
-    assert "runs in eager: torchscript." in found
-    assert "no optimizer step; intervals of one process" in found
-    assert "(training: eager 0.25 %, aot_eager 0.4 %, inductor 0.6 %, torchscript 0.6 %;" in found
 
 
 def test_the_assumed_variation_names_the_mode() -> None:

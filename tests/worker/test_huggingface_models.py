@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ENTRIES = huggingface.entries()
 LIVING = [name for name, entry in ENTRIES.items() if not entry.gone]
-SAMPLE = LIVING[::8]  # of the quick tests; the others are built in the slow ones
+SAMPLE = LIVING[::16]  # of the quick tests; the others are built in the slow ones
 EACH = [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in LIVING]
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers warns of is no concern of these

@@ -99,7 +99,7 @@ def backend(factor: float = 1.05) -> Callable[[Program], Compiled]:
     return lambda program: compile_with_dynamo(program, space["scaled_gelu"])
 
 
-@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.parametrize("mode", [Mode.TRAINING, pytest.param(Mode.INFERENCE, marks=pytest.mark.slow)])
 def test_the_smallest_submodule_that_fails_is_named(mode: Mode) -> None:
     found = localize(job(mode), "planted", build=build, compilers={"planted": backend()})
     assert (found.stage, found.compiler) == ("code generation", "planted")
@@ -133,7 +133,7 @@ def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
     assert (found.stage, found.module, found.module_class) == ("code generation", "", "Net")
 
 
-@pytest.mark.parametrize("fault", ["scaled", "stale"])
+@pytest.mark.parametrize("fault", [pytest.param("scaled", marks=pytest.mark.slow), "stale"])
 def test_a_backend_that_is_wrong_in_every_part_is_told_from_a_wrong_layer(fault: str) -> None:
     def wrong(program: Program) -> Compiled:
         made = right_graph(program)

@@ -178,11 +178,6 @@ def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
     assert next(ticks) < 40
 
 
-def test_what_the_sheet_calls_a_precision() -> None:
-    words = {word: peak.unit_of(precision(word, "cuda")) for word in ("float32", "tf32", "amp_bfloat16")}
-    assert words == {"float32": "float32", "tf32": "tf32", "amp_bfloat16": "bfloat16"}
-
-
 # -- energy --------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.workload import Workload
 
 NAMES = list(timm_models.entries())
-SAMPLE = NAMES[::8]  # of the quick tests; the others are built in the slow ones
+SAMPLE = NAMES[::16]  # of the quick tests; the others are built in the slow ones
 EACH = [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 RUN = ["lcnet_050", "levit_128", "beit_base_patch16_224", "mobilenetv4_conv_small"]
 
