@@ -37,12 +37,12 @@ from benchmarks.common import new_parser  # noqa: E402
 from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.failures import JobFailed  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
+from harness.parity.calls import Calls  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
-from harness.parity.reference import Tensors  # noqa: E402
-from harness.parity.rule import compare_one, equal  # noqa: E402
-from harness.parity.steps import FirstCalls  # noqa: E402
+from harness.parity.field import judge_one, tolerance_of  # noqa: E402
 from harness.program import Compiled  # noqa: E402
 from harness.schema import Case, Job, Mode, Parity, Protocol, Setting, Status  # noqa: E402
+from harness.tensors import Tensors  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
@@ -76,6 +76,7 @@ class Outcome:
     field: bool  # found by the published rule
     found_by: str = ""
     why: str = ""  # the worst tensor, and why it fails
+    used: float | None = None  # the largest share of a limit that is used; null: a failure, or an older file
 
     @property
     def ours(self) -> bool:
@@ -135,9 +136,9 @@ def _planted(
             calls = checks.first_calls(variant, [])
             if kind in SIZED and not fault.changed:
                 continue
-            bits = bits_of(calls.first, calls.settled)
+            bits = bits_of(calls.results[1], calls.results[3])
             outcome = judged(checks, variant, compiled, calls)
-            bits += bits_of(*calls.row.results.values())
+            bits += bits_of(*calls.results.values())
             plain = plain or bits
             if kind and bits == plain and not outcome.ours:
                 continue
@@ -160,24 +161,25 @@ def bits_of(*results: Tensors) -> str:
 NOTHING = Outcome(model="", mode="", dtype="", kind="", size=0.0, status="", field=False)
 
 
-def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCalls) -> Outcome:
+def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: Calls) -> Outcome:
     """The verdicts of both rules on a variant after its first calls."""
-    reference = checks.reference
-    published = replace(reference, rule=replace(reference.rule, name="field"))
-    made = (calls.first,) if equal(calls.first, calls.settled) else (calls.first, calls.settled)
+    truth = checks.truth
+    mode = Mode.TRAINING if checks.bench.training else Mode.INFERENCE
+    published = replace(truth, rule=replace(truth.rule, delta=tolerance_of(mode)))
     by_field = any(
-        compare_one(name, published, results)[0].failure is not None
-        for results in made
-        for name in {**reference.eager, **results}
+        judge_one(published, name, calls.results[number].get(name), number)[1]
+        for number in (1, 3)
+        for name in {**truth.eager, **calls.results[number]}
     )
-    status, found, _ = checks.judge(variant, compiled, calls)
-    return replace(_of(status, found), field=by_field)
+    status, parity, _ = checks.judge(variant, compiled, calls)
+    return replace(_of(status, parity), field=by_field)
 
 
 def _of(status: Status, found: Parity | None) -> Outcome:
     worst = found.worst if found is not None and found.failed else None
     why = f"{worst.name}: {worst.failure}" if worst is not None else ""
-    return replace(NOTHING, status=status.value, found_by=found.found_by if found else "", why=why)
+    used = found.used if found is not None and worst is None else None
+    return replace(NOTHING, status=status.value, found_by=found.found_by if found else "", why=why, used=used)
 
 
 def _untouched(session: Session, name: str) -> Outcome:

@@ -27,7 +27,7 @@ from harness.settings import (
     within,
 )
 
-PARITY_RULES = ("scaled", "field")
+PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
 ALLOCATORS = ("default", "system", "jemalloc", "tcmalloc")
@@ -94,10 +94,10 @@ class Protocol:
     accuracy: bool = setting(True, PERFORMANCE)  # without it, parity is checked
     performance: bool = setting(True, ACCURACY)  # without it, times are measured
     parity: str = _protocol(
-        "scaled",
+        "noise",
         "--parity=RULE",
         kind=choice("parity rule", PARITY_RULES),
-        help="scaled: by each tensor's own size (default); field: the looser rule of the published harness",
+        help="noise: by what random roundings do to eager (default); field: the published harness's rule",
     )
     seed: int = _condition(
         1337,

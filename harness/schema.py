@@ -293,12 +293,14 @@ class TensorError:
     candidate_rmse: float  # root mean square error
     allowed: float  # the limit of `candidate_rmse`
     candidate_max: float
-    allowed_max: float  # the largest error of the candidate, and its limit
+    # the error of the candidate in the worst part, and its limit (`scaled`: of the worst element)
+    allowed_max: float
     failure: str | None = None  # the fault; null if the tensor passed
     slope: float | None = None
     eager_slope: float | None = None
     # projection of the error on the reference (0.01: 1 % too large), and its limit; null: not judged
     allowed_slope: float | None = None
+    noisy_rmse: float | None = None  # the largest error of eager and noisy eager; null: another rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,17 +329,18 @@ class Parity:
     ``reference`` is "fp64", or "eager" if no fp64 run could be made.
     """
 
-    rule: str  # `scaled` or `field`
+    rule: str  # `noise` or `field`; `scaled` in files of before December 2026
     reference: str  # `fp64`, or `eager` if no fp64 run was possible
-    tolerance: float
-    multiplier: float  # `tol` and `m` of the rule: docs/PARITY.md
+    tolerance: float  # the relative error that does not matter; `field`: `tol`
     tensors: int
-    failed: int  # tensors that were compared, and those beyond their limit
-    worst: TensorError | None  # the tensor nearest to its limit, or furthest beyond
+    failed: int  # tensors that were compared, and those that fail
+    worst: TensorError | None  # the first tensor that fails, else the nearest to its limit
     eager_bit_equal: bool  # two runs of eager were equal bit for bit
-    eager_spread: float  # distance between the two runs of eager
-    noise_tensors: tuple[str, ...] = ()  # tensors in which even eager has no correct digit
-    # tensors that passed only in comparison with eager at perturbed weights
+    eager_spread: float  # distance between the two runs of eager, relative to a tensor's size
+    multiplier: float | None = None  # `scaled`: `m`
+    # tensors that are not judged: noisy eager changes them by a third or more
+    noise_tensors: tuple[str, ...] = ()
+    # tensors that were beyond a limit on some data, as noisy eager is
     sensitive_tensors: tuple[str, ...] = ()
     random: str = ""  # with `cannot_judge`: the calls in eager's step that draw random numbers
     found_by: str = ""  # the check behind `worst` and `failed`; empty: the first or third call
@@ -347,7 +350,11 @@ class Parity:
     resolution_median: float | None = None
     # the permitted RMS error of a tensor / its size: median and largest, without noise tensors
     resolution_largest: float | None = None
-    # of a failure: the precision whose errors look alike
+    resolution_outputs: float | None = None
+    resolution_gradients: float | None = None  # the largest of outputs and loss, and of gradients
+    fine: float | None = None  # share of all values that were judged to 1 % or better
+    used: float | None = None  # the largest share of a limit that a tensor within its limits uses
+    # `scaled`, of a failure: the precision whose errors look alike
     lower_precision: str = ""
     unjudged: str = ""  # why eager's results do not allow a judgment
     where: Where | None = None  # null: no failure, or no `--localize`
@@ -366,7 +373,7 @@ class ModelFacts:
 
 
 FAILURE_PHASES = (
-    *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "perturb", "cross parity"),
+    *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "cross parity"),
     *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize"),
     "runner",
 )

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
+
+Tensors = Mapping[str, torch.Tensor]
+"""By name."""
+DEEPEST = 8  # containers inside each other: an object may contain itself
+NO_RESULTS = (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -37,17 +43,34 @@ def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 
     Looks into tuples, lists, mappings and dataclasses. A tensor that occurs twice is yielded twice.
     """
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from named_tensors(item, f"{name}.{key}")
+    return ((place, leaf) for place, leaf in named_leaves(value, name) if isinstance(leaf, torch.Tensor))
+
+
+def named_leaves(
+    value: Any, name: str, *, objects: bool = False, depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """Everything in ``value`` that is no container. ``objects``: looks into other objects, too.
+
+    Of these, such as a cache of keys and values, it yields tensors only.
+    """
+    inside: Iterable[tuple[Any, Any]]
+    if isinstance(value, Mapping):
+        inside = value.items()
     elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from named_tensors(item, f"{name}.{index}")
+        inside = enumerate(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from named_tensors(getattr(value, field.name), f"{name}.{field.name}")
+        inside = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    elif objects and depth < DEEPEST and hasattr(value, "__dict__") and not isinstance(value, NO_RESULTS):
+        for key, item in vars(value).items():
+            for place, leaf in named_leaves(item, f"{name}.{key}", objects=True, depth=depth + 1):
+                if isinstance(leaf, torch.Tensor):
+                    yield place, leaf
+        return
+    else:
+        yield name, value
+        return
+    for key, item in inside:
+        yield from named_leaves(item, f"{name}.{key}", objects=objects, depth=depth + 1)
 
 
 def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,10 @@ from torch.overrides import TorchFunctionMode
 
 from harness.devices import of
 from harness.loading.dropout import KEPT_DROPOUT
-from harness.parity.distance import is_exact_kind, rmse, same_bits
-from harness.parity.reference import Reference, Tensors
+from harness.parity.measure import same_bits
+from harness.tensors import Tensors
 
 SEEDS = 3
-BEYOND_SPREAD = 3.0  # multiple of the distance of two eager runs with the same seed
 SHOWN = 4  # calls in a sentence
 DRAWING = (
     *(
@@ -75,68 +75,52 @@ class Chance:
 
     draws: str = ""  # the calls that draw random numbers, as words
     changed: frozenset[str] = frozenset()
-    reshaped: frozenset[str] = frozenset()
-    not_finite: frozenset[str] = frozenset()
+    unlike: frozenset[str] = (
+        frozenset()
+    )  # of these, the form changes, too: shapes, places of NaN and infinities
 
-    def explains(self, failing: Sequence[str], candidate: Tensors, eager: Tensors) -> bool:
-        """Whether another seed changes all tensors on which the candidate fails."""
-        return all(self._explains(name, candidate.get(name), eager.get(name)) for name in failing)
-
-    def _explains(self, name: str, given: torch.Tensor | None, eager: torch.Tensor | None) -> bool:
-        if name not in self.changed:
-            return False
-        if given is None or eager is None or given.shape != eager.shape or given.dtype != eager.dtype:
-            return name in self.reshaped
-        return bool(torch.isfinite(given).all()) or name in self.not_finite
+    def explains(self, beyond: AbstractSet[str], of_wrong_form: AbstractSet[str]) -> bool:
+        """Whether another seed changes all these tensors in the same way."""
+        return beyond <= self.changed and of_wrong_form <= self.unlike
 
 
 def chance_of(
-    reference: Reference,
+    eager: Tensors,
+    spread: Mapping[str, float],
     drawn: Sequence[str],
     run: Callable[[int], Tensors],
     watched: Callable[[Any], object],
 ) -> Chance:
     """The tensors that depend on the random numbers that eager has ``drawn`` from these generators.
 
-    ``run(n)`` is an eager step with the n-th other seed, ``watched(context)`` an eager step inside the
-    context.
+    ``spread``: distances of two runs of eager with the same seed. ``run(n)`` is an eager step with the n-th
+    other seed, ``watched(context)`` an eager step inside the context.
     """
     if not drawn:
         return Chance()
     changed: set[str] = set()
-    reshaped: set[str] = set()
-    not_finite = {name for name, tensor in reference.eager.items() if not _finite(tensor)}
+    unlike = {name for name, tensor in eager.items() if not _finite(tensor)}
     for number in range(SEEDS):
         results = run(number)
-        for name in {*reference.eager, *results}:
-            one, other = reference.eager.get(name), results.get(name)
+        for name in {*eager, *results}:
+            one, other = eager.get(name), results.get(name)
             if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
                 changed.add(name)
-                reshaped.add(name)
-            elif _differs(one, other, reference.spread.get(name, 0.0)):
+                unlike.add(name)
+            elif spread.get(name, 0.0) == 0.0 and not same_bits(one, other):
                 changed.add(name)
             if other is not None and not _finite(other):
-                not_finite.add(name)
+                unlike.add(name)
     if not changed:
         return Chance()
     calls = _Calls()
     watched(calls)
-    return Chance(
-        draws=calls.words() or ", ".join(drawn),
-        changed=frozenset(changed),
-        reshaped=frozenset(reshaped),
-        not_finite=frozenset(not_finite),
-    )
+    draws = calls.words() or ", ".join(drawn)
+    return Chance(draws=draws, changed=frozenset(changed), unlike=frozenset(unlike & changed))
 
 
 def _finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
-
-
-def _differs(one: torch.Tensor, other: torch.Tensor, spread: float) -> bool:
-    if same_bits(one, other):
-        return False
-    return spread == 0.0 or is_exact_kind(one) or rmse(one, other) > BEYOND_SPREAD * spread
 
 
 class _Calls(TorchFunctionMode):

@@ -1,28 +1,33 @@
-"""All checks of one job's candidates, and what eager and fp64 compute for them, once for all candidates.
+"""The checks of one job: a list of calls, each judged by ``harness.parity.rule``, and a verdict a candidate.
 
-A candidate is checked on its first and third call (in full), on six steps in a row, of which the last three
-have other weights and inputs (``harness.parity.steps``), and once more after the timed rounds
-(``harness.parity.drift``).
+What eager, noisy eager and fp64 compute is made once for all candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 from harness.devices import of
 from harness.failures import line_of
-from harness.parity import rule as parity
-from harness.parity import steps
+from harness.parity import calls as row
+from harness.parity.calls import BASE, FIRST, ON_OTHER, OTHER, Calls
 from harness.parity.chance import Chance, chance_of
-from harness.parity.drift import DriftCheck
-from harness.parity.other_data import WEIGHTS, has_plain_weights
-from harness.parity.parts.balance import NONE
-from harness.parity.parts.slopes import PartSlopes
-from harness.parity.reference import Reference, Rule, Tensors, make_reference
-from harness.parity.sensitivity import Kinks, worst_blocks
+from harness.parity.check import Check, Expected
+from harness.parity.directions import Directions
+from harness.parity.field import judge_field
+from harness.parity.form import Form
+from harness.parity.measure import same_bits
+from harness.parity.neighbors import Neighbors
+from harness.parity.noise import Noise, loudness
+from harness.parity.other_data import FIRST_DATA, Data, placed
+from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth
 from harness.program import Compiled
-from harness.schema import Parity, Status, TensorError
+from harness.schema import Parity, Status
+from harness.tensors import Tensors
 from harness.timing.step import Variant
 from harness.timing.workbench import TOKENS, Results, Workbench
 
@@ -31,255 +36,204 @@ Verdict = tuple[Status, Parity, tuple[str, ...]]
 
 
 class Checks:
-    """The checks of one job. ``open`` comes first; ``drawn``: the generators that eager's step uses."""
+    """The checks of one job. ``begin``, ``go_on`` and ``open`` come first, in this order.
 
-    reference: Reference  # set by ``open``
+    ``drawn``: the generators that eager's step uses.
+    """
 
-    def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str], drift: DriftCheck) -> None:
-        self._bench = bench
-        self._rule = rule
+    truth: Truth  # of the first call; set by ``open``
+    sketched: Truth  # the same, of sketched results
+    spread: Mapping[str, float]  # distance of two runs of eager, relative to each tensor's size
+
+    def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str]) -> None:
+        self.bench = bench
+        self.rule = rule
         self._drawn = drawn
-        self._row = steps.Row()
-        self._expected: steps.Expected | None = None
-        self._of_inputs: steps.Expected | None = None  # other inputs, but the first weights
+        self._eager = Calls()
+        self.form: Form | None = None
+        self.data = FIRST_DATA
+        self.expected: Expected | None = None
+        self._of_inputs: Expected | None = None  # other inputs, but the first weights
         self._chance: Chance | None = None
-        self._kinks: dict[tuple[str, ...], Kinks] = {}
-        self._perturbed: list[Variant] = []  # eager and fp64, if a kink was looked for
-        self._drift = drift
-        self._slopes: PartSlopes | None = None  # in reduced precision
-        self._why_not = ""
+        self._pair: list[Variant] = []  # eager and fp64, if neighbors were looked at
+        self._neighbors: dict[tuple[bool, bool, str], Neighbors] = {}
+        self.why_not = "a generating step is compared on its own data, and restored before each comparison"
 
     # -- eager and fp64 ------------------------------------------------------------
 
     def begin(self, eager: Variant) -> None:
         """Before eager's first step."""
-        if not self._bench.generates:
-            self._row.factors = steps.balance(self._bench)
-        self._row.begin(steps.FIRST, eager)
+        if not self.bench.generates:
+            self.data = Data(weights=True, inputs=True, factors=row.balance(self.bench))
+        self._eager.before[FIRST] = row.State.of(eager)
 
-    def go_on(self, eager: Variant, first: Results, second: Results) -> None:
-        """After eager's first two steps in a row. ``second`` is ``first`` where it repeats it."""
-        self._why_not = "a generating step is compared on its own data, and restored before each comparison"
-        if not self._bench.generates:
-            self._why_not = steps.eager_row(self._bench, eager, self._row, first, second)
+    def go_on(self, eager: Variant, first: Results, second: Results, form: Form) -> None:
+        """After eager's first two steps in a row. ``second`` is ``first`` where it repeats it.
 
-    def open(self, first: Results, second: Results) -> Reference:
-        """Runs fp64 and makes the references. ``first`` and ``second``: eager twice, from the same state."""
-        bench = self._bench
-        exact, row = self._exact()
-        self.reference = make_reference(exact, first, second, self._rule)
-        if not bench.generates:
-            self._expected = steps.expect(self._rule, self._row, row, self.reference, self._why_not)
-        return self.reference
+        Then further steps on the same data would repeat them, too, and are not run.
+        """
+        self.form = form
+        bench, calls = self.bench, self._eager
+        if bench.generates:
+            return
+        calls.results[1] = first
+        numbers = [OTHER]
+        if second is not first:
+            calls.results[2] = row.sketched(second)
+            calls.step(3, bench, eager)
+            numbers = [*ON_OTHER]
+        calls.after[FIRST] = row.State.of(eager)
+        self.why_not = row.eager_on_other_data(bench, eager, calls, self.data, numbers)
 
-    def _exact(self) -> tuple[Results | None, steps.Row | None]:
-        """fp64's results of the first step, and of the row."""
-        bench, found = self._bench, None
+    def open(self, eager: Variant, first: Results, second: Results) -> None:
+        """Runs fp64 and noisy eager, and makes the truths.
+
+        ``first`` and ``second``: eager from the same state.
+        """
+        exact, calls, directions = self._exact()
+        self.truth = Truth.of(self.rule, exact, first, self._noisy(eager))
+        self.sketched = Truth.of(
+            self.rule, row.sketched(exact) if exact else None, row.sketched(first), (), self.truth
+        )
+        self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
+        if not self.bench.generates:
+            self.expected = self._expect(self._eager, calls, directions, self.data, self.why_not)
+
+    def _noisy(self, eager: Variant, seeds: Sequence[int] = range(RUNS)) -> Iterator[Tensors]:
+        """Noisy runs of the first call, one after another: their memory is needed one at a time."""
+        for seed in seeds if self.rule.name == "noise" else ():
+            yield self.bench.run(eager, Noise(loudness(self.bench.precision), seed))
+        eager.restore()
+
+    def _exact(self) -> tuple[Results | None, Calls | None, Directions | None]:
+        """fp64's results of the first call, and of all calls."""
+        bench, results = self.bench, None
+        numbers = sorted({FIRST, *self._eager.results})
         try:
             variant = bench.variant(exact=True)
-            found = bench.run(variant)
-            found.pop(TOKENS, None)  # eager's tokens are the reference: fp64 may choose others at a near tie
+            results = bench.run(variant)
+            results.pop(TOKENS, None)  # eager's tokens are the truth: fp64 may choose others at a near tie
             if bench.generates:
-                return found, None
-            row = steps.exact_row(bench, variant, found, self._row)
-        except Exception as error:  # an operation may not support fp64; eager is then the reference
-            print(f"no fp64 reference{' of other data' if found else ''}: {line_of(error)}", flush=True)
+                return results, None, None
+            calls = Calls(results={1: results})
+            for number in [number for number in numbers if 1 < number < OTHER]:
+                calls.step(number, bench, variant)
+            calls.after[FIRST] = row.State.of(variant)
+            later = [number for number in numbers if number >= OTHER]
+            row.continue_on_other_data(bench, variant, calls, self.data, numbers=later)
+        except Exception as error:  # an operation may not support fp64; eager is then the truth
+            print(f"no fp64 reference{' of other data' if results else ''}: {line_of(error)}", flush=True)
             if not of(bench.device).healthy():
                 raise  # nothing else can run in this process, either
-            return found, None
-        if self._rule.reduced and self._rule.name == "scaled" and row.changed:
-            self._slopes = steps.part_slopes(bench, variant, row)
-        return found, row
+            return results, None, None
+        reduced = self.rule.reduced and self.rule.name == "noise" and calls.changed
+        return results, calls, self._directions(variant) if reduced else None
+
+    def _directions(self, exact: Variant) -> Directions | None:
+        """The directions of the parts of the fp64 run on other data; None if they cannot be made."""
+        bench, data = self.bench, self.data
+
+        def run(context: Callable[[], Any] = nullcontext, *, inputs: bool = True) -> Tensors:
+            exact.restore()
+            with placed(exact, replace(data, inputs=inputs)), context():
+                return row.outputs(bench.output(exact))
+
+        try:
+            return Directions.measure(run, lambda: run(inputs=False))
+        except Exception as error:  # the rest of the check does not need them
+            print(f"no slopes of parts: {line_of(error)}", flush=True)
+            return None
+        finally:
+            exact.restore()
+
+    def _expect(
+        self, eager: Calls, exact: Calls | None, directions: Directions | None, data: Data, why_not: str
+    ) -> Expected:
+        truths = {1: self.truth}
+        first = {FIRST: self.sketched}
+        usable = exact if self.truth.exact is not None else None
+        for number, results in eager.results.items():
+            if number == 1 or (number >= OTHER and not eager.changed):
+                continue
+            meant = usable.results.get(number) if usable is not None else None
+            base = {**truths, **first}.get(BASE[number])
+            truth = Truth.of(self.rule, meant, results, eager.noisy if base is None else (), base)
+            truths[number] = truth.with_slopes(directions, eager.noisy) if number == OTHER else truth
+        return Expected(
+            sketched=self.sketched,
+            truths=truths,
+            eager=eager,
+            exact=usable,
+            data=data,
+            directions=directions,
+            why_not=why_not,
+        )
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether the two eager runs are as close as their roundings allow."""
+        if self.rule.name == "field":
+            return not any(self.spread.values())
+        return all(
+            spread <= max(self.rule.delta, self.truth.limit(name, "size"))
+            if name in self.truth.eager
+            else False
+            for name, spread in self.spread.items()
+        )
 
     # -- a candidate ----------------------------------------------------------------
 
-    def first_calls(self, variant: Variant, seconds: list[float]) -> steps.FirstCalls:
+    def first_calls(self, variant: Variant, seconds: list[float]) -> Calls:
         """The candidate's first calls; appends the seconds of each."""
-        return steps.first_calls(self._bench, variant, seconds)
+        return row.first_calls(self.bench, variant, seconds)
 
-    def judge(self, variant: Variant, compiled: Compiled, calls: steps.FirstCalls) -> Verdict:
-        """Parity of the first calls, and of three more steps on other data."""
-        expected = self._expected
-        if expected is not None:  # what a step changes is judged with the other steps
-            calls.settled = {n: t for n, t in calls.settled.items() if expected.steady(n, 3)}
-        found, by_chance = self._on_first_data(variant, calls)
-        self._drift.remember(variant, calls.first, calls.settled, self.reference)
-        calls.first, calls.settled = {}, {}  # frees their memory before the next steps
-        notes: tuple[str, ...] = ()
-        if self._expected is None:
-            found = replace(found, not_checked=(f"steps in a row: {self._why_not}",))
-        elif self.reference.can_judge:
-            found, by_chance, notes = self._in_a_row(variant, compiled, calls.row, found, by_chance)
-        if found.failed and by_chance:
-            found = replace(found, random=self.by_chance().draws)
-        found = replace(found, unjudged=why_not_judged(self.reference, found))
-        return self._status(found, compiled), found, notes
+    def judge(self, variant: Variant, compiled: Compiled, calls: Calls) -> Verdict:
+        """Parity of the first calls, and of three more on other data."""
+        if self.rule.name == "field":
+            return judge_field(self.truth, calls, can_judge=self.can_judge)
+        check = Check(self, variant, compiled)
+        if self.can_judge:
+            check.run(calls)
+        return check.verdict()
 
-    def _status(self, found: Parity, compiled: Compiled) -> Status:
-        if not self.reference.can_judge:
-            return Status.EAGER_TWO_RUNS_DIFFER
-        if found.random or (found.unjudged and (not found.failed or parity.is_doubtful(found))):
-            return Status.CANNOT_JUDGE
-        if compiled.approximate and parity.resembles(found):
-            return Status.APPROXIMATE
-        return Status.FAIL_ACCURACY if found.failed else Status.PASS
-
-    def _on_first_data(self, variant: Variant, calls: steps.FirstCalls) -> tuple[Parity, bool]:
-        """Parity of the first and third call, and whether chance explains a failure."""
-        reference, settled = self.reference, calls.settled
-        found = parity.compare_both(reference, calls.first, settled)
-        if not found.failed:
-            return found, False
-        names = [parity.failing(reference, calls.first)] * 2
-        if not parity.equal(calls.first, settled):
-            names[1] = parity.failing(reference.of(settled), settled)
-        chance = self.by_chance()
-        if chance.changed:
-            each = zip(names, (calls.first, settled), strict=True)
-            return found, all(chance.explains(failing, made, reference.eager) for failing, made in each)
-        runs = ((reference, calls.first), (reference.of(settled), settled))
-        excused = self._excused(variant, (), names, runs)
-        return parity.compare_both(reference, calls.first, settled, excused=excused), False
-
-    def _in_a_row(
-        self, variant: Variant, compiled: Compiled, row: steps.Row, found: Parity, by_chance: bool
-    ) -> tuple[Parity, bool, tuple[str, ...]]:
-        """Adds the row's checks. The first check that fails is reported; ``by_chance``: of all of them."""
-        first = self._expected
-        assert first is not None
-        expected = first
-        if found.failed == 0:
-            found, by_chance = self._earlier_or(first, row, 2, found)
-        if found.failed == 0:
-            found, by_chance = self._earlier_or(first, row, 3, found)
-        found = self._left_alone(first, row, steps.FIRST, found)
-        if compiled.constant_weights or not has_plain_weights(variant.program.module):
-            expected = self._with_other_inputs()
-        if expected.why_not:
-            why = (f"other data: {expected.why_not}",)
-            return replace(found, steps=3, not_checked=why), by_chance, ()
-        weights = WEIGHTS in expected.changed
-        row.factors = expected.eager.factors
-        steps.continue_on_other_data(self._bench, variant, row, weights=weights)
-        excused: Mapping[str, TensorError] = {}
-        if found.failed == 0 and steps.any_fails(expected, row, steps.ON_OTHER):
-            if not self.by_chance().changed:
-                names = [steps.failing_step(expected, row, number) for number in steps.ON_OTHER]
-                excused = self._excused(variant, expected.changed, names)
-            for number in steps.ON_OTHER:
-                if found.failed == 0:
-                    found, by_chance = self._earlier_or(expected, row, number, found, excused)
-        if found.failed == 0 and expected is first:
-            found = self._part_or(first, row, found)
-        found = self._left_alone(expected, row, steps.OTHER, found)
-        notes = (f"compiled again for other data of the same shapes: {row.compiled}",) if row.compiled else ()
-        not_checked = () if weights else ("other weights: this compiler makes the weights constants",)
-        more = tuple(name for name in excused if name not in found.sensitive_tensors)
-        found = replace(
-            found,
-            steps=steps.STEPS,
-            other_data=expected.changed,
-            not_checked=not_checked,
-            sensitive_tensors=(*found.sensitive_tensors, *more),
-        )
-        return found, by_chance, notes
-
-    def _earlier_or(
-        self,
-        expected: steps.Expected,
-        row: steps.Row,
-        number: int,
-        found: Parity,
-        excused: Mapping[str, TensorError] = parity.NONE,
-    ) -> tuple[Parity, bool]:
-        """``found``, or the failure of this step, and whether chance explains it."""
-        made = steps.judge_step(expected, row, number, excused)
-        if made is None or not made.failed:
-            return found, False
-        where = f"step {number} in a row"
-        where += f", on other {' and '.join(expected.changed)}" if number >= steps.OTHER else ""
-        if steps.is_stale(expected, row, number):
-            where += ": an output is still that of the first data"
-        failing = steps.failing_step(expected, row, number)
-        eager = expected.at(number).eager
-        by_chance = self.by_chance().changed and self.by_chance().explains(
-            failing, row.results[number], eager
-        )
-        return replace(found, failed=made.failed, worst=made.worst, found_by=where), bool(by_chance)
-
-    def _part_or(self, expected: steps.Expected, row: steps.Row, found: Parity) -> Parity:
-        """``found``, or the part of the model whose result is on the whole wrong."""
-        if self._slopes is None or expected.exact is None:
-            return found
-        exact, made = expected.exact.results, row.results
-        for number in steps.ON_OTHER:
-            if number > steps.OTHER and parity.equal(made[number], made[steps.OTHER]):
-                continue
-            truth = exact.get(number, exact[steps.OTHER])  # fp64 runs the steps that eager does not repeat
-            wrong = self._slopes.judge(expected.at(number), truth, made[number])
-            if wrong is not None:
-                break
-        else:
-            return found
-        return replace(found, failed=1, worst=wrong, found_by="the slope of each part, on other data")
-
-    def _left_alone(self, expected: steps.Expected, row: steps.Row, number: int, found: Parity) -> Parity:
-        """``found``, or the weights and inputs that the steps should have left as they are."""
-        wrong = [] if found.failed else steps.judge_state(expected, row, number, self._rule)
-        if not wrong:
-            return found
-        return replace(
-            found, failed=len(wrong), worst=wrong[0], found_by="weights and inputs after the steps"
-        )
-
-    def _with_other_inputs(self) -> steps.Expected:
-        """The expected row with other inputs and the first weights. Made for the first who needs it."""
+    def with_other_inputs(self) -> Expected:
+        """The calls with other inputs and the first weights. Made for the first who needs them."""
         if self._of_inputs is None:
-            bench = self._bench
-            first = self._expected
+            bench, first = self.bench, self.expected
             assert first is not None
-            repeats = 2 not in first.eager.results
-            row, why_not = steps.new_row(bench, bench.variant(), weights=False, repeats=repeats)
+            data, numbers = Data(inputs=True), sorted(first.eager.results)
+            eager, why_not = row.in_a_row(bench, bench.variant(), data, numbers, noisy=True)
             exact = None
             if first.exact is not None and not why_not:
-                exact, _ = steps.new_row(bench, bench.variant(exact=True), weights=False, repeats=repeats)
-            self._of_inputs = steps.expect(self._rule, row, exact, self.reference, why_not)
+                exact, _ = row.in_a_row(bench, bench.variant(exact=True), data, numbers)
+            self._of_inputs = self._expect(eager, exact, None, data, why_not)
         return self._of_inputs
 
-    def _excused(
-        self,
-        variant: Variant,
-        changed: tuple[str, ...],
-        names: Sequence[Iterable[str]],
-        runs: Sequence[tuple[Reference, Tensors]] = (),
-    ) -> Mapping[str, TensorError]:
-        """The tensors that fail at these weights only. On the same data, they fail every time.
+    def neighbors(self, data: Data, digits: str, directions: Directions | None) -> Neighbors:
+        key = data.weights, data.inputs, digits
+        if key not in self._neighbors:
+            near = [replace(data, neighbor=n + 1, digits=digits) for n in range(NEIGHBORS)]
+            self._neighbors[key] = Neighbors(self.bench, self.rule, near, self._pair, directions)
+        return self._neighbors[key]
 
-        ``runs``: whole results. Their worst parts are in the samples that the perturbed runs keep.
-        """
-        bench, reference = self._bench, self.reference
-        if reference.exact is None or reference.rule.reduced or self._rule.name == "field":
-            return {}
-        each = [set(found) for found in names]
-        failing = set.intersection(*each) if reference.bit_equal else set.union(*each)
-        if not failing:
-            return {}
-        worst = {name: blocks for name in failing for blocks in (worst_blocks(name, runs),) if blocks}
-        kinks = None if worst else self._kinks.get(changed)  # with ``worst``, of this candidate alone
-        if kinks is None:
-            factors = self._expected.eager.factors if self._expected is not None and changed else NONE
-            kinks = Kinks(bench, self._rule, self._perturbed, changed, factors, worst)
-            if not worst:
-                self._kinks[changed] = kinks
-        with variant.kept():  # steps in a row continue from the buffers of the step before
-            return kinks.excused(variant, sorted(failing))
+    def truth_with_more_noise(self) -> Truth:
+        """The truth of the first call, with as many noisy runs as a candidate's rank has."""
+        if self.rule.name == "field" or self.bench.generates:
+            return self.truth
+        seeds = range(RUNS, RUNS * (NEIGHBORS + 1))
+        more = Truth.of(
+            self.rule, self.truth.exact, self.truth.eager, self._noisy(self.bench.variant(), seeds)
+        )
+        noise = {name: [*draws, *more.noise[name]] for name, draws in self.truth.noise.items()}
+        return replace(self.truth, noise=noise)
 
     def by_chance(self) -> Chance:
         """The results of eager that depend on random numbers. The first call runs eager a few times."""
-        bench = self._bench
+        bench = self.bench
         if self._chance is None:
             self._chance = chance_of(
-                self.reference,
+                self.truth.eager,
+                self.spread,
                 self._drawn,
                 lambda number: bench.run(bench.variant(), other_seed=number + 1),
                 lambda context: bench.run(bench.variant(), context),
@@ -287,27 +241,12 @@ class Checks:
         return self._chance
 
 
-MOST_NOISE = 0.2  # share of the values: a model has many small tensors, such as a normalization's
-
-
-def why_not_judged(reference: Reference, found: Parity) -> str:
-    """A sentence if eager's results do not allow a judgment; "" if they do."""
-    if found.rule == "field":
-        return ""
-    if reference.lost:
-        return f"eager's {_some(reference.lost)} overflowed, or held NaN or infinities only"
-    noise = set(found.noise_tensors)
-    if "loss" in noise:
-        return "eager's loss is rounding noise: zero would pass"
-    for kind in ("output", ""):
-        sizes = {name: tensor.numel() for name, tensor in reference.eager.items() if name.startswith(kind)}
-        lost = [size for name, size in sizes.items() if name in noise]
-        if sum(lost) > MOST_NOISE * sum(sizes.values()):
-            what = "outputs" if kind else "tensors"
-            return f"{len(lost)} of {len(sizes)} {what} are rounding noise: zeros would pass"
-    return ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+def _distance(truth: Truth, name: str, second: Tensors) -> float:
+    """Of a second run of eager from the first, relative to the tensor's size."""
+    first, again = truth.eager.get(name), second.get(name)
+    if first is None or again is None or first.shape != again.shape or first.dtype != again.dtype:
+        return math.inf
+    if same_bits(first, again):
+        return 0.0
+    error = replace(truth, exact=None).error(name, again)
+    return math.inf if isinstance(error, str) else truth.relative(name, error).size

@@ -2,8 +2,10 @@
 
 Compiled code must read its weights and inputs at every call. Code that kept their first values (a graph
 folded to a constant, weights that became constants, a CUDA graph whose inputs are not refreshed) passes
-every check on the data that it was compiled with. All changes are exact in every floating type, so that
-eager, fp64 and candidate have the same values, and a variant's weights can be restored bit by bit.
+every check on the data that it was compiled with. A *neighbor* of some data has other last digits: it has
+other values next to the kinks of a model, and is otherwise alike. All changes are exact in every floating
+type, so that eager, fp64 and candidate have the same values, and a variant's weights can be restored bit by
+bit.
 """
 
 from __future__ import annotations
@@ -11,44 +13,112 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
-from harness.parity.parts.balance import NONE, Factors, scale_weights
+from harness.parity.balance import Factors, scale_weights
 from harness.tensors import named_tensors
 from harness.timing.step import Variant
 
 WEIGHTS, INPUTS = "weights", "inputs"
 PLAIN = (torch.nn.Parameter, torch.Tensor)
 STEPS = (-0.25, -0.125, 0.125, 0.25)  # values for zeros: exact in every floating type
+TINY = 2.0**-14  # a smaller number may be denormal in float16
+MOST = 1 << 15  # elements of a tensor that differ in a neighbor
 LOOKED_AT = 1024  # elements: where these are not all zero, the rest is not looked at
 
 
-@contextmanager
-def other_data(
-    variant: Variant, *, weights: bool, inputs: bool = True, factors: Factors = NONE
-) -> Iterator[tuple[str, ...]]:
-    """Changes the variant's inputs (``inputs``) and its weights (``weights``); yields what has changed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What of a variant's first data is changed.
 
-    ``factors``: by which the changed weights are multiplied (``harness.parity.parts.balance``).
+    ``factors``: by which changed weights are multiplied (``harness.parity.balance``). ``neighbor``: its
+    number; 0 is the data itself. ``digits``: where the neighbor has other last digits.
+    """
+
+    weights: bool = False
+    inputs: bool = False
+    factors: Factors = field(default_factory=dict)
+    neighbor: int = 0
+    digits: str = WEIGHTS
+
+    @property
+    def is_first(self) -> bool:
+        return not (self.weights or self.inputs)
+
+
+FIRST_DATA = Data()
+
+
+@contextmanager
+def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
+    """Changes the variant's weights and inputs in place; yields what has changed.
 
     ``variant`` must have its initial buffers and inputs. Afterwards its weights are as before. Its inputs and
     buffers are not: ``Variant.restore`` restores them.
     """
     undo: list[Callable[[], object]] = []
+    module = variant.program.module
     with torch.no_grad():
-        changed = [INPUTS] if inputs and _change_inputs(variant) else []
-        if weights:
-            undo = list(_change_weights(variant.program.module))
-            undo += scale_weights(variant.program.module, factors)
+        changed = [INPUTS] if data.inputs and _change_inputs(variant) else []
+        if data.weights:
+            undo = list(_change_weights(module))
+            undo += scale_weights(module, data.factors)
             changed += [WEIGHTS] if undo else []
+        if data.neighbor and data.digits == WEIGHTS:
+            undo += [_flip(parameter.data, data.neighbor + place) for place, parameter in _plain(module)]
+        elif data.neighbor:
+            _change_digits_of_inputs(variant, data.neighbor)
     try:
         yield tuple(changed)
     finally:
         with torch.no_grad():
-            for one in reversed(undo):
-                one()
+            for back in reversed(undo):
+                back()
+
+
+def _plain(module: nn.Module) -> Iterator[tuple[int, nn.Parameter]]:
+    return ((n, p) for n, p in enumerate(module.parameters()) if type(p) in PLAIN and p.is_floating_point())
+
+
+def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
+    """Other last digits, up to 2**-10 of a value (2**-6 in bfloat16). Returns how to undo it.
+
+    Of a large tensor, every n-th element has them: enough for other values at all kinks.
+    """
+    part = tensor.view(-1)[:: max(1, tensor.numel() // MOST) | 1] if tensor.is_contiguous() else tensor
+    values = part.to(torch.float32)
+    # by the values, not by the type: the fp64 copy of a bfloat16 weight must have the same neighbor
+    kinds = ((torch.bfloat16, 16, 2), (torch.float16, 13, 3), (torch.float32, 0, 13))
+    fits = [bits for kind, *bits in kinds if torch.equal(values.to(kind).to(part.dtype), part)]
+    if not fits:
+        return lambda: None
+    shift, last = fits[0]
+    generator = torch.Generator().manual_seed(seed)
+    bits = torch.randint(1 << last, values.shape, generator=generator, dtype=torch.int32).to(values.device)
+    bits = torch.where(values.abs() < TINY, 0, bits << shift)  # zeros would become denormal numbers
+
+    def flip() -> None:
+        changed = part.to(torch.float32).view(torch.int32) ^ bits
+        part.copy_(changed.view(torch.float32))
+
+    flip()
+    return flip
+
+
+def _change_digits_of_inputs(variant: Variant, seed: int) -> None:
+    """For code whose weights are constants by design: floating inputs get other digits, others are rolled."""
+    program = variant.program
+    given = named_tensors((program.args, dict(program.kwargs), program.target), "given")
+    for tensor in {id(t): t for _, t in given}.values():
+        if type(tensor) not in PLAIN:
+            continue
+        if tensor.is_floating_point() and tensor.numel():
+            _flip(tensor, seed)
+        else:
+            _change_input(tensor, seed)
 
 
 def has_plain_weights(module: nn.Module) -> bool:
@@ -115,7 +185,7 @@ def _change_inputs(variant: Variant) -> bool:
     return any(changed)
 
 
-def _change_input(tensor: torch.Tensor) -> bool:
+def _change_input(tensor: torch.Tensor, more: int = 0) -> bool:
     """Permutes values, and halves some of a floating tensor: no value leaves the range from 0 to the largest.
 
     Masks, offsets and positions are left as they are: two values, sorted values, infinities.
@@ -125,7 +195,7 @@ def _change_input(tensor: torch.Tensor) -> bool:
     if tensor.is_floating_point() or tensor.is_complex():
         if not bool(torch.isfinite(tensor).all()) or not bool(tensor.any()):
             return False
-        moved = tensor.flatten().roll((3 * tensor.numel() // 8) | 1).view(tensor.shape)
+        moved = tensor.flatten().roll((3 * tensor.numel() // 8 + 2 * more) | 1).view(tensor.shape)
         _half(moved, 7).mul_(0.5)
     else:
         place = max(place for place in range(tensor.dim()) if tensor.shape[place] > 1)
@@ -133,7 +203,7 @@ def _change_input(tensor: torch.Tensor) -> bool:
         two_values = bool(((tensor == tensor.min()) | (tensor == tensor.max())).all())
         if two_values or bool((steps >= 0).all()) or bool((steps <= 0).all()):
             return False
-        moved = tensor.roll(max(1, 3 * tensor.shape[place] // 8), place)
+        moved = tensor.roll(max(1, 3 * tensor.shape[place] // 8 + more), place)
     if torch.equal(moved, tensor):
         return False
     tensor.copy_(moved)

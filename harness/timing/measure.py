@@ -31,6 +31,7 @@ class Instruments:
     minor_faults: Callable[[], int]
     announce: Callable[[str], None]
     prefill_s: Callable[[], float | None] = lambda: None  # of the steps since its last call
+    look: Callable[[str, object], None] = lambda *_: None  # at a sample's last result
 
 
 class LapClock:
@@ -143,8 +144,9 @@ def measure_round(
         instruments.synchronize()
         faults_before = instruments.minor_faults()
         start = instruments.clock()
-        for _ in range(iterations):
+        for _ in range(iterations - 1):
             step()
+        result = step()
         instruments.synchronize()
         end = instruments.clock()
         seconds[variant] = (end - start) / iterations
@@ -152,6 +154,8 @@ def measure_round(
         first_part = instruments.prefill_s()
         if first_part is not None:
             prefill[variant] = first_part / iterations
+        instruments.look(variant, result)
+        del result
     return Round(order=order, seconds=seconds, minor_faults=faults, prefill_s=prefill)
 
 

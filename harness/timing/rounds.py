@@ -33,6 +33,7 @@ class Rounds:
         self._announce = announce
         self.done = 0
         self.between: list[Callable[[], None]] = []  # called before each sample, outside the timed part
+        self.look: Callable[[Variant, object, int], None] = lambda *_: None  # after it
         self.recompilations = Recompilations()
 
     def endless(self, variants: Variants, iterations: int, phase: str) -> Generator[Round, None, None]:
@@ -56,6 +57,7 @@ class Rounds:
             minor_faults=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
             announce=announce,
             prefill_s=laps.take,
+            look=lambda name, result: self.look(variants[name], result, iterations),
         )
         compiled_before = phase == "warm up" and self.done == 0  # compilation leaves much garbage
         with quiet_collector(thorough=compiled_before) as collect:

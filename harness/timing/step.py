@@ -16,7 +16,7 @@ from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Forward, Program
 from harness.schema import CompilerOptions
-from harness.tensors import cast_module, fresh_copy, named_tensors
+from harness.tensors import cast_module, fresh_copy, named_leaves, named_tensors
 from harness.timing.exact import InFp64
 from harness.timing.measure import LapClock
 from harness.workload import Workload
@@ -26,6 +26,9 @@ SHOWN = 3  # names in a sentence
 
 Lap = Callable[[], None]
 """A drive calls it when prefill is done. It synchronizes the device and reads the clock."""
+
+Take = Callable[[str, torch.Tensor], torch.Tensor]
+"""Of a tensor with its name, the copy that is kept."""
 
 Step = Callable[[], tuple[Any, Any]]
 """``step() -> (loss, output)``: gradients cleared, forward, loss, backward; or the forward alone."""
@@ -118,29 +121,33 @@ def make_step(
     context: Callable[[], AbstractContextManager[Any]],
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
+    see: Callable[[int, Any, Any], None] = lambda *_: None,
 ) -> Step:
     """The step that is timed. Autocast covers forward and loss but not the backward, as torch recommends.
 
-    With dynamic shapes, a step also runs smaller batches, and then its own.
+    With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
+    output of each batch.
     """
     module, args = program.module, program.args
     sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
     leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
 
     def training_step() -> tuple[Any, Any]:
-        for given in sizes:
+        for place, given in enumerate(sizes, 1):
             module.zero_grad(set_to_none=True)
             for leaf in leaves:
                 leaf.grad = None
             with context():
                 loss, output = forward(*given)
             loss.backward()
+            see(place, loss, output)
         return loss, output
 
     def inference_step() -> tuple[Any, Any]:
         with torch.no_grad(), context():
-            for given in sizes:
+            for place, given in enumerate(sizes, 1):
                 result = forward(*given)
+                see(place, *result)
         return result
 
     def driven_step() -> tuple[Any, Any]:
@@ -184,6 +191,8 @@ class Variant:
         self._forward = program.forward()
         self._lap: Lap = lambda: None
         self._forced: torch.Tensor | None = None
+        self._observed = False
+        self._of_smaller: dict[str, torch.Tensor] = {}  # results of the smaller batches of an observed step
         self.step = self._make_step()
         self.graph_bytes: int | None = 0  # memory that its CUDA graphs keep; None: unknown
         self._initial: dict[str, torch.Tensor] = {}
@@ -199,10 +208,16 @@ class Variant:
         with torch.no_grad(), self._context():
             return self.program.forward_alone()
 
-    def drive_with(self, lap: Lap | None = None, forced: torch.Tensor | None = None) -> None:
-        """Sets the ``lap`` and the ``forced`` tokens of a driven step (see ``harness.workload.Drive``)."""
+    def drive_with(
+        self, lap: Lap | None = None, forced: torch.Tensor | None = None, *, observed: bool = False
+    ) -> None:
+        """Sets the ``lap`` and the ``forced`` tokens of a driven step (see ``harness.workload.Drive``).
+
+        ``observed``: the results of smaller batches are kept for ``results``.
+        """
         self._lap = lap or (lambda: None)
         self._forced = forced
+        self._observed = observed
         self.step = self._make_step()
 
     def timed(self, laps: LapClock) -> Callable[[], object]:
@@ -213,7 +228,7 @@ class Variant:
         return laps.timing(self.step)
 
     def _make_step(self) -> Step:
-        step = make_step(self.program, self._forward, self._context, self._lap, self._forced)
+        step = make_step(self.program, self._forward, self._context, self._lap, self._forced, self._seeing())
         if not self._switches:
             return step
         tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory
@@ -261,44 +276,45 @@ class Variant:
         return self.program.args, self.program.kwargs, self.program.target
 
     def results(
-        self,
-        loss: Any,
-        output: Any,
-        *,
-        lasting: bool = False,
-        take: Callable[[str, torch.Tensor], torch.Tensor] | None = None,
+        self, loss: Any, output: Any, *, lasting: bool = False, take: Take | None = None
     ) -> dict[str, torch.Tensor]:
         """All results of one step, by name: loss, outputs, gradients, buffers. All are dense.
 
         They are clones, except gradients: the next step makes new gradients and does not overwrite these.
         But compiled code may reuse their memory, so ``lasting`` clones them, too. ``take`` keeps a copy of
-        another form than a clone, for instance of a part of the elements; it gets name and tensor.
+        another form than a clone, for instance of a part of the elements. Of the smaller batches that the
+        step has run, with ``@`` and their place: loss, outputs and gradients.
         """
-        found = dict(named_tensors(output, "output"))
-        if isinstance(loss, torch.Tensor):
-            found["loss"] = loss
-        gradients = dict(self._gradients())
         # all buffers, because a buffer that only eager's step changes is an error
         buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
-        results = {
-            name: _dense(tensor.detach()) for name, tensor in {**found, **gradients, **buffers}.items()
-        }
+        smaller = dict(self._of_smaller)
+        self._of_smaller.clear()
+        results = {**_made(self.program, loss, output), **buffers}
+        results = {name: _dense(tensor.detach()) for name, tensor in results.items()}
         if take is not None:
-            return {name: take(name, tensor) for name, tensor in results.items()}
-        return {n: t if n in gradients and not lasting else t.clone() for n, t in results.items()}
+            return {name: take(name, tensor) for name, tensor in {**results, **smaller}.items()}
+        kept = {
+            n: t if "gradient" in n.split(".")[0] and not lasting else t.clone() for n, t in results.items()
+        }
+        return {**kept, **smaller}
+
+    def _seeing(self) -> Callable[[int, Any, Any], None]:
+        """Keeps the results of the smaller batches of an observed step."""
+        smaller = len(smaller_inputs(self.program)) if self._observed else 0
+        kept = self._of_smaller  # not self, as above
+
+        def see(place: int, loss: Any, output: Any) -> None:
+            if place <= smaller:
+                made = _made(self.program, loss, output)
+                kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in made.items()})
+
+        return see
 
     def state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The weights and inputs, which most steps leave as they are, by name."""
         yield from ((f"parameter.{name}", p.data) for name, p in self.program.module.named_parameters())
         yield from named_tensors((self.program.args, dict(self.program.kwargs)), "input")
-
-    def _gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
-        for name, parameter in self.program.module.named_parameters():
-            if parameter.grad is not None:
-                yield f"gradient.{name}", parameter.grad
-        for name, tensor in named_tensors((self.program.args, self.program.kwargs), "input_gradient"):
-            if tensor.grad is not None:
-                yield name, tensor.grad
+        yield from named_tensors(self.program.target, "target")
 
     def release(self) -> None:
         """Drops the gradients that the last step left."""
@@ -312,6 +328,21 @@ class Variant:
         tensors += [t for _, t in named_tensors(self._given(), "given")]
         plain = [part.untyped_storage() for tensor in tensors for part in _parts(tensor)]
         return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+
+
+def _made(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:
+    """Outputs, loss and gradients of the last step of ``program``, by name."""
+    leaves = named_leaves(output, "output", objects=True)
+    tensors = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    if isinstance(loss, torch.Tensor):
+        tensors["loss"] = loss
+    for name, parameter in program.module.named_parameters():
+        if parameter.grad is not None:
+            tensors[f"gradient.{name}"] = parameter.grad
+    for name, tensor in named_tensors((program.args, program.kwargs), "input_gradient"):
+        if tensor.grad is not None:
+            tensors[name] = tensor.grad
+    return tensors
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -13,7 +13,7 @@ from harness.precision import Precision, precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode
 from harness.timing.first_calls import seconds_of
-from harness.timing.step import Variant, replica, seed_everything
+from harness.timing.step import Take, Variant, replica, seed_everything
 from harness.workload import Workload
 
 Results = dict[str, torch.Tensor]
@@ -70,14 +70,21 @@ class Workbench:
         )
 
     def run(
-        self, variant: Variant, watch: AbstractContextManager[object] | None = None, *, other_seed: int = 0
+        self,
+        variant: Variant,
+        watch: AbstractContextManager[object] | None = None,
+        *,
+        other_seed: int = 0,
+        restored: bool = True,
+        take: Take | None = None,
     ) -> Results:
         """The results of one step from the seed and the initial buffers, run inside ``watch``.
 
         A generating step continues with the tokens of eager's first run, whatever it chooses. If all its
-        choices equal these tokens, it would have generated them alone, too.
+        choices equal these tokens, it would have generated them alone, too. ``take``: of ``results``.
         """
-        return self.comparable(variant.results(*self.step(variant, watch, other_seed)))
+        step = self.step(variant, watch, other_seed, restored=restored)
+        return self.comparable(variant.results(*step, take=take))
 
     def step(
         self,
@@ -91,7 +98,7 @@ class Workbench:
         if restored:
             variant.restore()  # earlier steps and a tracing compiler have changed buffers
         seed_everything(self._job.protocol.seed + other_seed)
-        variant.drive_with(forced=self.tokens)
+        variant.drive_with(forced=self.tokens, observed=True)
         self.synchronize()
         with watch or nullcontext():
             made = variant.step()

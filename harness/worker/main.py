@@ -12,9 +12,8 @@
     finish, conclude              metrics
 
     export {path}                 reference environment: writes weights, inputs and results of eager
-    cross_parity {perturbed: path}    other environments: compares their eager with the reference's
+    cross_parity                  other environments: compares their eager with the reference's
     localize {candidate, folder}  finds where a candidate goes wrong; in a worker that opens no session
-    perturb {path}                reference environment: writes eager's results with perturbed weights
 
 Standard output and error belong to the model's code; the parent sends them to
 the case's log. ``python -m harness.worker --job FILE`` runs one job by hand.
@@ -149,11 +148,8 @@ class Answers:
     def export(self, path: str) -> None:
         self._session.export(Path(path))
 
-    def perturb(self, path: str) -> None:
-        self._session.perturb(Path(path))
-
-    def cross_parity(self, perturbed: str | None = None) -> Any:
-        status, parity, notes = self._session.cross_parity(_path(perturbed))
+    def cross_parity(self) -> Any:
+        status, parity, notes = self._session.cross_parity()
         return {"status": status, "parity": parity, "notes": notes}
 
     def prepare(self, candidate: str) -> Any:

@@ -20,11 +20,14 @@ from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
 from harness.parity.between import exchange
+from harness.parity.calls import repeats
 from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
-from harness.parity.drift import DriftCheck
-from harness.parity.reference import Reference, Rule, family_of, rule_for
-from harness.parity.rule import equal
+from harness.parity.field import tolerance_of
+from harness.parity.form import Form
+from harness.parity.measure import family_of
+from harness.parity.rule import Rule, rule_for
+from harness.parity.watch import Watch
 from harness.precision import precision, settle
 from harness.program import Program
 from harness.schema import Case, Job, Mode, ModelFacts, Status
@@ -41,6 +44,7 @@ class Opening:
 
     bench: Workbench
     baseline: Variant
+    _form: Form  # of eager's first output
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class Opening:
     ) -> None:
         self.imported: exchange.Imported | None = None
         self.checks: Checks | None = None  # None without parity
-        self.drift = DriftCheck()
+        self.watch = Watch()
         self.baseline_step_s = math.nan
         self._job = job
         self._device = device
@@ -88,9 +92,9 @@ class Opening:
                 second = self._run_again(eager, first)
             self._say("fp64")
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
-                reference = self._refer(first, second)
+                checks = self._refer(eager, first, second)
             if self.bench.precision == self.bench.baseline_precision:
-                self.drift.remember(self.baseline, first, second, reference)
+                self.watch.remember(self.baseline, checks.sketched.eager, checks.sketched)
         program = self.baseline.program
         said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
         said = (*said, *remarks_on_process())
@@ -144,9 +148,11 @@ class Opening:
         if bench.baseline_precision != bench.precision:
             eager = bench.variant()  # candidates are timed against another precision
         if self._job.protocol.accuracy:
-            self.checks = Checks(bench, rule_of(self._job, self.bench), self._drawn, self.drift)
+            self.checks = Checks(bench, rule_of(self._job, self.bench), self._drawn)
             self.checks.begin(eager)
-        results = bench.run(eager, self._watching())
+        loss, output = bench.step(eager, self._watching())
+        self._form = Form.of(eager, output)
+        results = eager.results(loss, output)
         bench.tokens = results.get(TOKENS) if bench.generates else None
         return eager, bench.comparable(results)
 
@@ -167,25 +173,26 @@ class Opening:
         step = bench.step(eager, stopwatch(times), restored=bench.generates)
         self.baseline_step_s = times[0]
         second = bench.comparable(eager.results(*step))
-        if equal(first, second):
+        if repeats(first, second):
             second = first  # equal tensors need memory only once
-        self.checks.go_on(eager, first, second)
+        self.checks.go_on(eager, first, second, self._form)
         if second is first:
             return first
         second = bench.run(eager)
-        if equal(first, second):
+        if repeats(first, second):
             return first
         copy = bench.variant()
         self.baseline_step_s = min(bench.call_times(copy, FIRST_CALLS - 1))
         return bench.run(copy)
 
-    def _refer(self, first: Results, second: Results) -> Reference:
+    def _refer(self, eager: Variant, first: Results, second: Results) -> Checks:
         if not any(family_of(name) == "value" for name in first):
             raise ValueError(
                 "found no tensor in the output (tuples, lists, mappings, dataclasses) to compare"
             )
         assert self.checks is not None
-        return self.checks.open(first, second)
+        self.checks.open(eager, first, second)
+        return self.checks
 
     def _time_baseline(self) -> None:
         """Times the settled eager step (s), which is subtracted from a candidate's first calls."""
@@ -194,4 +201,8 @@ class Opening:
 
 def rule_of(job: Job, bench: Workbench) -> Rule:
     """The rule of parity at the bench's precision."""
-    return rule_for(job.protocol.parity, job.case.mode, bench.precision, job.case.tolerance)
+    rule = rule_for(job.protocol.parity, bench.precision)
+    if rule.name != "field":
+        return rule
+    own = job.case.tolerance
+    return replace(rule, delta=tolerance_of(job.case.mode) if own is None else own)

@@ -24,10 +24,9 @@ from harness.failures import JobFailed, attempting, describe_failure, log_traceb
 from harness.metrics import WHOLE, ByVariant, Ended, at_the_end, complete_step, observing
 from harness.parity.between import exchange
 from harness.parity.between.cross_environment import CrossParity, another_model, compare_eager
+from harness.parity.calls import Calls
 from harness.parity.checks import Checks
-from harness.parity.drift import DriftCheck
-from harness.parity.sensitivity import perturbed_references
-from harness.parity.steps import FirstCalls
+from harness.parity.watch import Watch
 from harness.program import Compiled, Program
 from harness.schema import (
     BASELINE,
@@ -44,7 +43,7 @@ from harness.schema import (
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.measure import enough_iterations, placement
 from harness.timing.rounds import Rounds, Turns
-from harness.timing.step import Variant
+from harness.timing.step import Variant, seed_everything
 from harness.timing.warm_up import warm_up
 from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
@@ -64,7 +63,7 @@ class Session:
 
     # set by ``open``
     _bench: Workbench
-    _drift: DriftCheck
+    _watch: Watch
     _imported: exchange.Imported | None
 
     def __init__(
@@ -103,7 +102,8 @@ class Session:
         """
         opening = Opening(self._job, self._device, self._say, self._builder)  # not kept: it holds tensors
         facts = opening.open(imported)
-        self._bench, self._checks, self._drift = opening.bench, opening.checks, opening.drift
+        self._bench, self._checks, self._watch = opening.bench, opening.checks, opening.watch
+        self._rounds.look = self._watch.look
         self._imported = opening.imported
         self._variants[BASELINE] = opening.baseline
         self._baseline_step_s = opening.baseline_step_s
@@ -115,35 +115,24 @@ class Session:
     def export(self, path: Path) -> None:
         """Writes weights, inputs and eager's results. Call it before ``warm_up``, which drops the results."""
         self._say("eager")
-        reference = None if self._checks is None else self._checks.reference
-        exchange.export(path, self._bench.workload, reference)
+        truth = None if self._checks is None else self._checks.truth_with_more_noise()
+        exchange.export(path, self._bench.workload, truth)
 
-    def perturb(self, path: Path) -> None:
-        """Writes eager's results with perturbed weights, if they can be used. Call it before ``warm_up``."""
+    def cross_parity(self) -> CrossParity:
+        """Compares this environment's eager with the reference environment's eager, with the same weights."""
         self._say("eager")
-        if self._checks is not None and self._bench.training:
-            found = perturbed_references(self._checks.reference, self._bench.variant, self._bench.run)
-            exchange.write_runs(path, [one.eager for one in found])
-
-    def cross_parity(self, perturbed: Path | None = None) -> CrossParity:
-        """Compares this environment's eager with the reference environment's eager, with the same weights.
-
-        ``perturbed``: the file of the reference environment's ``perturb``.
-        """
-        self._say("eager")
-        imported = self._imported
+        imported, checks = self._imported, self._checks
         if imported is None:
             return Status.PASS_DUE_TO_SKIP, None, ()
-        theirs = imported.reference(rule_of(self._job, self._bench), self._device)
-        if self._checks is None or theirs is None:
+        theirs = imported.truth(rule_of(self._job, self._bench), self._device)
+        if checks is None or theirs is None:
             return Status.PASS_DUE_TO_SKIP, None, (imported.problem,) if imported.problem else ()
         if imported.problem:
-            return another_model(theirs, self._checks.reference, imported.problem)
-        made = self._checks.reference.eager
+            return another_model(theirs, imported.problem)
+        results = checks.truth.eager
         if self._bench.generates and TOKENS in theirs.eager:
-            made = self._bench.run_with_tokens(self._bench.variant(), theirs.eager[TOKENS])
-        others = exchange.read_runs(perturbed, self._device) if perturbed is not None else []
-        return compare_eager(theirs, self._checks.reference, made, others, self._checks.by_chance)
+            results = self._bench.run_with_tokens(self._bench.variant(), theirs.eager[TOKENS])
+        return compare_eager(theirs, results, checks)
 
     # -- prepare ------------------------------------------------------------
 
@@ -170,6 +159,7 @@ class Session:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls)
+            self._watch.remember(variant, calls.results[1], self._checks.sketched)
             notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE
@@ -185,9 +175,9 @@ class Session:
         with attempting("eager", Status.EAGER_FAIL_TO_RUN, Status.EAGER_1ST_RUN_OOM):
             first = self._variants.pop(BASELINE)
             self._variants[BASELINE] = self._bench.variant(self._bench.baseline_precision)
-            self._drift.moved(first, self._variants[BASELINE])
+            self._watch.moved(first, self._variants[BASELINE])
 
-    def _compile(self, candidate: str) -> tuple[Variant, Compiled, FirstCalls | None, dict[str, Scalar]]:
+    def _compile(self, candidate: str) -> tuple[Variant, Compiled, Calls | None, dict[str, Scalar]]:
         """Compiles, and runs the first calls, whose results the check needs."""
         bench = self._bench
         variant = bench.variant()
@@ -319,7 +309,8 @@ class Session:
             try:
                 variant.release()
                 watch = observing("step", self._device, self._job.extras, numbers)
-                late = self._drift.changed(variant, self._bench.run(variant, watch))
+                late = self._watch.changed(variant, self._bench.run(variant, watch))
+                late = late or self._look_on(variant)
                 variant.release()
             except Exception as error:
                 log_traceback()
@@ -330,6 +321,13 @@ class Session:
             complete_step(variant, self._job.extras, numbers)
             found[name] = numbers
         return {BASELINE: changed[BASELINE]} if BASELINE in changed else changed, found, failed
+
+    def _look_on(self, variant: Variant) -> TensorError | None:
+        """What has changed in the rounds. Looks at more calls where samples hid them."""
+        for _ in range(self._watch.missing_looks(variant)):
+            seed_everything(self._job.protocol.seed)
+            self._watch.look(variant, variant.step())
+        return self._watch.changed_in_rounds(variant)
 
     def conclude(self) -> ByVariant:
         """The metrics that are measured last, by variant; the whole job's are under ``WHOLE``."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.engine.worker_session import CallFailed, CandidateState, WorkerSession
 
 FOLDER = "exchange-"
-WEIGHTS, PERTURBED = "weights.safetensors", "perturbed.safetensors"
+WEIGHTS = "weights.safetensors"
 
 
 class Exchange:
@@ -40,21 +40,7 @@ class Exchange:
     def cross_parity(self, session: WorkerSession, notes: tuple[str, ...]) -> CandidateState:
         """Compares the session's eager with the reference environment's. Raises ``CallFailed``."""
         notes = (*notes, self.note) if self.note else notes
-        state = session.cross_parity(notes)
-        if state.parity is not None and state.parity.failed and (perturbed := self._perturbed()):
-            state = session.cross_parity(notes, perturbed)
-        return state
-
-    def _perturbed(self) -> Path | None:
-        """The reference's eager results with perturbed weights; None if the worker wrote no file."""
-        path = self._folder / PERTURBED
-        if self.reference is not None and not path.exists():
-            try:
-                self.reference.perturb(path)
-            except CallFailed as failed:
-                if failed.lost:
-                    raise
-        return path if path.exists() else None
+        return session.cross_parity(notes)
 
 
 @contextmanager

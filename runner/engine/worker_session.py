@@ -31,7 +31,7 @@ from runner.engine.worker_process import WorkerLost
 from runner.labels import plain
 from runner.plan.environments.plan import EAGER, split_candidate
 
-PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity", "perturb"), "build"), "prepare": "compile"}
+PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity"), "build"), "prepare": "compile"}
 """The phase of ``--phase-timeout`` that limits each call; every other call: measure."""
 
 T = TypeVar("T")
@@ -194,14 +194,9 @@ class WorkerSession:
         """Writes the weights, the inputs and eager's results."""
         self._call("export", dict, path=str(path))
 
-    def perturb(self, path: Path) -> None:
-        """Writes eager's results with perturbed weights. Writes no file in inference."""
-        self._call("perturb", dict, path=str(path))
-
-    def cross_parity(self, notes: tuple[str, ...], perturbed: Path | None = None) -> CandidateState:
+    def cross_parity(self, notes: tuple[str, ...]) -> CandidateState:
         """Compares eager's results with those in the imported file."""
-        given = {"perturbed": str(perturbed)} if perturbed is not None else {}
-        return _state(self._call("cross_parity", partial(from_json, Checked), **given), notes)
+        return _state(self._call("cross_parity", partial(from_json, Checked)), notes)
 
     def prepare(self, compiler: str, notes: tuple[str, ...]) -> CandidateState:
         """Compiles and checks. Drops the compiler from ``compilers`` if the call fails."""

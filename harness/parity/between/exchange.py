@@ -7,7 +7,7 @@ environments run the same step, so that the outputs, losses and gradients of the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from harness.parity.between import safetensors_file
-from harness.parity.reference import Family, Reference, Rule
+from harness.parity.measure import Error
+from harness.parity.rule import Rule, Truth
 from harness.tensors import map_tensors, named_tensors
 from harness.workload import Workload
 
@@ -31,42 +32,29 @@ class Imported:
     path: Path
     problem: str = ""
 
-    def reference(self, rule: Rule, device: torch.device) -> Reference | None:
-        """The results of the reference environment's eager, on ``device``; None if parity is not checked."""
+    def truth(self, rule: Rule, device: torch.device) -> Truth | None:
+        """What the reference environment's eager says of the first call; None if parity is not checked."""
         tensors, metadata = _read(self.path)
         if FACTS not in metadata:
             return None
         kept = (EAGER, EXACT)  # weights and inputs stay on the CPU
         tensors = {name: value.to(device) for name, value in tensors.items() if name.startswith(kept)}
         facts = json.loads(metadata[FACTS])
-        return Reference(
-            rule=rule,
-            exact=_part(tensors, EXACT) if facts["exact"] else None,
-            eager=_part(tensors, EAGER),
-            spread=facts["spread"],
-            bit_equal=facts["bit_equal"],
-            families={name: Family(**family) for name, family in facts["families"].items()},
-            relative_spread=facts["relative_spread"],
-        )
+        truth = Truth.of(rule, _part(tensors, EXACT) if facts["exact"] else None, _part(tensors, EAGER), ())
+        noise = {name: [Error(**draw) for draw in draws] for name, draws in facts["noise"].items()}
+        return replace(truth, noise=noise)
 
 
-def export(path: Path, workload: Workload, reference: Reference | None) -> None:
+def export(path: Path, workload: Workload, truth: Truth | None) -> None:
     """Writes the file. ``ValueError`` for tensors that it cannot store, ``OSError`` for a full disk."""
     tensors = {WEIGHT + name: value for name, value in _weights(workload.module).items()}
     tensors.update({INPUT + name: value for name, value in _inputs(workload)})
     metadata = {}
-    if reference is not None:
-        tensors.update({EAGER + name: value for name, value in reference.eager.items()})
-        tensors.update({EXACT + name: value for name, value in (reference.exact or {}).items()})
-        metadata[FACTS] = json.dumps(
-            {
-                "exact": reference.exact is not None,
-                "spread": dict(reference.spread),
-                "bit_equal": reference.bit_equal,
-                "families": {name: asdict(family) for name, family in reference.families.items()},
-                "relative_spread": reference.relative_spread,
-            }
-        )
+    if truth is not None:
+        tensors.update({EAGER + name: value for name, value in truth.eager.items()})
+        tensors.update({EXACT + name: value for name, value in (truth.exact or {}).items()})
+        noise = {name: [asdict(draw) for draw in draws] for name, draws in truth.noise.items()}
+        metadata[FACTS] = json.dumps({"exact": truth.exact is not None, "noise": noise})
     _write(path, tensors, metadata)
 
 
@@ -88,22 +76,6 @@ def imported(path: Path, workload: Workload) -> tuple[Imported, Workload]:
 
     args, kwargs, target = map_tensors(_walked(workload), next_one)
     return Imported(path=path), replace(workload, args=args, kwargs=kwargs, target=target)
-
-
-def write_runs(path: Path, runs: Sequence[Mapping[str, torch.Tensor]]) -> None:
-    """Writes the results of several runs; without runs, no file."""
-    if runs:
-        tensors = {f"{place}/{name}": value for place, run in enumerate(runs) for name, value in run.items()}
-        _write(path, tensors, {})
-
-
-def read_runs(path: Path, device: torch.device) -> list[dict[str, torch.Tensor]]:
-    """The results that ``write_runs`` wrote, on ``device``."""
-    runs: dict[str, dict[str, torch.Tensor]] = {}
-    for name, value in _read(path)[0].items():
-        place, _, tensor = name.partition("/")
-        runs.setdefault(place, {})[tensor] = value.to(device)
-    return list(runs.values())
 
 
 def _write(path: Path, tensors: Mapping[str, torch.Tensor], metadata: dict[str, str]) -> None:

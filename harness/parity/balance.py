@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.parity.distance import rms
+from harness.parity.measure import scale_of
 
 Factors = Mapping[str, float]
 """Parameter -> power of two."""
@@ -88,7 +88,7 @@ class _Balance:
         """For a weight that its module uses in its own way: only if it is small, and by its own size."""
         matrix = parameter.dim() > 1 and parameter.shape[0] > 1
         if parameter.is_floating_point() and parameter.numel():
-            size = rms(parameter) * (math.sqrt(parameter.shape[-1]) if matrix else 1.0)
+            size = scale_of(parameter) * (math.sqrt(parameter.shape[-1]) if matrix else 1.0)
             self._scale(parameter, max(1.0, _inverse(size)))
 
     def _after(self, part: nn.Module, _: Any, output: Any) -> Any:
@@ -104,12 +104,12 @@ class _Balance:
             added = bias.to(output.dtype).view(-1, *(1,) * (output.dim() - 1 - place))
             weights = [weight for weight in weights if weight is not bias]
         rest = output - added
-        wanted = _inverse(rms(rest))
+        wanted = _inverse(scale_of(rest))
         if isinstance(part, nn.Embedding):
             wanted = min(wanted, self._most_of_embeddings)
         factor = self._scale(weights[0], wanted) if len(weights) == 1 else 1.0
         if isinstance(added, torch.Tensor) and isinstance(bias, nn.Parameter):
-            added = added * self._scale(bias, min(1.0, _inverse(rms(bias))))
+            added = added * self._scale(bias, min(1.0, _inverse(scale_of(bias))))
         return rest * factor + added
 
     def _scale(self, parameter: torch.Tensor, factor: float) -> float:
@@ -157,7 +157,7 @@ def _most_of_embeddings(module: nn.Module) -> float:
     }
     most = math.inf
     for weight in (table for key, table in tables.items() if key in products):
-        size = rms(weight)
+        size = scale_of(weight)
         looked_up, multiplied = _inverse(size), _inverse(size * math.sqrt(weight.shape[-1]))
         between = math.floor((math.log2(looked_up) + math.log2(multiplied)) / 2)
         most = min(most, 2.0**between)

@@ -1,0 +1,205 @@
+"""Judges runs of eager that are right and round differently: what fails here is a false alarm of parity.
+
+    python benchmarks/controls.py --suites timm_models --minutes 30 --keep controls.jsonl
+
+No compiler takes part, so every curated model can be judged in seconds. Printed are the statuses of each
+control, and how often a tensor of it is further off than both noisy runs of eager on the same data: a third,
+if the control were as noisy as noisy eager.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
+from harness.loading.suite_files import load_suite  # noqa: E402
+from harness.parity.check import Check  # noqa: E402
+from harness.parity.measure import is_exact_kind  # noqa: E402
+from harness.program import Compiled  # noqa: E402
+from harness.schema import Case, Job, Mode, Protocol, Setting  # noqa: E402
+from harness.timing.step import Variant  # noqa: E402
+from harness.worker.session import Session  # noqa: E402
+
+SUITES = ("tiny_gpt", "huggingface", "timm_models")
+IMAGE_DIMENSIONS = 4
+
+
+@contextmanager
+def _two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(1)
+
+
+def _no_onednn() -> AbstractContextManager[Any]:
+    return torch.backends.mkldnn.flags(enabled=False)
+
+
+def channels_last(variant: Variant) -> bool:
+    """Weights and inputs in another memory format; False if there is no image."""
+    program = variant.program
+    images = [t for t in (*program.args, *program.kwargs.values()) if _is_image(t)]
+    program.module.to(memory_format=torch.channels_last)
+    for image in images:
+        image.data = image.data.contiguous(memory_format=torch.channels_last)
+    return bool(images)
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == IMAGE_DIMENSIONS
+
+
+CONTROLS: Mapping[str, tuple[Callable[[Variant], bool], Callable[[], AbstractContextManager[Any]]]] = {
+    "channels_last": (channels_last, nullcontext),
+    "no oneDNN": (lambda _: True, _no_onednn),
+    "two threads": (lambda _: True, _two_threads),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One control. ``above``: of ``tensors`` on two data sets, those further off than both noisy runs."""
+
+    suite: str
+    model: str
+    mode: str
+    dtype: str
+    control: str
+    status: str
+    above: int = 0
+    tensors: int = 0
+    sensitive: int = 0
+    resolution: float | None = None  # median of the model's tensors
+    used: float | None = None
+    why: str = ""
+
+
+def outcomes(case: Case, dtype: str, suite: str) -> Iterator[Outcome]:
+    """All controls of one model, against one opened session."""
+    job = Job(
+        case=case, device="cpu", dtype=dtype, candidates=(), protocol=Protocol(threads=1, performance=False)
+    )
+    session = Session(job, lambda _: None)
+    session.open()
+    checks, bench = session._checks, session._bench  # noqa: SLF001 - a control is no candidate of a session
+    assert checks is not None
+    for name, (change, surroundings) in CONTROLS.items():
+        variant = bench.variant()
+        if not change(variant):
+            continue
+        variant.remember()
+        with surroundings():
+            compiled = Compiled(forward=variant.program.forward(), region="none", compiler_calls=lambda: 1)
+            check = Check(checks, variant, compiled)
+            if checks.can_judge:
+                check.run(checks.first_calls(variant, []))
+        status, parity, _ = check.verdict()
+        above, tensors = _above(check)
+        yield Outcome(
+            suite=suite,
+            model=case.name,
+            mode=case.mode.value,
+            dtype=dtype,
+            control=name,
+            status=status.value,
+            above=above,
+            tensors=tensors,
+            sensitive=len(parity.sensitive_tensors),
+            resolution=parity.resolution_median,
+            used=parity.used,
+            why=f"{parity.worst.name}: {parity.worst.failure}" if parity.failed and parity.worst else "",
+        )
+
+
+def _above(check: Check) -> tuple[int, int]:
+    sizes = []
+    for judgment in check.judgments:
+        truth = check.checks.truth if judgment.call == 1 else check.truth_of(judgment)
+        draws = truth.noise.get(judgment.name, ())
+        if judgment.call in (1, 4) and draws and not is_exact_kind(truth.eager[judgment.name]):
+            sizes.append(judgment.error.size > max(draw.size for draw in draws))
+    return sum(sizes), len(sizes)
+
+
+def table(found: Sequence[Outcome]) -> str:
+    rows = []
+    for control in CONTROLS:
+        for dtype in sorted({outcome.dtype for outcome in found}):
+            here = [o for o in found if (o.control, o.dtype) == (control, dtype)]
+            statuses = Counter(outcome.status for outcome in here)
+            tensors = sum(outcome.tensors for outcome in here)
+            share = f"{sum(o.above for o in here) / tensors:.1%}" if tensors else "-"
+            sensitive = sum(o.sensitive > 0 for o in here)
+            words = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items()))
+            rows.append((control, dtype, len(here), words, sensitive, share))
+    headers = ("control", "precision", "n", "statuses", "with sensitive tensors", "beyond both noisy runs")
+    return str(tabulate(rows, headers=headers, tablefmt="github"))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = new_parser(__doc__)
+    parser.add_argument("--suites", default=",".join(SUITES))
+    parser.add_argument("--dtypes", default="float32")
+    parser.add_argument("--modes", default="training,inference")
+    parser.add_argument("--only", help="these models, separated by commas")
+    parser.add_argument("--scale", default="tiny", choices=("tiny", "small"))
+    parser.add_argument("--minutes", type=float, help="begin no model after this time")
+    parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    kept = options.keep is not None and options.keep.exists()
+    found = [Outcome(**json.loads(line)) for line in options.keep.read_text().splitlines()] if kept else []
+    done = {(outcome.suite, outcome.model, outcome.mode, outcome.dtype) for outcome in found}
+    start = time.monotonic()
+    for suite, case, dtype in _cells(options):
+        if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
+            break
+        if (suite, case.name, case.mode.value, dtype) in done:
+            continue
+        try:
+            here = list(outcomes(case, dtype, suite))
+        except Exception as error:  # the other models can run
+            print(f"{case.name}, {case.mode.value}, {dtype}: {error}", file=sys.stderr, flush=True)
+            continue
+        found += here
+        if options.keep is not None:
+            with options.keep.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in here)
+    print(table(found))
+
+
+def _cells(options: argparse.Namespace) -> list[tuple[str, Case, str]]:
+    """All models, in a random order that is always the same: a part of them is a fair sample."""
+    only = options.only.split(",") if options.only else None
+    cells = [
+        (suite, case, dtype)
+        for suite in options.suites.split(",")
+        for mode in options.modes.split(",")
+        for case in load_suite(suite).cases(Setting(mode=Mode(mode), device_type="cpu", scale=options.scale))
+        for dtype in options.dtypes.split(",")
+        if only is None or case.name in only
+    ]
+    random.Random(0).shuffle(cells)
+    return cells
+
+
+if __name__ == "__main__":
+    main()

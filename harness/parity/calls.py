@@ -1,0 +1,196 @@
+"""The calls that are judged: six steps in a row, of which the last three have other data.
+
+Nothing is restored between them: what a step leaves in buffers, weights and inputs counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
+from harness.failures import line_of
+from harness.parity.balance import NONE, Factors, balance_of
+from harness.parity.form import Form, overwritten
+from harness.parity.measure import digest, same_bits, sketch
+from harness.parity.noise import Noise, loudness
+from harness.parity.other_data import Data, placed
+from harness.parity.rule import RUNS
+from harness.tensors import Tensors, named_tensors
+from harness.timing.first_calls import stopwatch
+from harness.timing.step import Variant
+from harness.timing.workbench import Workbench
+
+FIRST, OTHER = 1, 4  # the first call on the first and on the other data
+BASE = {1: FIRST, 2: FIRST, 3: FIRST, 4: OTHER, 5: OTHER, 6: OTHER}
+CALLS = len(BASE)
+ON_OTHER = (4, 5, 6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Weights, inputs and target: a sketch and a digest of each."""
+
+    sketches: Tensors
+    digests: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, variant: Variant) -> State:
+        tensors = dict(variant.state())
+        plain = {n: t for n, t in tensors.items() if type(t) in (torch.Tensor, torch.nn.Parameter)}
+        return cls(
+            sketches={name: sketch(name, tensor) for name, tensor in tensors.items()},
+            digests={name: digest(tensor) for name, tensor in plain.items() if tensor.numel()},
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """Results of calls in a row, by the call's number: sketched, but for what ``first_calls`` keeps whole.
+
+    A call that would repeat an earlier one is not run, and has none. ``noisy``: of noisy runs of the first
+    call on other data. ``before`` and ``after``: the state around the calls on the first and on other data.
+    ``changed``: what the other data consists of. ``compiled``: why graphs were compiled for it.
+    """
+
+    results: dict[int, Tensors] = field(default_factory=dict)
+    noisy: list[Tensors] = field(default_factory=list)
+    before: dict[int, State] = field(default_factory=dict)
+    after: dict[int, State] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    compiled: str = ""
+    form: Form | None = None
+    overwritten: tuple[str, ...] = ()  # outputs of the first call that the second has changed
+
+    def step(self, number: int, bench: Workbench, variant: Variant) -> None:
+        """Runs a step without restoring anything."""
+        self.results[number] = bench.run(variant, restored=False, take=sketch)
+
+
+def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Calls:
+    """Three steps in a row; the first and third are kept whole. Appends the seconds of each.
+
+    A generating step is restored before the third.
+    """
+    calls = Calls()
+    variant.restore()
+    loss, output = bench.step(variant, stopwatch(seconds))
+    first = bench.comparable(variant.results(loss, output, lasting=True))
+    calls.results[1], calls.form = first, Form.of(variant, output)
+    del loss
+    second = bench.step(variant, stopwatch(seconds), restored=False)
+    calls.overwritten = tuple(overwritten(output, first))
+    if not bench.generates:
+        calls.results[2] = variant.results(*second, take=sketch)
+    del output, second
+    calls.results[3] = bench.run(variant, stopwatch(seconds), restored=bench.generates)
+    calls.after[FIRST] = State.of(variant)
+    return calls
+
+
+def continue_on_other_data(
+    bench: Workbench,
+    variant: Variant,
+    calls: Calls,
+    data: Data,
+    *,
+    numbers: Sequence[int] = ON_OTHER,
+    noisy: bool = False,
+) -> None:
+    """The calls on other data. Afterwards the variant has its first weights, inputs and buffers again."""
+    compiled = graphs_compiled(), frames_given_up()
+    try:
+        with placed(variant, data) as calls.changed:
+            if not calls.changed:
+                return
+            calls.before[OTHER] = State.of(variant)
+            if noisy:
+                calls.noisy = noisy_runs(bench, variant)
+            for number in numbers:
+                calls.step(number, bench, variant)
+            calls.after[OTHER] = State.of(variant)
+    finally:
+        variant.restore()
+    if (graphs_compiled(), frames_given_up()) != compiled:
+        calls.compiled = latest_recompilation() or "torch gives no reason"
+
+
+def noisy_runs(bench: Workbench, eager: Variant, seed: int = 0) -> list[Tensors]:
+    """Results of the next step with noise, sketched, ``RUNS`` times. Leaves the variant's state as it is."""
+    runs: list[Tensors] = []
+    for run in range(RUNS):
+        with eager.kept():
+            noise = Noise(loudness(bench.precision), RUNS * seed + run)
+            runs.append(bench.run(eager, noise, restored=False, take=sketch))
+    return runs
+
+
+def balance(bench: Workbench) -> Factors:
+    """The factors of the weights on other data; none if eager fails there, which is found later."""
+    copy = bench.variant()
+    try:
+        with placed(copy, Data(weights=True, inputs=True)):
+            return balance_of(copy.program.module, lambda: bench.output(copy))
+    except Exception as error:
+        print(f"the weights are not balanced: {line_of(error)}", flush=True)
+        return NONE
+
+
+def in_a_row(
+    bench: Workbench, variant: Variant, data: Data, numbers: Sequence[int], *, noisy: bool = False
+) -> tuple[Calls, str]:
+    """Calls of eager or fp64 from the start, and a sentence if there are none on other data."""
+    calls = Calls()
+    variant.restore()
+    calls.before[FIRST] = State.of(variant)
+    for number in numbers:
+        if number < OTHER:
+            calls.step(number, bench, variant)
+    calls.after[FIRST] = State.of(variant)
+    return calls, eager_on_other_data(bench, variant, calls, data, numbers, noisy=noisy)
+
+
+def eager_on_other_data(
+    bench: Workbench,
+    variant: Variant,
+    calls: Calls,
+    data: Data,
+    numbers: Sequence[int],
+    *,
+    noisy: bool = True,
+) -> str:
+    """Continues the row. Returns a sentence if there are no results."""
+    later = tuple(number for number in numbers if number >= OTHER)
+    try:
+        continue_on_other_data(bench, variant, calls, data, numbers=later, noisy=noisy)
+    except Exception as error:  # the model's code may not take other values
+        calls.changed = ()
+        return f"eager fails on other data ({type(error).__name__}: {line_of(error)})"
+    return "" if calls.changed else "no input can be changed"
+
+
+def on_data(bench: Workbench, variant: Variant, data: Data, watch: Any = None) -> Tensors:
+    """The sketched results of one call on this data, from the initial state. Restores the variant."""
+    variant.restore()
+    try:
+        with placed(variant, data):
+            return bench.run(variant, watch, restored=False, take=sketch)
+    finally:
+        variant.restore()
+
+
+def sketched(results: Tensors) -> dict[str, torch.Tensor]:
+    return {name: sketch(name, tensor) for name, tensor in results.items()}
+
+
+def outputs(output: Any) -> dict[str, torch.Tensor]:
+    """The sketched tensors of an output."""
+    return sketched(dict(named_tensors(output, "output")))
+
+
+def repeats(first: Tensors, second: Tensors) -> bool:
+    """Whether both have the same tensors, bit by bit."""
+    return first.keys() == second.keys() and all(same_bits(t, second[name]) for name, t in first.items())

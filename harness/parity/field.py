@@ -1,0 +1,85 @@
+"""The published rule of PyTorch's own harness, for comparisons with published numbers.
+
+A tensor passes if ``allclose(atol=tol, rtol=tol)`` with eager, else if its RMS error against fp64 is at most
+m times eager's, plus tol / 10; both are absolute, so it accepts any gradient whose values are all below tol.
+Judged are the first and the third call.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from harness.parity.calls import Calls
+from harness.parity.measure import Error, flat, is_exact_kind, same_bits
+from harness.parity.rule import Judgment, Truth, as_error, wrong_form
+from harness.schema import Mode, Parity, Status
+
+TRAINING, INFERENCE = 1e-2, 1e-3  # tolerances
+SMALL = 1000  # elements: m is 3 instead of 2
+POINTWISE_NDIM = 4  # m is 3 for the weights of 1x1 convolutions
+LOOSE = 2e-2  # m is 3 from this tolerance on
+COSINE = 0.99  # without an fp64 run
+
+
+def tolerance_of(mode: Mode) -> float:
+    return TRAINING if mode is Mode.TRAINING else INFERENCE
+
+
+def judge_field(truth: Truth, calls: Calls, *, can_judge: bool) -> tuple[Status, Parity, tuple[str, ...]]:
+    """Status, parity and notes of the first and third call."""
+    errors = {}
+    for number in (1, 3):
+        for name in dict.fromkeys((*truth.eager, *calls.results[number])):
+            given = calls.results[number].get(name)
+            judgment, why = judge_one(truth, name, given, number)
+            if name not in errors or why:
+                errors[name] = as_error(truth, judgment, why or None)
+    wrong = [error for error in errors.values() if error.failure]
+    parity = Parity(
+        rule="field",
+        reference="fp64" if truth.exact is not None else "eager",
+        tolerance=truth.rule.delta,
+        tensors=len(errors),
+        failed=len(wrong),
+        worst=max(wrong or errors.values(), key=lambda error: error.candidate_rmse, default=None),
+        eager_bit_equal=can_judge,
+        eager_spread=0.0,
+    )
+    if not can_judge:
+        return Status.EAGER_TWO_RUNS_DIFFER, parity, ()
+    return Status.FAIL_ACCURACY if wrong else Status.PASS, parity, ()
+
+
+def judge_one(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> tuple[Judgment, str]:
+    """One tensor: its figures, and a sentence if it fails."""
+    eager = truth.eager.get(name)
+    form = wrong_form(name, eager, given)
+    if form or eager is None or given is None or eager.numel() == 0 or same_bits(eager, given):
+        return Judgment(name=name, call=call, form=form), form
+    error: Error | str = "values differ" if is_exact_kind(eager) else truth.error(name, given)
+    if isinstance(error, str):
+        return Judgment(name=name, call=call, form=error), error
+    judgment = Judgment(name=name, call=call, error=truth.relative(name, error))
+    tolerance = truth.rule.delta
+    if torch.allclose(given.double(), eager.double(), atol=tolerance, rtol=tolerance, equal_nan=True):
+        return judgment, ""
+    if truth.exact_of(name) is None:
+        cosine = float(
+            torch.nn.functional.cosine_similarity(flat(given).double(), flat(eager).double(), dim=0)
+        )
+        return judgment, "" if cosine >= COSINE else f"cosine {cosine:.3g} with eager"
+    allowed = multiplier(eager, tolerance) * truth.own[name].size + tolerance / 10
+    if error.size <= allowed:
+        return judgment, ""
+    return replace(
+        judgment, limits={"size": allowed}
+    ), f"RMS error {error.size:.3g}, above the limit {allowed:.3g}"
+
+
+def multiplier(tensor: torch.Tensor, tolerance: float) -> float:
+    half = tensor.dtype in (torch.float16, torch.bfloat16)
+    pointwise = tensor.ndim == POINTWISE_NDIM and math.prod(tensor.shape[2:]) == 1
+    return 3.0 if half or tensor.numel() < SMALL or pointwise or tolerance >= LOOSE else 2.0

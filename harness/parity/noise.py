@@ -1,0 +1,93 @@
+"""Noisy eager: a step in eager whose operations round at random.
+
+Every floating result of an operation, forward and backward, is multiplied by 1 +- k u, u the machine epsilon
+of its type, with random signs (Monte Carlo arithmetic: Parker 1997). Such a run crosses kinks, loses sums
+that cancel, changes routes and amplifies roundings as often as this model does on this data. The signs have
+a fixed seed, so that a verdict repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.precision import Precision
+
+LOUDNESS = 2.0  # RMS of the noise in units of the last place: outputs are about 3 times as far off as eager's
+LOUDNESS_REDUCED = 0.5  # about 2.2 times as far off: an operation rounds once, to 0.3 units
+POOL = (1 << 20) + 7  # factors; no power of two, so that the rows of a matrix do not get the same ones
+LAST_BITS = {
+    torch.float32: (torch.int32, 0xFF),
+    torch.bfloat16: (torch.int16, 0x7),
+    torch.float16: (torch.int16, 0x3F),
+}
+"""Type -> an integer of its size, and last bits of its fraction: where all are zero, a result is exact."""
+COPIES = frozenset((
+    *("clone", "copy_", "_to_copy", "cat", "stack", "index", "index_select", "gather", "embedding", "where"),
+    *("masked_fill", "masked_fill_", "constant_pad_nd", "roll", "flip", "repeat", "fill_", "zero_", "relu"),
+    *("relu_", "neg", "abs", "max_pool2d_with_indices", "select_backward", "slice_backward", "empty_like"),
+    *("empty", "empty_strided", "new_empty", "new_empty_strided", "full", "full_like", "native_dropout"),
+))  # fmt: skip
+"""Operations that move values or choose among them, and so round nothing."""
+
+
+def loudness(precision: Precision) -> float:
+    return LOUDNESS_REDUCED if precision.reduced else LOUDNESS
+
+
+class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
+    """``loudness``: RMS of the noise in units of a result's last place. ``seed``: of its signs."""
+
+    def __init__(self, loudness: float, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # of torch
+        self._loudness = loudness
+        self._generator = torch.Generator().manual_seed(seed)
+        self._pools: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ not in COPIES:
+            results = result if isinstance(result, (tuple, list)) else (result,)
+            for tensor, returned in zip(results, func._schema.returns):  # noqa: B905, SLF001 - a list is one return
+                alias = returned.alias_info
+                if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
+                    self._disturb(tensor)
+        return result
+
+    def _disturb(self, tensor: torch.Tensor) -> None:
+        if tensor.dtype not in LAST_BITS or tensor.layout is not torch.strided or not _is_dense(tensor):
+            return
+        kind, last = LAST_BITS[tensor.dtype]
+        pool = self._pool(tensor)
+        for part in torch.split(tensor.detach().as_strided((tensor.numel(),), (1,)), POOL // 2):
+            start = int(torch.randint(POOL - part.numel(), (1,), generator=self._generator))
+            exact = part.view(kind).bitwise_and(last) == 0
+            part.mul_(pool[start : start + part.numel()].masked_fill(exact, 1.0))
+
+    def _pool(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Factors 1 +- k epsilon, whose deviation from 1 has a root mean square of ``loudness`` epsilon."""
+        key = tensor.dtype, tensor.device
+        if key not in self._pools:
+            draws = torch.rand(3, POOL, generator=self._generator)
+            units = torch.floor(max(1.0, self._loudness) + draws[0])
+            units *= (draws[1] < min(1.0, self._loudness**2)) * torch.where(draws[2] < 0.5, -1.0, 1.0)
+            factors = 1.0 + units.double() * torch.finfo(tensor.dtype).eps
+            self._pools[key] = factors.to(tensor.device, tensor.dtype)
+        return self._pools[key]
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill its memory without gaps, in any order of the dimensions."""
+    if tensor.numel() == 0 or type(tensor) is not torch.Tensor:
+        return False
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True

@@ -1,0 +1,118 @@
+"""What is watched after the check: whether a variant's results are still those that passed.
+
+After each sample, outside the clock, the loss and a few elements of the outputs are compared with those of
+the variant's first sample. After the rounds, all results are compared with a sketch of the checked ones. So a
+fault that comes with every n-th call is seen up to n = ``LOOKS``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from harness.parity.calls import sketched
+from harness.parity.measure import is_exact_kind, same_bits
+from harness.parity.rule import Truth, as_error, judge
+from harness.schema import TensorError
+from harness.tensors import Tensors, named_tensors
+from harness.timing.step import Variant
+
+SLACK = 2.0  # multiple of a limit: two results may have errors of opposite signs
+ELEMENTS = 4096  # of each output, after each sample
+LOOKS = 20  # consecutive calls whose results are looked at, at least
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Of one variant: its checked results, and a few elements of its first sample.
+
+    ``samples``: by the steps of a sample, because each step of a sample draws other random numbers.
+    """
+
+    results: Tensors
+    samples: dict[int, Tensors] = field(default_factory=dict)
+    looks: int = 0  # at samples of one step
+    worst: TensorError | None = None
+
+
+class Watch:
+    """Of all variants of a session."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Variant, _Kept] = {}
+        self._truths: dict[Variant, Truth] = {}
+
+    def remember(self, variant: Variant, results: Tensors, truth: Truth) -> None:
+        """Keeps the checked ``results`` of the first call. ``results`` and ``truth`` are sketched."""
+        self._kept[variant] = _Kept(results=results)
+        self._truths[variant] = replace(truth, exact=None, eager=results, lost=())
+
+    def moved(self, variant: Variant, copy: Variant) -> None:
+        """``copy`` takes the place of ``variant``, whose results it must repeat."""
+        if variant in self._kept:
+            self._kept[copy], self._truths[copy] = self._kept.pop(variant), self._truths.pop(variant)
+
+    def missing_looks(self, variant: Variant) -> int:
+        """How many single calls are still to be looked at."""
+        return max(0, LOOKS - self._kept[variant].looks) if variant in self._kept else 0
+
+    def look(self, variant: Variant, result: Any, steps: int = 1) -> None:
+        """Compares loss and outputs of a sample's last step with those of the first sample.
+
+        ``result``: (loss, output) of the last of so many ``steps``.
+        """
+        kept = self._kept.get(variant)
+        if kept is None or not isinstance(result, tuple):
+            return
+        loss, output = result
+        parts = {**dict(named_tensors(loss, "loss")), **dict(named_tensors(output, "output"))}
+        now = {name: _few(tensor) for name, tensor in parts.items() if name in kept.results}
+        before = kept.samples.setdefault(steps, now)
+        kept.looks += steps == 1
+        if now is not before:
+            worst = _furthest(
+                replace(self._truths[variant], eager=before),
+                now,
+                "in the timed rounds, from sample to sample",
+            )
+            kept.worst = kept.worst or worst
+
+    def changed_in_rounds(self, variant: Variant) -> TensorError | None:
+        return self._kept[variant].worst if variant in self._kept else None
+
+    def changed(self, variant: Variant, now: Tensors) -> TensorError | None:
+        """The tensor of ``now`` (whole) that exceeds its limit most; None if no tensor exceeds it."""
+        if variant not in self._kept:
+            return None
+        return _furthest(self._truths[variant], sketched(now), "after the timed rounds, from before")
+
+
+def _few(tensor: torch.Tensor) -> torch.Tensor:
+    """A fixed random choice of elements. (Every n-th element might be one column.)"""
+    values = tensor.detach()
+    if values.layout is not torch.strided or values.numel() <= ELEMENTS:
+        return values.clone()
+    places = torch.randint(
+        values.numel(), (ELEMENTS,), generator=torch.Generator().manual_seed(values.numel())
+    )
+    return values.flatten()[places.to(values.device)]
+
+
+def _furthest(truth: Truth, now: Tensors, when: str) -> TensorError | None:
+    errors = []
+    for name, before in truth.eager.items():
+        here = now.get(name)
+        if here is not None and same_bits(before, here):
+            continue
+        judgment = judge(truth, name, here, 0)
+        limit = SLACK * judgment.limits.get("size", 0.0)
+        if is_exact_kind(before):
+            limit += truth.rule.unit
+        if not judgment.form and judgment.error.size <= limit:
+            continue
+        judgment = replace(judgment, limits={**judgment.limits, "size": limit})
+        why = judgment.form or f"it differs by {judgment.error.size:.3g} of its size; limit {limit:.3g}"
+        errors.append((judgment.used, as_error(truth, judgment, f"{when}: {why}")))
+    return max(errors, key=lambda pair: pair[0], default=(0.0, None))[1]
