@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.parity import calls as row
@@ -68,6 +69,7 @@ class Check:
     changed: tuple[str, ...] = ()
     steps: int = 0
     random: str = ""
+    first: Tensors = field(default_factory=dict)  # of the first call, sketched
     _other: Expected | None = None  # what the calls on other data are judged by
 
     def run(self, calls: Calls) -> None:
@@ -77,7 +79,7 @@ class Check:
         for number in (1, 2, 3):
             if number in calls.results and (expected is not None or number != 2):
                 self._judge_call(expected, calls, number)
-        calls.results[1] = row.sketched(calls.results[1])  # frees memory
+        self.first = calls.results[1] = row.sketched(calls.results[1])  # frees memory
         if expected is None:
             self.not_checked.append(f"steps in a row: {checks.why_not}")
         else:
@@ -198,7 +200,7 @@ class Check:
         ``other``: what the calls on other data are judged by; None: the first data.
         """
         worst: dict[str, Judgment] = {}
-        for judgment in judgments:
+        for judgment in map(partial(self._of_sketch, truth), judgments):
             if judgment.name not in worst or judgment.used > worst[judgment.name].used:
                 worst[judgment.name] = judgment
         data, directions = (FIRST_DATA, None) if other is None else (other.data, other.directions)
@@ -215,12 +217,20 @@ class Check:
             elif name in truth.eager:
                 self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
 
+    def _of_sketch(self, truth: Truth, judgment: Judgment) -> Judgment:
+        """The judgment with the error of sketched results, which the neighbors have."""
+        if judgment.call != FIRST:
+            return judgment
+        given = self.first.get(judgment.name)
+        return replace(judgment, error=judge(truth, judgment.name, given, FIRST).error)
+
     def _repeats(
         self, directions: Directions | None, truth: Truth, judgment: Judgment, again: Sequence[Tensors]
     ) -> bool:
         """Whether every call on this data, and two more, have at least half of the error."""
         name, base = judgment.name, BASE[judgment.call]
-        errors = [j.error for j in self.judgments if j.name == name and BASE[j.call] == base]
+        judged = [j for j in self.judgments if j.name == name and BASE[j.call] == base]
+        errors = [self._of_sketch(truth, each).error for each in judged]
         if name in truth.eager:
             errors += [judge(truth, name, results.get(name), base).error for results in again]
         else:

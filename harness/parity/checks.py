@@ -91,18 +91,22 @@ class Checks:
         ``first`` and ``second``: eager from the same state.
         """
         exact, calls, directions = self._exact()
-        self.truth = Truth.of(self.rule, exact, first, self._noisy(eager))
-        self.sketched = Truth.of(
-            self.rule, row.sketched(exact) if exact else None, row.sketched(first), (), self.truth
-        )
+        sketches = list[Tensors]()
+        self.truth = Truth.of(self.rule, exact, first, self._noisy(eager, sketches), sketched=False)
+        exact = row.sketched(exact) if exact is not None and self.truth.exact is not None else None
+        self.sketched = Truth.of(self.rule, exact, row.sketched(first), sketches)
         self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
         if not self.bench.generates:
             self.expected = self._expect(self._eager, calls, directions, self.data, self.why_not)
 
-    def _noisy(self, eager: Variant, seeds: Sequence[int] = range(RUNS)) -> Iterator[Tensors]:
+    def _noisy(
+        self, eager: Variant, sketches: list[Tensors], seeds: Sequence[int] = range(RUNS)
+    ) -> Iterator[Tensors]:
         """Noisy runs of the first call, one after another: their memory is needed one at a time."""
         for seed in seeds if self.rule.name == "noise" else ():
-            yield self.bench.run(eager, Noise(loudness(self.bench.precision), seed))
+            results = self.bench.run(eager, Noise(loudness(self.bench.precision), seed))
+            sketches.append(row.sketched(results))
+            yield results
         eager.restore()
 
     def _exact(self) -> tuple[Results | None, Calls | None, Directions | None]:
@@ -222,7 +226,7 @@ class Checks:
             return self.truth
         seeds = range(RUNS, RUNS * (NEIGHBORS + 1))
         more = Truth.of(
-            self.rule, self.truth.exact, self.truth.eager, self._noisy(self.bench.variant(), seeds)
+            self.rule, self.truth.exact, self.truth.eager, self._noisy(self.bench.variant(), [], seeds)
         )
         noise = {name: [*draws, *more.noise[name]] for name, draws in self.truth.noise.items()}
         return replace(self.truth, noise=noise)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -160,9 +160,20 @@ def share_of_different(truth: torch.Tensor, other: torch.Tensor) -> Error:
     return Error(size=share, part=share)
 
 
-def error_of(truth: torch.Tensor, other: torch.Tensor, part: int) -> Error:
-    """The error of flat, finite values; ``part``: elements of a part."""
-    return EXACT if other is truth else _measure(other, truth, part)
+def error_of(truth: torch.Tensor, other: torch.Tensor, part: int, *, sketched: bool = False) -> Error:
+    """The error of flat, finite values; ``part``: elements of a part. ``sketched``: of sketches.
+
+    Of the sketch of a large tensor, the blocks and the sums are two estimates of its size, and the larger one
+    counts; each sum stands for a part.
+    """
+    if other is truth:
+        return EXACT
+    whole = _measure(other, truth, part)
+    if not sketched or truth.numel() <= WHOLE:
+        return whole
+    blocks = _measure(other[:WHOLE], truth[:WHOLE], part)
+    sums = _measure(other[WHOLE:], truth[WHOLE:], 1)
+    return replace(whole, size=max(blocks.size, sums.size), part=max(blocks.part, sums.part))
 
 
 def _measure(values: torch.Tensor, less: torch.Tensor | None, part: int) -> Error:

@@ -93,9 +93,10 @@ def rule_for(name: str, precision: Precision) -> Rule:
 class Truth:
     """What eager says about one call.
 
-    ``noise``: the errors of noisy runs, relative to the tensor's size. ``slopes``: along each direction,
-    those of eager and of the noisy runs. ``largest``: the largest size of each family. ``lost``: tensors
-    without a finite value, or with values that overflowed in eager alone.
+    ``sketched``: its tensors are sketches. ``noise``: the errors of noisy runs, relative to the tensor's
+    size. ``slopes``: along each direction, those of eager and of the noisy runs. ``largest``: the largest
+    size of each family. ``lost``: tensors without a finite value, or with values that overflowed in eager
+    alone.
     """
 
     rule: Rule
@@ -106,6 +107,7 @@ class Truth:
     noise: Mapping[str, Sequence[Error]]
     largest: Mapping[str, float]
     lost: tuple[str, ...] = ()
+    sketched: bool = True
     slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
@@ -116,11 +118,13 @@ class Truth:
         eager: Tensors,
         noisy: Iterable[Tensors],
         base: Truth | None = None,
+        *,
+        sketched: bool = True,
     ) -> Truth:
         """``base``: an earlier call on the same data, whose noise this call has, too."""
-        found = cls._measured(rule, exact, eager)
+        found = cls._measured(rule, exact, eager, sketched)
         if exact is not None and base is None and found._is_another_computation():  # noqa: SLF001 - its own
-            found = cls._measured(rule, None, eager)
+            found = cls._measured(rule, None, eager, sketched)
         draws: dict[str, list[Error]] = {name: [] for name in eager}
         for run in noisy:
             for name, errors in draws.items():
@@ -128,9 +132,11 @@ class Truth:
         return replace(found, noise=draws if base is None else base.noise)
 
     @classmethod
-    def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
+    def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors, sketched: bool) -> Truth:
         scales, own, lost = dict[str, float](), dict[str, Error](), list[str]()
-        empty = cls(rule=rule, exact=exact, eager=eager, scales={}, own={}, noise={}, largest={})
+        empty = cls(
+            rule=rule, exact=exact, eager=eager, scales={}, own={}, noise={}, largest={}, sketched=sketched
+        )
         for name, tensor in eager.items():
             if tensor.numel() == 0:
                 continue
@@ -146,7 +152,7 @@ class Truth:
             if sides.blind:
                 lost.append(name)
             scales[name] = scale_of(sides.truth)
-            own[name] = error_of(sides.truth, sides.other, part_of(name))
+            own[name] = error_of(sides.truth, sides.other, part_of(name), sketched=sketched)
         largest = dict[str, float]()
         for name, scale in scales.items():
             if not is_exact_kind(eager[name]):
@@ -178,7 +184,9 @@ class Truth:
         if name in self.own and same_bits(eager, given):
             return self.own[name]
         sides = align(meant, eager, given, reduced=self.rule.reduced)
-        return sides if isinstance(sides, str) else error_of(sides.truth, sides.other, part_of(name))
+        if isinstance(sides, str):
+            return sides
+        return error_of(sides.truth, sides.other, part_of(name), sketched=self.sketched)
 
     def relative(self, name: str, error: Error) -> Error:
         scale = self.scales.get(name, 0.0) or 1.0

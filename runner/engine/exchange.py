@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.engine.worker_session import CallFailed, CandidateState, WorkerSession
 
 FOLDER = "exchange-"
-WEIGHTS = "weights.safetensors"
+WEIGHTS = "weights.pt"
 
 
 class Exchange:

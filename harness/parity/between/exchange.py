@@ -6,7 +6,6 @@ environments run the same step, so that the outputs, losses and gradients of the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,14 +13,15 @@ from typing import Any
 
 import torch
 
-from harness.parity.between import safetensors_file
 from harness.parity.measure import Error
 from harness.parity.rule import Rule, Truth
-from harness.tensors import map_tensors, named_tensors
+from harness.tensors import Tensors, map_tensors, named_tensors
 from harness.workload import Workload
 
-WEIGHT, INPUT, EAGER, EXACT = "weight/", "input/", "eager/", "exact/"
-FACTS, COMPLEX = "reference", "complex"
+File = dict[str, Any]
+"""Part -> tensors by name; the last part: tensor -> errors of noisy runs."""
+
+WEIGHTS, INPUTS, EAGER, EXACT, NOISE = "weights", "inputs", "eager", "exact", "noise"
 SHOWN = 3  # names of parameters in a sentence
 
 
@@ -34,34 +34,30 @@ class Imported:
 
     def truth(self, rule: Rule, device: torch.device) -> Truth | None:
         """What the reference environment's eager says of the first call; None if parity is not checked."""
-        tensors, metadata = _read(self.path)
-        if FACTS not in metadata:
+        file = _read(self.path)
+        if EAGER not in file:
             return None
-        kept = (EAGER, EXACT)  # weights and inputs stay on the CPU
-        tensors = {name: value.to(device) for name, value in tensors.items() if name.startswith(kept)}
-        facts = json.loads(metadata[FACTS])
-        truth = Truth.of(rule, _part(tensors, EXACT) if facts["exact"] else None, _part(tensors, EAGER), ())
-        noise = {name: [Error(**draw) for draw in draws] for name, draws in facts["noise"].items()}
-        return replace(truth, noise=noise)
+        exact, eager = (_to(file[part], device) for part in (EXACT, EAGER))
+        truth = Truth.of(rule, exact or None, eager, (), sketched=False)
+        return replace(
+            truth, noise={name: [Error(**draw) for draw in draws] for name, draws in file[NOISE].items()}
+        )
 
 
 def export(path: Path, workload: Workload, truth: Truth | None) -> None:
-    """Writes the file. ``ValueError`` for tensors that it cannot store, ``OSError`` for a full disk."""
-    tensors = {WEIGHT + name: value for name, value in _weights(workload.module).items()}
-    tensors.update({INPUT + name: value for name, value in _inputs(workload)})
-    metadata = {}
+    """Writes the file. ``RuntimeError`` for a full disk."""
+    file: File = {WEIGHTS: _weights(workload.module), INPUTS: dict(_inputs(workload))}
     if truth is not None:
-        tensors.update({EAGER + name: value for name, value in truth.eager.items()})
-        tensors.update({EXACT + name: value for name, value in (truth.exact or {}).items()})
         noise = {name: [asdict(draw) for draw in draws] for name, draws in truth.noise.items()}
-        metadata[FACTS] = json.dumps({"exact": truth.exact is not None, "noise": noise})
-    _write(path, tensors, metadata)
+        file |= {EAGER: truth.eager, EXACT: truth.exact or {}, NOISE: noise}
+    cpu = torch.device("cpu")
+    torch.save({part: value if part == NOISE else _to(value, cpu) for part, value in file.items()}, path)
 
 
 def imported(path: Path, workload: Workload) -> tuple[Imported, Workload]:
     """The workload with the exported weights and inputs; unchanged if these do not fit (``problem``)."""
-    tensors = _read(path)[0]
-    weights, inputs = _part(tensors, WEIGHT), _part(tensors, INPUT)
+    file = _read(path)
+    weights, inputs = file[WEIGHTS], file[INPUTS]
     own = _weights(workload.module)
     problem = _difference("parameter", weights, own) or _difference("input", inputs, dict(_inputs(workload)))
     if problem:
@@ -78,24 +74,14 @@ def imported(path: Path, workload: Workload) -> tuple[Imported, Workload]:
     return Imported(path=path), replace(workload, args=args, kwargs=kwargs, target=target)
 
 
-def _write(path: Path, tensors: Mapping[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    metadata[COMPLEX] = json.dumps([name for name, value in tensors.items() if value.is_complex()])
-    safetensors_file.write(path, {name: _as_real(value) for name, value in tensors.items()}, metadata)
+def _read(path: Path) -> File:
+    file: File = torch.load(path, map_location="cpu", weights_only=True)
+    return file
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    tensors, metadata = safetensors_file.read(path)
-    for name in json.loads(metadata[COMPLEX]):
-        tensors[name] = torch.view_as_complex(tensors[name])
-    return tensors, metadata
-
-
-def _as_real(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
-
-
-def _part(tensors: Mapping[str, torch.Tensor], start: str) -> dict[str, torch.Tensor]:
-    return {name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
+def _to(tensors: Tensors, device: torch.device) -> dict[str, torch.Tensor]:
+    """Copies of their own: a file would hold the whole memory that a view is a part of."""
+    return {name: tensor.detach().clone().to(device) for name, tensor in tensors.items()}
 
 
 def _weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
