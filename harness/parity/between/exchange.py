@@ -68,7 +68,8 @@ def imported(path: Path, workload: Workload) -> tuple[Imported, Workload]:
     given = iter([inputs[name] for name, _ in _inputs(workload)])
 
     def next_one(tensor: torch.Tensor) -> torch.Tensor:
-        return next(given).to(tensor.device).requires_grad_(tensor.requires_grad)
+        moved: torch.Tensor = next(given).to(tensor.device)
+        return moved.requires_grad_(tensor.requires_grad)
 
     args, kwargs, target = map_tensors(_walked(workload), next_one)
     return Imported(path=path), replace(workload, args=args, kwargs=kwargs, target=target)
