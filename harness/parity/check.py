@@ -158,7 +158,7 @@ class Check:
             for name in moved:
                 judgment = judge(truth, name, candidate.sketches.get(name), number)
                 if judgment.form or judgment.error.size > GARBAGE * max(
-                    self.checks.rule.delta, truth.noisy(name, "size")
+                    self.checks.rule.delta, truth.usual(name, "size")
                 ):
                     self.failures.append(
                         (judgment, judgment.form or "a step changes it otherwise than eager's")

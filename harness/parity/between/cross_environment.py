@@ -27,7 +27,7 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
     """
     theirs, ours, notes = _comparable(theirs, ours)
     judgments = [judge(theirs, name, ours.get(name), 1) for name in dict.fromkeys((*theirs.eager, *ours))]
-    failures = [judgment for judgment in judgments if judgment.beyond or judgment.form]
+    failures = [judgment for judgment in judgments if judgment.form or _is_beyond_all(theirs, judgment)]
     chance = checks.by_chance() if failures else None
     random = ""
     if chance is not None and chance.changed:
@@ -41,6 +41,13 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
     if not checks.can_judge:
         status = Status.EAGER_TWO_RUNS_DIFFER
     return status, parity, notes
+
+
+def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
+    return any(
+        abs(getattr(judgment.error, figure)) > theirs.noisy(judgment.name, figure)[0]
+        for figure in judgment.beyond
+    )
 
 
 def another_model(theirs: Truth, problem: str) -> CrossParity:
