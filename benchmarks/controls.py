@@ -132,7 +132,7 @@ def outcomes(case: Case, dtype: str, suite: str) -> Iterator[Outcome]:
 def _above(check: Check) -> tuple[int, int]:
     sizes = []
     for judgment in check.judgments:
-        truth = check.checks.truth if judgment.call == 1 else check.truth_of(judgment)
+        truth = check.truth_of(judgment)
         draws = truth.noise.get(judgment.name, ())
         if judgment.call in (1, 4) and draws and not is_exact_kind(truth.eager[judgment.name]):
             sizes.append(judgment.error.size > max(draw.size for draw in draws))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.noise import Noise, loudness
 from harness.parity.other_data import Data, placed
 from harness.parity.rule import RUNS
-from harness.tensors import Tensors, named_tensors
+from harness.tensors import Tensors
 from harness.timing.first_calls import stopwatch
 from harness.timing.step import Variant
 from harness.timing.workbench import Workbench
@@ -49,11 +48,11 @@ class State:
 
 @dataclass(slots=True, kw_only=True)
 class Calls:
-    """Results of calls in a row, by the call's number: sketched, but for what ``first_calls`` keeps whole.
+    """Results of calls in a row, by the call's number. A call that would repeat an earlier one has none.
 
-    A call that would repeat an earlier one is not run, and has none. ``noisy``: of noisy runs of the first
-    call on other data. ``before`` and ``after``: the state around the calls on the first and on other data.
-    ``changed``: what the other data consists of. ``compiled``: why graphs were compiled for it.
+    ``noisy``: of noisy runs of the first call on other data. ``before`` and ``after``: the state around the
+    calls on the first and on other data. ``changed``: what the other data consists of. ``compiled``: why
+    graphs were compiled for it. ``overwritten``: outputs of the first call that the second has changed.
     """
 
     results: dict[int, Tensors] = field(default_factory=dict)
@@ -63,28 +62,24 @@ class Calls:
     changed: tuple[str, ...] = ()
     compiled: str = ""
     form: Form | None = None
-    overwritten: tuple[str, ...] = ()  # outputs of the first call that the second has changed
+    overwritten: tuple[str, ...] = ()
 
     def step(self, number: int, bench: Workbench, variant: Variant) -> None:
         """Runs a step without restoring anything."""
-        self.results[number] = bench.run(variant, restored=False, take=sketch)
+        self.results[number] = bench.run(variant, restored=False)
 
 
 def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Calls:
-    """Three steps in a row; the first and third are kept whole. Appends the seconds of each.
-
-    A generating step is restored before the third.
-    """
+    """Three steps in a row. Appends the seconds of each. A generating step is restored before the third."""
     calls = Calls()
     variant.restore()
     loss, output = bench.step(variant, stopwatch(seconds))
-    first = bench.comparable(variant.results(loss, output, lasting=True))
-    calls.results[1], calls.form = first, Form.of(variant, output)
+    calls.results[1], calls.form = bench.results(variant, loss, output), Form.of(variant, output)
     del loss
     second = bench.step(variant, stopwatch(seconds), restored=False)
-    calls.overwritten = tuple(overwritten(output, first))
+    calls.overwritten = tuple(overwritten(calls.results[1], output, bench.take))
     if not bench.generates:
-        calls.results[2] = variant.results(*second, take=sketch)
+        calls.results[2] = bench.results(variant, *second)
     del output, second
     calls.results[3] = bench.run(variant, stopwatch(seconds), restored=bench.generates)
     calls.after[FIRST] = State.of(variant)
@@ -124,7 +119,7 @@ def noisy_runs(bench: Workbench, eager: Variant, seed: int = 0) -> list[Tensors]
     for run in range(RUNS):
         with eager.kept():
             noise = Noise(loudness(bench.precision), RUNS * seed + run)
-            runs.append(bench.run(eager, noise, restored=False, take=sketch))
+            runs.append(bench.run(eager, noise, restored=False))
     return runs
 
 
@@ -172,23 +167,14 @@ def eager_on_other_data(
     return "" if calls.changed else "no input can be changed"
 
 
-def on_data(bench: Workbench, variant: Variant, data: Data, watch: Any = None) -> Tensors:
-    """The sketched results of one call on this data, from the initial state. Restores the variant."""
+def on_data(bench: Workbench, variant: Variant, data: Data) -> Tensors:
+    """The results of one call on this data, from the initial state. Restores the variant."""
     variant.restore()
     try:
         with placed(variant, data):
-            return bench.run(variant, watch, restored=False, take=sketch)
+            return bench.run(variant, restored=False)
     finally:
         variant.restore()
-
-
-def sketched(results: Tensors) -> dict[str, torch.Tensor]:
-    return {name: sketch(name, tensor) for name, tensor in results.items()}
-
-
-def outputs(output: Any) -> dict[str, torch.Tensor]:
-    """The sketched tensors of an output."""
-    return sketched(dict(named_tensors(output, "output")))
 
 
 def repeats(first: Tensors, second: Tensors) -> bool:

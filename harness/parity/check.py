@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.parity import calls as row
@@ -32,10 +31,9 @@ REPEATED = 0.5  # share of an error that a repeated call shows at least
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What eager says about each call; a call that repeats an earlier one has its truth. ``why_not``: why
-    there are none on other data. ``sketched``: of the first call, whose results are whole.
+    there are none on other data.
     """
 
-    sketched: Truth
     truths: Mapping[int, Truth]
     eager: Calls
     exact: Calls | None
@@ -44,13 +42,11 @@ class Expected:
     why_not: str = ""
 
     def at(self, number: int) -> Truth:
-        if number in self.truths:
-            return self.truths[number]
-        return self.truths[OTHER] if number > OTHER else self.sketched
+        return self.truths.get(number) or self.truths[BASE[number]]
 
     def steady(self, name: str, number: int) -> bool:
         """Whether eager computes the same values of this tensor as at the first call on the same data."""
-        here, there = self.at(number), self.truths[OTHER] if number >= OTHER else self.sketched
+        here, there = self.at(number), self.at(BASE[number])
         return here is there or (name in there.eager and same_bits(here.eager[name], there.eager[name]))
 
 
@@ -69,17 +65,14 @@ class Check:
     changed: tuple[str, ...] = ()
     steps: int = 0
     random: str = ""
-    first: Tensors = field(default_factory=dict)  # of the first call, sketched
     _other: Expected | None = None  # what the calls on other data are judged by
 
     def run(self, calls: Calls) -> None:
         checks, expected = self.checks, self.checks.expected
-        calls.results[3] = row.sketched(calls.results[3])
         self._judge_form(calls)
         for number in (1, 2, 3):
             if number in calls.results and (expected is not None or number != 2):
                 self._judge_call(expected, calls, number)
-        self.first = calls.results[1] = row.sketched(calls.results[1])  # frees memory
         if expected is None:
             self.not_checked.append(f"steps in a row: {checks.why_not}")
         else:
@@ -104,11 +97,7 @@ class Check:
     def _judge_call(self, expected: Expected | None, calls: Calls, number: int) -> None:
         """Judges the tensors that are not what they were at the first call on the same data."""
         results, base = calls.results[number], calls.results[BASE[number]]
-        if expected is None:
-            truth = self.checks.truth if number == 1 else self.checks.sketched
-        else:
-            truth = expected.at(number)
-        base = row.sketched(base) if number in (2, 3) else base
+        truth = self.checks.truth if expected is None else expected.at(number)
         for name in dict.fromkeys((*truth.eager, *results)):
             here, there = results.get(name), base.get(name)
             repeated = here is not None and there is not None and same_bits(here, there)
@@ -178,7 +167,7 @@ class Check:
         for base in (FIRST, OTHER):
             here = [judgment for judgment in beyond if BASE[judgment.call] == base]
             other = self._other if base == OTHER else None
-            truth = self.checks.sketched if other is None else other.at(OTHER)
+            truth = self.checks.truth if other is None else other.at(OTHER)
             gross = [judgment for judgment in here if self._is_gross(truth, judgment)]
             self.failures += [(judgment, of_rank(truth, judgment, None)) for judgment in gross]
             rest = [judgment for judgment in here if judgment not in gross]
@@ -200,7 +189,7 @@ class Check:
         ``other``: what the calls on other data are judged by; None: the first data.
         """
         worst: dict[str, Judgment] = {}
-        for judgment in map(partial(self._of_sketch, truth), judgments):
+        for judgment in judgments:
             if judgment.name not in worst or judgment.used > worst[judgment.name].used:
                 worst[judgment.name] = judgment
         data, directions = (FIRST_DATA, None) if other is None else (other.data, other.directions)
@@ -217,20 +206,12 @@ class Check:
             elif name in truth.eager:
                 self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
 
-    def _of_sketch(self, truth: Truth, judgment: Judgment) -> Judgment:
-        """The judgment with the error of sketched results, which the neighbors have."""
-        if judgment.call != FIRST:
-            return judgment
-        given = self.first.get(judgment.name)
-        return replace(judgment, error=judge(truth, judgment.name, given, FIRST).error)
-
     def _repeats(
         self, directions: Directions | None, truth: Truth, judgment: Judgment, again: Sequence[Tensors]
     ) -> bool:
         """Whether every call on this data, and two more, have at least half of the error."""
         name, base = judgment.name, BASE[judgment.call]
-        judged = [j for j in self.judgments if j.name == name and BASE[j.call] == base]
-        errors = [self._of_sketch(truth, each).error for each in judged]
+        errors = [j.error for j in self.judgments if j.name == name and BASE[j.call] == base]
         if name in truth.eager:
             errors += [judge(truth, name, results.get(name), base).error for results in again]
         else:
@@ -298,9 +279,7 @@ class Check:
 
     def truth_of(self, judgment: Judgment) -> Truth:
         expected = self.checks.expected if judgment.call < OTHER else self._other
-        if expected is None or judgment.call == 1:
-            return self.checks.truth
-        return expected.at(judgment.call)
+        return self.checks.truth if expected is None else expected.at(judgment.call)
 
     def _limits(self) -> Iterator[tuple[str, float]]:
         """What decided each tensor that was judged, relative to its size: the largest over all data."""

@@ -20,16 +20,16 @@ from harness.parity.check import Check, Expected
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.form import Form
-from harness.parity.measure import same_bits
+from harness.parity.measure import same_bits, sketch
 from harness.parity.neighbors import Neighbors
 from harness.parity.noise import Noise, loudness
 from harness.parity.other_data import FIRST_DATA, Data, placed
 from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth
 from harness.program import Compiled
 from harness.schema import Parity, Status
-from harness.tensors import Tensors
-from harness.timing.step import Variant
-from harness.timing.workbench import TOKENS, Results, Workbench
+from harness.tensors import Tensors, named_tensors
+from harness.timing.step import Take, Variant
+from harness.timing.workbench import TOKENS, Results, Workbench, cloned
 
 Verdict = tuple[Status, Parity, tuple[str, ...]]
 """Status, parity and notes."""
@@ -42,7 +42,6 @@ class Checks:
     """
 
     truth: Truth  # of the first call; set by ``open``
-    sketched: Truth  # the same, of sketched results
     spread: Mapping[str, float]  # distance of two runs of eager, relative to each tensor's size
 
     def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str]) -> None:
@@ -58,6 +57,11 @@ class Checks:
         self._pair: list[Variant] = []  # eager and fp64, if neighbors were looked at
         self._neighbors: dict[tuple[bool, bool, str], Neighbors] = {}
         self.why_not = "a generating step is compared on its own data, and restored before each comparison"
+
+    @property
+    def take(self) -> Take:
+        """What is kept of a result."""
+        return cloned if self.rule.name == "field" else sketch
 
     # -- eager and fp64 ------------------------------------------------------------
 
@@ -79,7 +83,7 @@ class Checks:
         calls.results[1] = first
         numbers = [OTHER]
         if second is not first:
-            calls.results[2] = row.sketched(second)
+            calls.results[2] = second
             calls.step(3, bench, eager)
             numbers = [*ON_OTHER]
         calls.after[FIRST] = row.State.of(eager)
@@ -91,22 +95,15 @@ class Checks:
         ``first`` and ``second``: eager from the same state.
         """
         exact, calls, directions = self._exact()
-        sketches = list[Tensors]()
-        self.truth = Truth.of(self.rule, exact, first, self._noisy(eager, sketches), sketched=False)
-        exact = row.sketched(exact) if exact is not None and self.truth.exact is not None else None
-        self.sketched = Truth.of(self.rule, exact, row.sketched(first), sketches)
+        self.truth = Truth.of(self.rule, exact, first, self._noisy(eager, range(RUNS)))
         self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
         if not self.bench.generates:
             self.expected = self._expect(self._eager, calls, directions, self.data, self.why_not)
 
-    def _noisy(
-        self, eager: Variant, sketches: list[Tensors], seeds: Sequence[int] = range(RUNS)
-    ) -> Iterator[Tensors]:
-        """Noisy runs of the first call, one after another: their memory is needed one at a time."""
+    def _noisy(self, eager: Variant, seeds: Sequence[int]) -> Iterator[Tensors]:
+        """Noisy runs of the first call."""
         for seed in seeds if self.rule.name == "noise" else ():
-            results = self.bench.run(eager, Noise(loudness(self.bench.precision), seed))
-            sketches.append(row.sketched(results))
-            yield results
+            yield self.bench.run(eager, Noise(loudness(self.bench.precision), seed))
         eager.restore()
 
     def _exact(self) -> tuple[Results | None, Calls | None, Directions | None]:
@@ -140,7 +137,7 @@ class Checks:
         def run(context: Callable[[], Any] = nullcontext, *, inputs: bool = True) -> Tensors:
             exact.restore()
             with placed(exact, replace(data, inputs=inputs)), context():
-                return row.outputs(bench.output(exact))
+                return dict(named_tensors(bench.output(exact), "output"))
 
         try:
             return Directions.measure(run, lambda: run(inputs=False))
@@ -154,17 +151,15 @@ class Checks:
         self, eager: Calls, exact: Calls | None, directions: Directions | None, data: Data, why_not: str
     ) -> Expected:
         truths = {1: self.truth}
-        first = {FIRST: self.sketched}
         usable = exact if self.truth.exact is not None else None
         for number, results in eager.results.items():
             if number == 1 or (number >= OTHER and not eager.changed):
                 continue
             meant = usable.results.get(number) if usable is not None else None
-            base = {**truths, **first}.get(BASE[number])
+            base = truths.get(BASE[number])
             truth = Truth.of(self.rule, meant, results, eager.noisy if base is None else (), base)
             truths[number] = truth.with_slopes(directions, eager.noisy) if number == OTHER else truth
         return Expected(
-            sketched=self.sketched,
             truths=truths,
             eager=eager,
             exact=usable,
@@ -226,7 +221,7 @@ class Checks:
             return self.truth
         seeds = range(RUNS, RUNS * (NEIGHBORS + 1))
         more = Truth.of(
-            self.rule, self.truth.exact, self.truth.eager, self._noisy(self.bench.variant(), [], seeds)
+            self.rule, self.truth.exact, self.truth.eager, self._noisy(self.bench.variant(), seeds)
         )
         noise = {name: [*draws, *more.noise[name]] for name, draws in self.truth.noise.items()}
         return replace(self.truth, noise=noise)

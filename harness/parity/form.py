@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from harness.tensors import named_leaves, named_tensors
-from harness.timing.step import Variant
+from harness.parity.measure import same_bits
+from harness.tensors import Tensors, named_leaves, named_tensors
+from harness.timing.step import Take, Variant
 
 PLAIN = (bool, int, float, str, bytes, type(None))
 SHOWN = 3
@@ -20,6 +21,7 @@ class Form:
     """Of one step's output. ``aliases``: the inputs, weights and buffers that share a tensor's memory."""
 
     leaves: Mapping[str, Any]
+    shapes: Mapping[str, tuple[torch.Size, torch.dtype]]
     strides: Mapping[str, tuple[int, ...]]
     aliases: Mapping[str, frozenset[str]]
 
@@ -34,6 +36,7 @@ class Form:
         strided = {n: t for n, t in tensors.items() if t.layout is torch.strided and t.numel()}
         return cls(
             leaves=plain,
+            shapes={name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()},
             strides={name: _strides(tensor) for name, tensor in strided.items()},
             aliases={name: frozenset(owners.get(_address(t), ())) for name, t in strided.items()},
         )
@@ -45,11 +48,15 @@ def wrong_forms(eager: Form, candidate: Form) -> Iterator[tuple[str, str]]:
         other = candidate.leaves.get(name, value)
         if type(other) is not type(value) or str(other) != str(value):
             yield name, f"{other!r} instead of {value!r}"
+    for name in eager.shapes.keys() & candidate.shapes.keys():
+        ours, theirs = (" ".join(map(str, form.shapes[name])) for form in (eager, candidate))
+        if ours != theirs:
+            yield name, f"{theirs} instead of {ours}"
     for name in eager.aliases.keys() & candidate.aliases.keys():
-        ours, theirs = eager.aliases[name], candidate.aliases[name]
-        if bool(ours) != bool(theirs):
-            which = ", ".join(sorted(ours or theirs)[:SHOWN])
-            yield name, f"{'no longer ' if ours else ''}shares its memory with {which}"
+        before, now = eager.aliases[name], candidate.aliases[name]
+        if bool(before) != bool(now):
+            which = ", ".join(sorted(before or now)[:SHOWN])
+            yield name, f"{'no longer ' if before else ''}shares its memory with {which}"
 
 
 def other_strides(eager: Form, candidate: Form) -> str:
@@ -64,21 +71,11 @@ def other_strides(eager: Form, candidate: Form) -> str:
     return f"{first} has strides {candidate.strides[first]}, eager's {eager.strides[first]}{more}"
 
 
-def overwritten(first: Any, copies: Mapping[str, torch.Tensor]) -> Iterator[str]:
-    """The outputs of an earlier call that a later call has changed.
-
-    ``copies``: as they were after their call.
-    """
-    for name, tensor in named_tensors(first, "output"):
-        copy = copies.get(name)
-        if copy is not None and copy.shape == tensor.shape and not _equal(tensor.detach(), copy):
+def overwritten(kept: Tensors, output: Any, take: Take) -> Iterator[str]:
+    """The tensors of an earlier call's ``output`` that a later call has changed since they were ``kept``."""
+    for name, tensor in named_tensors(output, "output"):
+        if name in kept and tensor.layout is torch.strided and not same_bits(take(name, tensor), kept[name]):
             yield name
-
-
-def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
-    if left.layout is not torch.strided:
-        return True
-    return torch.equal(left, right) or bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
 def _given(variant: Variant) -> Iterator[tuple[str, torch.Tensor]]:

@@ -11,7 +11,7 @@ from harness.devices import of
 
 ROW = 64  # elements of a part of an output: about one token's results, or fewer
 BLOCK = 1024  # elements of a part of another tensor, in which a kink moves a whole row
-WHOLE = 32 * BLOCK  # elements: of a larger tensor, a sketch is kept
+WHOLE, WHOLE_OUTPUT = 32 * BLOCK, 1024 * BLOCK  # elements: of a larger tensor, a sketch is kept
 CHUNK = 256 * BLOCK  # elements: the fp64 copy fits into the cache and has work for a few threads
 CHUNK_ELSEWHERE = 1 << 25  # elements: on a GPU every chunk costs several kernel launches
 
@@ -47,16 +47,17 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def sketch(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """A copy that is kept: small tensors as they are; of a large one (flat) 32 blocks, and sums of all parts.
+    """A copy that is kept: a small tensor as it is; of a large one (flat) blocks, and sums of all parts.
 
     The blocks are random and always the same, and the last elements. A part's sum has random signs, divided
     by the root of its elements, so its error has the size of the part's RMS error: damage anywhere is seen.
     """
-    if tensor.numel() <= WHOLE:
+    kept = whole_of(name)
+    if tensor.numel() <= kept:
         return tensor.detach().clone()
     values = tensor.detach().flatten()
     generator = torch.Generator().manual_seed(values.numel())
-    places = torch.randint(values.numel() // BLOCK, (WHOLE // BLOCK - 1,), generator=generator).tolist()
+    places = torch.randint(values.numel() // BLOCK, (kept // BLOCK - 1,), generator=generator).tolist()
     starts = [*(BLOCK * place for place in places), values.numel() - BLOCK]
     blocks = torch.cat([values[start : start + BLOCK] for start in starts])
     if is_exact_kind(tensor) or tensor.dtype not in PLAIN:
@@ -66,6 +67,11 @@ def sketch(name: str, tensor: torch.Tensor) -> torch.Tensor:
     signs = (torch.randint(2, (part,), generator=generator) * 2 - 1).to(values.device, wide)
     whole = values[: values.numel() // part * part].view(-1, part).to(wide)
     return torch.cat([blocks.to(wide), whole @ signs / math.sqrt(part)])
+
+
+def whole_of(name: str) -> int:
+    """The elements up to which this tensor is kept as it is."""
+    return WHOLE_OUTPUT if family_of(name) == "value" else WHOLE
 
 
 def part_of(name: str) -> int:
@@ -160,19 +166,20 @@ def share_of_different(truth: torch.Tensor, other: torch.Tensor) -> Error:
     return Error(size=share, part=share)
 
 
-def error_of(truth: torch.Tensor, other: torch.Tensor, part: int, *, sketched: bool = False) -> Error:
-    """The error of flat, finite values; ``part``: elements of a part. ``sketched``: of sketches.
+def error_of(name: str, truth: torch.Tensor, other: torch.Tensor) -> Error:
+    """The error of flat, finite values of what ``sketch`` keeps.
 
     Of the sketch of a large tensor, the blocks and the sums are two estimates of its size, and the larger one
     counts; each sum stands for a part.
     """
     if other is truth:
         return EXACT
+    part, kept = part_of(name), whole_of(name)
     whole = _measure(other, truth, part)
-    if not sketched or truth.numel() <= WHOLE:
+    if truth.numel() <= kept:
         return whole
-    blocks = _measure(other[:WHOLE], truth[:WHOLE], part)
-    sums = _measure(other[WHOLE:], truth[WHOLE:], 1)
+    blocks = _measure(other[:kept], truth[:kept], part)
+    sums = _measure(other[kept:], truth[kept:], 1)
     return replace(whole, size=max(blocks.size, sums.size), part=max(blocks.part, sums.part))
 
 

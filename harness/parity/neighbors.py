@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from harness.failures import line_of
 from harness.parity.calls import noisy_runs, on_data
 from harness.parity.directions import Directions
-from harness.parity.measure import Error, sketch
+from harness.parity.measure import Error
 from harness.parity.other_data import Data, placed
 from harness.parity.rule import NEIGHBORS, WORSE, Judgment, Ranked, Rule, Truth, judge
 from harness.tensors import Tensors
@@ -50,7 +50,7 @@ class Neighbors:
             eager.restore()
             with placed(eager, data):
                 noisy = noisy_runs(bench, eager, 1 + data.neighbor)
-                plain = bench.run(eager, restored=False, take=sketch)
+                plain = bench.run(eager, restored=False)
             eager.restore()
             truth = Truth.of(self._rule, found, plain, noisy)
             self._truths.append(truth.with_slopes(self._directions, noisy))

@@ -7,8 +7,8 @@ Nobody knows how large the error of a right compiler may be. So eager is asked: 
    elements in outputs, 1,024 elsewhere) and a slope (the share by which it is too large on the whole), all
    relative to the RMS of the truth. Outputs in reduced precision have a slope for each part of the model, too
    (``harness.parity.directions``). Integers: the share that differs.
-2. *Limit.* The larger of delta, which does not matter, and the second largest error of the same kind that
-   eager and two noisy runs show on this data.
+2. *Limit.* The largest of delta, which does not matter, of eager's error, and of the second largest of the
+   errors of eager and two noisy runs on this data.
 3. *Decision.* Within all limits at each call: pass. A tensor beyond a limit is looked at on ``NEIGHBORS``
    neighbors of the data, each with two noisy runs. It fails if it is beyond delta and the third largest of
    all noisy errors on every one of them. Otherwise it is *sensitive*, if a repeated call shows the same
@@ -38,7 +38,6 @@ from harness.parity.measure import (
     error_of,
     family_of,
     is_exact_kind,
-    part_of,
     same_bits,
     scale_of,
     share_of_different,
@@ -93,10 +92,9 @@ def rule_for(name: str, precision: Precision) -> Rule:
 class Truth:
     """What eager says about one call.
 
-    ``sketched``: its tensors are sketches. ``noise``: the errors of noisy runs, relative to the tensor's
-    size. ``slopes``: along each direction, those of eager and of the noisy runs. ``largest``: the largest
-    size of each family. ``lost``: tensors without a finite value, or with values that overflowed in eager
-    alone.
+    ``noise``: the errors of noisy runs, relative to the tensor's size. ``slopes``: along each direction,
+    those of eager and of the noisy runs. ``largest``: the largest size of each family. ``lost``: tensors
+    without a finite value, or with values that overflowed in eager alone.
     """
 
     rule: Rule
@@ -107,7 +105,6 @@ class Truth:
     noise: Mapping[str, Sequence[Error]]
     largest: Mapping[str, float]
     lost: tuple[str, ...] = ()
-    sketched: bool = True
     slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
@@ -118,13 +115,11 @@ class Truth:
         eager: Tensors,
         noisy: Iterable[Tensors],
         base: Truth | None = None,
-        *,
-        sketched: bool = True,
     ) -> Truth:
         """``base``: an earlier call on the same data, whose noise this call has, too."""
-        found = cls._measured(rule, exact, eager, sketched)
+        found = cls._measured(rule, exact, eager)
         if exact is not None and base is None and found._is_another_computation():  # noqa: SLF001 - its own
-            found = cls._measured(rule, None, eager, sketched)
+            found = cls._measured(rule, None, eager)
         draws: dict[str, list[Error]] = {name: [] for name in eager}
         for run in noisy:
             for name, errors in draws.items():
@@ -132,11 +127,9 @@ class Truth:
         return replace(found, noise=draws if base is None else base.noise)
 
     @classmethod
-    def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors, sketched: bool) -> Truth:
+    def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
         scales, own, lost = dict[str, float](), dict[str, Error](), list[str]()
-        empty = cls(
-            rule=rule, exact=exact, eager=eager, scales={}, own={}, noise={}, largest={}, sketched=sketched
-        )
+        empty = cls(rule=rule, exact=exact, eager=eager, scales={}, own={}, noise={}, largest={})
         for name, tensor in eager.items():
             if tensor.numel() == 0:
                 continue
@@ -152,7 +145,7 @@ class Truth:
             if sides.blind:
                 lost.append(name)
             scales[name] = scale_of(sides.truth)
-            own[name] = error_of(sides.truth, sides.other, part_of(name), sketched=sketched)
+            own[name] = error_of(name, sides.truth, sides.other)
         largest = dict[str, float]()
         for name, scale in scales.items():
             if not is_exact_kind(eager[name]):
@@ -184,9 +177,7 @@ class Truth:
         if name in self.own and same_bits(eager, given):
             return self.own[name]
         sides = align(meant, eager, given, reduced=self.rule.reduced)
-        if isinstance(sides, str):
-            return sides
-        return error_of(sides.truth, sides.other, part_of(name), sketched=self.sketched)
+        return sides if isinstance(sides, str) else error_of(name, sides.truth, sides.other)
 
     def relative(self, name: str, error: Error) -> Error:
         scale = self.scales.get(name, 0.0) or 1.0
@@ -205,8 +196,9 @@ class Truth:
         return sorted((abs(getattr(draw, figure)) for draw in draws), reverse=True)
 
     def usual(self, name: str, figure: Figure) -> float:
-        """The second largest of these errors: one run that crosses a kink does not hide an error."""
-        return self.noisy(name, figure)[:2][-1]
+        """The second largest of these errors, or eager's: one noisy run that crosses a kink hides nothing."""
+        own = abs(getattr(self.relative(name, self.own.get(name, EXACT)), figure))
+        return max(own, self.noisy(name, figure)[:2][-1])
 
     def is_noise(self, name: str) -> bool:
         """Whether the tensor is not judged."""
@@ -248,7 +240,11 @@ class Truth:
         found = []
         for name, slope in self.slopes_of(directions, results).items():
             if name in self.slopes:
-                limit = max(self.rule.least("slope", "value"), sorted(map(abs, self.slopes[name]))[-2])
+                limit = max(
+                    self.rule.least("slope", "value"),
+                    abs(self.slopes[name][0]),
+                    sorted(map(abs, self.slopes[name]))[-2],
+                )
                 beyond = frozenset(("slope",) if abs(slope) > limit else ())
                 found.append(
                     Judgment(

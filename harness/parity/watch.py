@@ -1,7 +1,7 @@
 """What is watched after the check: whether a variant's results are still those that passed.
 
 After each sample, outside the clock, the loss and a few elements of the outputs are compared with those of
-the variant's first sample. After the rounds, all results are compared with a sketch of the checked ones. So a
+the variant's first sample. After the rounds, all results are compared with the checked ones. So a
 fault that comes with every n-th call is seen up to n = ``LOOKS``.
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from harness.parity.calls import sketched
 from harness.parity.measure import is_exact_kind, same_bits
 from harness.parity.rule import Truth, as_error, judge
 from harness.schema import TensorError
@@ -45,7 +44,7 @@ class Watch:
         self._truths: dict[Variant, Truth] = {}
 
     def remember(self, variant: Variant, results: Tensors, truth: Truth) -> None:
-        """Keeps the checked ``results`` of the first call. ``results`` and ``truth`` are sketched."""
+        """Keeps the checked ``results`` of the first call."""
         self._kept[variant] = _Kept(results=results)
         self._truths[variant] = replace(truth, exact=None, eager=results, lost=())
 
@@ -83,10 +82,10 @@ class Watch:
         return self._kept[variant].worst if variant in self._kept else None
 
     def changed(self, variant: Variant, now: Tensors) -> TensorError | None:
-        """The tensor of ``now`` (whole) that exceeds its limit most; None if no tensor exceeds it."""
+        """The tensor of ``now`` that exceeds its limit most; None if no tensor exceeds it."""
         if variant not in self._kept:
             return None
-        return _furthest(self._truths[variant], sketched(now), "after the timed rounds, from before")
+        return _furthest(self._truths[variant], now, "after the timed rounds, from before")
 
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:

@@ -275,28 +275,18 @@ class Variant:
     def _given(self) -> tuple[Any, ...]:
         return self.program.args, self.program.kwargs, self.program.target
 
-    def results(
-        self, loss: Any, output: Any, *, lasting: bool = False, take: Take | None = None
-    ) -> dict[str, torch.Tensor]:
-        """All results of one step, by name: loss, outputs, gradients, buffers. All are dense.
+    def results(self, loss: Any, output: Any, take: Take) -> dict[str, torch.Tensor]:
+        """What ``take`` keeps of one step, by name: loss, outputs, gradients, buffers. All are dense.
 
-        They are clones, except gradients: the next step makes new gradients and does not overwrite these.
-        But compiled code may reuse their memory, so ``lasting`` clones them, too. ``take`` keeps a copy of
-        another form than a clone, for instance of a part of the elements. Of the smaller batches that the
-        step has run, with ``@`` and their place: loss, outputs and gradients.
+        Of the smaller batches that the step has run, with ``@`` and their place: loss, outputs and gradients.
         """
         # all buffers, because a buffer that only eager's step changes is an error
         buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
-        smaller = dict(self._of_smaller)
-        self._of_smaller.clear()
         results = {**_made(self.program, loss, output), **buffers}
-        results = {name: _dense(tensor.detach()) for name, tensor in results.items()}
-        if take is not None:
-            return {name: take(name, tensor) for name, tensor in {**results, **smaller}.items()}
-        kept = {
-            n: t if "gradient" in n.split(".")[0] and not lasting else t.clone() for n, t in results.items()
-        }
-        return {**kept, **smaller}
+        kept = {name: take(name, _dense(tensor.detach())) for name, tensor in results.items()}
+        kept.update((name, take(name, tensor)) for name, tensor in self._of_smaller.items())
+        self._of_smaller.clear()
+        return kept
 
     def _seeing(self) -> Callable[[int, Any, Any], None]:
         """Keeps the results of the smaller batches of an observed step."""

@@ -20,6 +20,10 @@ Results = dict[str, torch.Tensor]
 TOKENS = "output.tokens"  # the tokens that a generating step chose
 
 
+def cloned(_: str, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone()
+
+
 class Workbench:
     """The job's workload on its device, at its precision."""
 
@@ -32,6 +36,7 @@ class Workbench:
         self.training = job.case.mode is Mode.TRAINING
         self.generates = job.case.mode is Mode.GENERATE
         self.tokens: torch.Tensor | None = None  # the tokens of eager's first run
+        self.take: Take = cloned  # what is kept of a result
 
     def variant(self, kind: Precision | None = None, *, exact: bool = False) -> Variant:
         """Eager on a fresh copy. ``exact``: in fp64, with the weights and inputs of the timed variants."""
@@ -76,15 +81,24 @@ class Workbench:
         *,
         other_seed: int = 0,
         restored: bool = True,
-        take: Take | None = None,
     ) -> Results:
         """The results of one step from the seed and the initial buffers, run inside ``watch``.
 
         A generating step continues with the tokens of eager's first run, whatever it chooses. If all its
-        choices equal these tokens, it would have generated them alone, too. ``take``: of ``results``.
+        choices equal these tokens, it would have generated them alone, too.
         """
         step = self.step(variant, watch, other_seed, restored=restored)
-        return self.comparable(variant.results(*step, take=take))
+        return self.results(variant, *step)
+
+    def results(self, variant: Variant, loss: Any, output: Any) -> Results:
+        """What is kept of a step: all tensors of its results, by name.
+
+        Without tokens in reduced precision: at a near tie another token is no error.
+        """
+        results = variant.results(loss, output, self.take)
+        if self.generates and self.precision.reduced and self.tokens is not None:
+            results.pop(TOKENS, None)
+        return results
 
     def step(
         self,
@@ -121,12 +135,6 @@ class Workbench:
             return self.run(variant)
         finally:
             self.tokens = own
-
-    def comparable(self, results: Results) -> Results:
-        """The results without tokens in reduced precision: at a near tie another token is no error."""
-        if self.generates and self.precision.reduced and self.tokens is not None:
-            results.pop(TOKENS, None)
-        return results
 
     def call_times(self, variant: Variant, calls: int) -> tuple[float, ...]:
         """Seconds of each of ``calls`` steps."""

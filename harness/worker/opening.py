@@ -94,7 +94,7 @@ class Opening:
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
                 checks = self._refer(eager, first, second)
             if self.bench.precision == self.bench.baseline_precision:
-                self.watch.remember(self.baseline, checks.sketched.eager, checks.sketched)
+                self.watch.remember(self.baseline, first, checks.truth)
         program = self.baseline.program
         said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
         said = (*said, *remarks_on_process())
@@ -149,12 +149,13 @@ class Opening:
             eager = bench.variant()  # candidates are timed against another precision
         if self._job.protocol.accuracy:
             self.checks = Checks(bench, rule_of(self._job, self.bench), self._drawn)
+            bench.take = self.checks.take
             self.checks.begin(eager)
         loss, output = bench.step(eager, self._watching())
         self._form = Form.of(eager, output)
-        results = eager.results(loss, output)
+        results = bench.results(eager, loss, output)
         bench.tokens = results.get(TOKENS) if bench.generates else None
-        return eager, bench.comparable(results)
+        return eager, bench.results(eager, loss, output) if bench.tokens is not None else results
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -172,7 +173,7 @@ class Opening:
         bench, times = self.bench, list[float]()
         step = bench.step(eager, stopwatch(times), restored=bench.generates)
         self.baseline_step_s = times[0]
-        second = bench.comparable(eager.results(*step))
+        second = bench.results(eager, *step)
         if repeats(first, second):
             second = first  # equal tensors need memory only once
         self.checks.go_on(eager, first, second, self._form)

@@ -159,7 +159,7 @@ class Session:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls)
-            self._watch.remember(variant, calls.results[1], self._checks.sketched)
+            self._watch.remember(variant, calls.results[1], self._checks.truth)
             notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE

@@ -38,7 +38,7 @@ class Imported:
         if EAGER not in file:
             return None
         exact, eager = (_to(file[part], device) for part in (EXACT, EAGER))
-        truth = Truth.of(rule, exact or None, eager, (), sketched=False)
+        truth = Truth.of(rule, exact or None, eager, ())
         return replace(
             truth, noise={name: [Error(**draw) for draw in draws] for name, draws in file[NOISE].items()}
         )
