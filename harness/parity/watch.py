@@ -20,7 +20,7 @@ from harness.timing.step import Variant
 
 SLACK = 2.0  # multiple of a limit: two results may have errors of opposite signs
 ELEMENTS = 4096  # of each output, after each sample
-LOOKS = 20  # consecutive calls whose results are looked at, at least
+LOOKS = 30  # consecutive calls whose results are looked at, at least
 
 
 @dataclass(slots=True)
