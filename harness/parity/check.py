@@ -226,7 +226,7 @@ class Check:
         else:
             errors += [Error(slope=truth.slopes_of(directions, results).get(name, 0.0)) for results in again]
         return all(
-            abs(getattr(error, figure)) >= REPEATED * abs(getattr(judgment.error, figure))
+            error.of(figure) >= REPEATED * judgment.error.of(figure)
             for error in errors
             for figure in judgment.beyond
         )

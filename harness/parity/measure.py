@@ -102,6 +102,10 @@ class Error:
     part: float = 0.0
     slope: float = 0.0
 
+    def of(self, figure: str) -> float:
+        """The absolute value of one figure, by its name."""
+        return abs(float(getattr(self, figure)))
+
 
 EXACT = Error()
 

@@ -195,11 +195,11 @@ class Truth:
     def noisy(self, name: str, figure: Figure) -> list[float]:
         """The errors that eager and the noisy runs show, relative to the tensor's size, the largest first."""
         draws = [self.relative(name, self.own.get(name, EXACT)), *self.noise.get(name, ())]
-        return sorted((abs(getattr(draw, figure)) for draw in draws), reverse=True)
+        return sorted((draw.of(figure) for draw in draws), reverse=True)
 
     def usual(self, name: str, figure: Figure) -> float:
         """The second largest of these errors, or eager's: one noisy run that crosses a kink hides nothing."""
-        own = abs(getattr(self.relative(name, self.own.get(name, EXACT)), figure))
+        own = self.relative(name, self.own.get(name, EXACT)).of(figure)
         return max(own, self.noisy(name, figure)[:2][-1])
 
     def is_noise(self, name: str) -> bool:
@@ -290,7 +290,7 @@ def judge(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> Jud
         return Judgment(name=name, call=call, form=error)
     error = truth.relative(name, error)
     limits = {figure: truth.limit(name, figure) for figure in FIGURES}
-    beyond = frozenset(figure for figure in FIGURES if not abs(getattr(error, figure)) <= limits[figure])
+    beyond = frozenset(figure for figure in FIGURES if not error.of(figure) <= limits[figure])
     return Judgment(name=name, call=call, error=error, beyond=beyond, limits=limits)
 
 
@@ -329,12 +329,12 @@ class Ranked:
         self.figures = frozenset(
             figure
             for figure in self.figures
-            if all(abs(getattr(error, figure)) > self.limit(figure) for error in self.errors)
+            if all(error.of(figure) > self.limit(figure) for error in self.errors)
         )
 
     def limit(self, figure: Figure) -> float:
         least = self.rule.least(figure, family_of(self.name))
-        return max(least, *(abs(getattr(draw, figure)) for draw in self.noise))
+        return max(least, *(draw.of(figure) for draw in self.noise))
 
 
 def as_error(truth: Truth, judgment: Judgment, failure: str | None = None) -> TensorError:

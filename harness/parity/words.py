@@ -24,7 +24,7 @@ def of_rank(truth: Truth, judgment: Judgment, rank: Ranked | None) -> str:
     what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
     words = f"off by {_share(theirs)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
     if rank is not None:
-        least = min(abs(getattr(each, figure)) for each in rank.errors)
+        least = min(each.of(figure) for each in rank.errors)
         words += f"; on {len(rank.errors)} of {len(rank.errors)} data sets, by {_share(least)} at least"
     if abs(error.slope) >= DIRECTED * error.size > 0.0 and figure != "slope":
         words += f"; {_share(error.slope)} too {'large' if error.slope > 0 else 'small'} on the whole"

@@ -45,8 +45,7 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
 
 def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
     return any(
-        abs(getattr(judgment.error, figure)) > theirs.noisy(judgment.name, figure)[0]
-        for figure in judgment.beyond
+        judgment.error.of(figure) > theirs.noisy(judgment.name, figure)[0] for figure in judgment.beyond
     )
 
 
