@@ -8,7 +8,8 @@ Nobody knows how large the error of a right compiler may be. So eager is asked: 
    relative to the RMS of the truth. Outputs in reduced precision have a slope for each part of the model, too
    (``harness.parity.directions``). Integers: the share that differs.
 2. *Limit.* The largest of delta, which does not matter, of eager's error, and of the second largest of the
-   errors of eager and two noisy runs on this data.
+   errors of eager and two noisy runs on this data. For the worst part of an output in full precision, delta
+   is ten times the latter.
 3. *Decision.* Within all limits at each call: pass. A tensor beyond a limit is looked at on ``NEIGHBORS``
    neighbors of the data, each with two noisy runs. It fails if it is beyond delta and beyond every noisy
    error, on the data and on every neighbor. Otherwise it is *sensitive*, if a repeated call shows the same
@@ -47,7 +48,7 @@ from harness.tensors import Tensors
 
 DELTA = 1e-4  # of an output's size, in full precision; one unit in reduced precision
 OF_GRADIENT = 10.0  # multiple of delta that does not matter in a gradient or buffer, in full precision
-OF_PART = 0.1  # share of delta that does not matter in the worst part of an output, in full precision
+PART = 10.0  # multiple of the noisy error that does not matter in the worst part of an output, there
 OF_SLOPE = 0.5  # share of delta that does not matter in a slope
 RUNS = 2  # noisy runs on each data
 NEIGHBORS = 5
@@ -78,8 +79,12 @@ class Rule:
         if self.reduced:
             return delta
         if family == "value":
-            return delta * (OF_PART if figure == "part" else 1.0)
+            return self.unit if figure == "part" else delta
         return delta * OF_GRADIENT
+
+    def multiple(self, figure: Figure, family: str) -> float:
+        """Of the noisy error: delta would hide an error in one place of an output in full precision."""
+        return PART if figure == "part" and family == "value" and not self.reduced else 1.0
 
 
 def rule_for(name: str, precision: Precision) -> Rule:
@@ -217,7 +222,7 @@ class Truth:
         least = self.rule.least(figure, family)
         if is_exact_kind(self.eager[name]):
             least = self.rule.unit if self.rule.reduced else 0.0
-        return max(least, noisy)
+        return max(least, self.rule.multiple(figure, family) * noisy)
 
     def slopes_of(self, directions: Directions | None, results: Tensors) -> dict[str, float]:
         """The slope of each part of the model in these results."""
@@ -333,8 +338,9 @@ class Ranked:
         )
 
     def limit(self, figure: Figure) -> float:
-        least = self.rule.least(figure, family_of(self.name))
-        return max(least, *(draw.of(figure) for draw in self.noise))
+        family = family_of(self.name)
+        noisy = max(draw.of(figure) for draw in self.noise)
+        return max(self.rule.least(figure, family), self.rule.multiple(figure, family) * noisy)
 
 
 def as_error(truth: Truth, judgment: Judgment, failure: str | None = None) -> TensorError:

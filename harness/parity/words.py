@@ -19,7 +19,7 @@ def of_rank(truth: Truth, judgment: Judgment, rank: Ranked | None) -> str:
     own = truth.relative(name, truth.own[name])
     beyond = rank.figures if rank is not None else judgment.beyond
     figure = next((figure for figure in FIGURES if figure in beyond), "size")
-    ours, theirs = getattr(own, figure), getattr(error, figure)
+    ours, theirs = own.of(figure), error.of(figure)
     noisy = rank.limit(figure) if rank is not None else truth.noisy(name, figure)[0]
     what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
     words = f"off by {_share(theirs)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
