@@ -319,6 +319,7 @@ class Where:
     note: str = ""  # why there is no result, or why a smaller submodule may fail, too
     # all parts that were tried fail: the whole backend is wrong
     everywhere: bool = False
+    cure: str = ""  # in reduced precision: the candidate with a setting of inductor that makes it pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from harness.devices import of
@@ -25,6 +26,7 @@ from harness.parity.neighbors import Neighbors
 from harness.parity.noise import Noise, loudness
 from harness.parity.other_data import FIRST_DATA, Data, placed
 from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth
+from harness.parity.told.figures import write
 from harness.program import Compiled
 from harness.schema import Parity, Status
 from harness.tensors import Tensors, named_tensors
@@ -186,13 +188,17 @@ class Checks:
         """The candidate's first calls; appends the seconds of each."""
         return row.first_calls(self.bench, variant, seconds)
 
-    def judge(self, variant: Variant, compiled: Compiled, calls: Calls) -> Verdict:
-        """Parity of the first calls, and of three more on other data."""
+    def judge(
+        self, variant: Variant, compiled: Compiled, calls: Calls, figures: Path | None = None
+    ) -> Verdict:
+        """Parity of the first calls, and of three more on other data. ``figures``: a file for the table."""
         if self.rule.name == "field":
             return judge_field(self.truth, calls, can_judge=self.can_judge)
         check = Check(self, variant, compiled)
         if self.can_judge:
             check.run(calls)
+            if figures is not None:
+                write(figures, check)
         return check.verdict()
 
     def with_other_inputs(self) -> Expected:

@@ -5,7 +5,7 @@
     A failure with ``"broken": true`` says that the device no longer works in this process. The worker ends.
 
     open {imported: path}         builds the model and runs eager; ``imported``: another worker's export
-    prepare {candidate}           compiles a candidate and checks its parity
+    prepare {candidate, figures}  compiles a candidate, checks its parity, writes a table to ``figures``
     warm_up {candidates}
     measure {candidates, rounds, within_s}
     measure {candidates, iterations}          one round of a worker that takes turns with others
@@ -152,8 +152,8 @@ class Answers:
         status, parity, notes = self._session.cross_parity()
         return {"status": status, "parity": parity, "notes": notes}
 
-    def prepare(self, candidate: str) -> Any:
-        status, parity, metrics, notes = self._session.prepare(candidate)
+    def prepare(self, candidate: str, figures: str | None = None) -> Any:
+        status, parity, metrics, notes = self._session.prepare(candidate, _path(figures))
         calls_s = self._session.first_calls_s[candidate]
         return {
             "status": status,

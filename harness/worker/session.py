@@ -136,8 +136,13 @@ class Session:
 
     # -- prepare ------------------------------------------------------------
 
-    def prepare(self, candidate: str) -> tuple[Status, Parity | None, dict[str, Scalar], tuple[str, ...]]:
-        """Compiles one candidate, proves that it was compiled, and checks its parity."""
+    def prepare(
+        self, candidate: str, figures: Path | None = None
+    ) -> tuple[Status, Parity | None, dict[str, Scalar], tuple[str, ...]]:
+        """Compiles one candidate, proves that it was compiled, and checks its parity.
+
+        ``figures``: the file for the table of the check (``harness.parity.told.figures``).
+        """
         self._tidy()
         self._untidy = True  # until it has succeeded
         self._place_baseline()
@@ -158,7 +163,7 @@ class Session:
         if self._checks is not None and calls is not None:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
-                status, found, more = self._checks.judge(variant, compiled, calls)
+                status, found, more = self._checks.judge(variant, compiled, calls, figures)
             self._watch.remember(variant, calls.results[1], self._checks.truth)
             notes += more
         elif compiled.approximate:

@@ -99,6 +99,11 @@ def _value(name: str) -> Callable[[Comparison], Scalar]:
     return lambda comparison: comparison.value(name)
 
 
+def _count(comparison: Comparison, names: str) -> int | None:
+    parity = comparison.record.parity
+    return None if parity is None else len(getattr(parity, names))
+
+
 def _inputs(comparison: Comparison) -> str | None:
     model = comparison.record.model
     return None if model is None else "; ".join(model.input_shapes)
@@ -166,19 +171,24 @@ COLUMNS = (
     Column("parity_rule", "text", "record.parity.rule", "the rule of the check", PARITY),
     Column("reference", "text", "record.parity.reference", "`fp64`, or `eager`", PARITY),
     Column("tolerance", "share", "record.parity.tolerance", "of the rule", PARITY),
-    Column("multiplier", "ratio", "record.parity.multiplier", "of eager's own error", PARITY),
     Column("tensors", "", "record.parity.tensors", "", PARITY),
     Column(
         "tensors_failed", "", "record.parity.failed", "compared tensors, and those beyond their limit", PARITY
     ),
+    Column("tensors_sensitive", "", lambda c: _count(c, "sensitive_tensors"), "", PARITY),
+    Column(
+        *("tensors_not_judged", "", lambda c: _count(c, "noise_tensors")),
+        *("tensors beyond a limit as noisy eager is, and those that cannot be judged", PARITY),
+    ),
     Column("worst_tensor", "text", "record.parity.worst.name", "the tensor nearest its limit", PARITY),
     Column("worst_scale", "error", "record.parity.worst.scale", "its RMS size", PARITY),
     Column("worst_eager_error", "error", "record.parity.worst.eager_rmse", "", PARITY),
+    Column("worst_noisy_error", "error", "record.parity.worst.noisy_rmse", "", PARITY),
     Column(
         "worst_error",
         "error",
         "record.parity.worst.candidate_rmse",
-        "RMS error of eager, of the candidate",
+        "RMS error of eager, noisy eager, the candidate",
         PARITY,
     ),
     Column("worst_error_allowed", "error", "record.parity.worst.allowed", "the limit of that error", PARITY),
@@ -199,6 +209,9 @@ COLUMNS = (
         *("resolution_largest", "share", "record.parity.resolution_largest"),
         *("the largest error of a tensor that would pass: median and largest", PARITY),
     ),
+    Column("resolution_outputs", "share", "record.parity.resolution_outputs", "", PARITY),
+    Column("resolution_gradients", "share", "record.parity.resolution_gradients", "of these kinds", PARITY),
+    Column("judged_finely", "share", "record.parity.fine", "of all values: judged to 1 % or better", PARITY),
     Column("baseline_cv", "share", _value("baseline_cv"), "", STEADINESS),
     Column("candidate_cv", "share", _value("candidate_cv"), "sd / mean of the samples", STEADINESS),
     Column("lag_1", "correlation", _value("lag_1"), "of successive log ratios, near 0", STEADINESS),

@@ -23,6 +23,7 @@ from runner.analysis.estimate import (
     Verdict,
 )
 from runner.labels import plain, reason
+from runner.store.figures import Figures
 
 CONTROL = "eager"
 """The candidate that is eager itself: the A/A control, whose speedup should be 1.00x."""
@@ -186,6 +187,8 @@ class GroupSummary:
     these_high: float | None = None
     pass_low: float | None = None  # 95 % interval of pass_share (Wilson)
     pass_high: float | None = None
+    judged_finely: float | None = None  # mean share of values that were judged to 1 % or better
+    judged_models: int = 0  # models with such a share
     common_models: int = 0  # models that every compiler of the table passed with a speedup
     common_geomean: float | None = None  # over these
     common_low: float | None = None
@@ -293,7 +296,8 @@ class Summary:
 
     ``environment`` holds the facts of all workers. If workers differ in a fact,
     it holds every value, separated by " | ". ``caveats`` are sentences on what
-    the averages do not cover.
+    the averages do not cover. ``figures``: of parity, by job and candidate, where
+    a report draws them.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -307,3 +311,4 @@ class Summary:
     ratios: tuple[CompilerRatio, ...] = ()
     compile_starts: tuple[CompileStart, ...] = ()
     compile_pairs: tuple[CompilePair, ...] = ()
+    figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)

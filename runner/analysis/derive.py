@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from statistics import fmean
 
 from harness.declared import GIGA, finite, ratio
 from harness.loading.own_model import suite_of
 from harness.metrics import declared
-from harness.schema import Record
+from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
+from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, Summary
 from runner.analysis.environments import across_environments, across_verdict, averages_across, is_eager_of
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
@@ -163,6 +165,7 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
     mean = geomean([c.estimate for c in passed if c.estimate is not None])
     shared = geomean([c.estimate for c in passed if c.estimate is not None and c.record.job.key in common])
     pass_low, pass_high = wilson(len(passed), len(members))
+    fine = _mean(members, columns()["judged_finely"].value)
     counts = Counter(c.verdict for c in passed if c.verdict is not None)
     return GroupSummary(
         compiler=compiler,
@@ -181,17 +184,19 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
         these_high=mean.these_high,
         pass_low=pass_low,
         pass_high=pass_high,
+        judged_finely=fine.value,
+        judged_models=fine.n,
         common_models=shared.models,
         common_geomean=shared.value,
         common_low=shared.low,
         common_high=shared.high,
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
-        means={one.name: _mean(passed, one.name) for one in declared().averages()},
+        means={one.name: _mean(passed, methodcaller("number", one.name)) for one in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
         checked=any(c.record.job.protocol.accuracy for c in members),
     )
 
 
-def _mean(comparisons: Iterable[Comparison], name: str) -> Mean:
-    values = [value for c in comparisons if (value := c.number(name)) is not None]
+def _mean(comparisons: Iterable[Comparison], number: Callable[[Comparison], Scalar]) -> Mean:
+    values = [value for c in comparisons if (value := finite(number(c))) is not None]
     return Mean(n=len(values), value=fmean(values) if values else None)

@@ -17,6 +17,7 @@ from runner.analysis.digits import (
 )
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Limits, Verdict
+from runner.analysis.judged import COARSE, is_coarse, resolution_text
 from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.compiling import by_round, is_warm, paired_ratio
 from runner.labels import counted, suite_labels, where, where_text
@@ -25,6 +26,7 @@ from runner.labels import counted, suite_labels, where, where_text
 MIN_SPEEDUP = 0.95
 MAX_COMPILATION_S = 120.0
 MIN_MEMORY_RATIO = 0.9
+NOISE_RULE = "noise"
 MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 
 # A disturbance of the rounds gets a warning above these limits.
@@ -105,12 +107,26 @@ def _wrong(comparison: Comparison) -> str:
     worst = parity.worst
     if worst is None:
         return text
-    reason = worst.failure or f"RMS error {worst.candidate_rmse:.3g}, limit {worst.allowed:.3g}"
-    text += f"; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g})"
-    text += f" ({parity.found_by})" if parity.found_by else ""
+    by = f" ({parity.found_by})" if parity.found_by else ""
+    if parity.rule == NOISE_RULE:
+        after = f"; it is the first of {parity.failed} that fail, of {parity.tensors} tensors"
+        text = f"{worst.name}: {worst.failure}{by}{after if parity.failed > 1 else ''}"
+    else:
+        reason = worst.failure or f"RMS error {worst.candidate_rmse:.3g}, limit {worst.allowed:.3g}"
+        text += f"; worst {worst.name}: {reason} (eager's own error {worst.eager_rmse:.3g}){by}"
     if parity.lower_precision:
         text += f"; the errors are as large as in {parity.lower_precision}, a lower precision than asked"
     return text + (f"; {where_text(parity.where)}" if parity.where is not None else "")
+
+
+def _coarse(comparison: Comparison) -> str:
+    """Of a pass that says little about some tensors."""
+    parity = comparison.record.parity
+    if parity is None:
+        return ""
+    unjudged = len(parity.noise_tensors)
+    more = f"; {unjudged} of {parity.tensors} tensors were not judged" if unjudged else ""
+    return f"{resolution_text(parity)}{more}"
 
 
 def _unjudged(comparison: Comparison) -> str:
@@ -288,6 +304,13 @@ RULES = (
         _ended(Status.CANNOT_JUDGE),
         _unjudged,
         _advice_unjudged,
+    ),
+    Rule(
+        f"Passed a coarse check (an error above {COARSE:.0%} would have passed)",
+        lambda c: is_coarse(c.record),
+        _coarse,
+        "Eager's own results move by as much when its operations round differently. A larger batch, "
+        "--pretrained weights or float32 allow a finer check.",
     ),
     Rule(
         "Timed out",

@@ -7,12 +7,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 
 from harness.schema import Job, Record
 from runner.analysis.comparison import Summary
 from runner.analysis.derive import summarize
+from runner.analysis.judged import is_plain_pass
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.cli.formats import printed
 from runner.cli.progress import view
@@ -23,9 +25,11 @@ from runner.labels import counted
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
+from runner.store.figures import Figures, read_figures
 from runner.store.run_folder import RunFolder
 
 PAGE = "report.html"
+SHORT_RUN = 12  # records: of these, also passes have a picture of parity
 
 
 def measure(
@@ -124,7 +128,8 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None,
     if found.replaced:
         print(f"note: {found.replaced}", file=sys.stderr)
     if found.records:
-        _show(summarize(found.records), folder, console, formats, unfinished)
+        summary = replace(summarize(found.records), figures=_figures(folder, found.records))
+        _show(summary, folder, console, formats, unfinished)
     else:
         if unfinished:
             say(console, unfinished)
@@ -134,6 +139,12 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None,
         return BAD_INPUT
     fine = all(record.status.passed or not record.status.counted for record in found.records)
     return OK if fine else FAILURES
+
+
+def _figures(folder: RunFolder, records: Sequence[Record]) -> dict[tuple[str, str], tuple[Figures, ...]]:
+    """Those that report.html draws: of what is no plain pass; of a short run, all."""
+    short = len(records) <= SHORT_RUN
+    return read_figures(folder.path, [one for one in records if short or not is_plain_pass(one)])
 
 
 def _show(

@@ -33,6 +33,7 @@ from runner.engine.worker_session import (
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate
 from runner.store.calibrations import matching
+from runner.store.figures import figures_file
 from runner.store.invocation import program_facts
 
 MAX_RECOMPILING_BATCHES = 3
@@ -268,6 +269,7 @@ class JobSession:
 
     def _prepare_all(self) -> Events:
         """Prepares the candidates, until ``stop()`` is true or a worker is lost."""
+        folder = self._context.place.folder
         for session in self._sessions:
             for compiler in placement((BASELINE, *session.compilers), self._job):
                 candidate = session.compilers.get(compiler)
@@ -275,8 +277,9 @@ class JobSession:
                     continue  # the worker copies eager again, at its place among the candidates
                 if self._context.stop():
                     return
+                figures = None if folder is None else folder / figures_file(candidate)
                 try:
-                    self._candidate_states[candidate] = session.prepare(compiler, self._notes)
+                    self._candidate_states[candidate] = session.prepare(compiler, self._notes, figures)
                 except CallFailed as failed:
                     yield self._failed(candidate, failed)
                     if failed.lost:

@@ -198,10 +198,15 @@ class WorkerSession:
         """Compares eager's results with those in the imported file."""
         return _state(self._call("cross_parity", partial(from_json, Checked)), notes)
 
-    def prepare(self, compiler: str, notes: tuple[str, ...]) -> CandidateState:
-        """Compiles and checks. Drops the compiler from ``compilers`` if the call fails."""
+    def prepare(self, compiler: str, notes: tuple[str, ...], figures: Path | None = None) -> CandidateState:
+        """Compiles and checks. Drops the compiler from ``compilers`` if the call fails.
+
+        ``figures``: the file for the table of the check.
+        """
+        given = {"figures": str(figures.resolve())} if figures is not None else {}
         try:
-            return _state(self._call("prepare", partial(from_json, Checked), candidate=compiler), notes)
+            read = partial(from_json, Checked)
+            return _state(self._call("prepare", read, candidate=compiler, **given), notes)
         except CallFailed:
             del self.compilers[compiler]
             raise

@@ -13,6 +13,7 @@ from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, Finding, Summary
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
+from runner.analysis.judged import MARK
 from runner.labels import case_name
 from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import averages_note, averages_tables
@@ -20,7 +21,7 @@ from runner.reports.parts.environments import environment_note, environment_tabl
 from runner.reports.parts.grid import Table, grid_of, text_for
 from runner.reports.parts.pairs import compile_tables, short_pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
-from runner.reports.parts.table import NOT_CHECKED, narrow_table
+from runner.reports.parts.table import NOT_CHECKED, coarse_note, narrow_table
 from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
@@ -147,6 +148,8 @@ def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
     if any(c.verdict is not None and not c.record.status.passed for c in part.comparisons):
         how = "its verdict is in brackets" if "parity" in table.header else "its status replaces the verdict"
         yield f"If parity failed, the speedup does not count: {how}."
+    if note := coarse_note(part.comparisons):
+        yield note
     if table.omitted:
         names = ", ".join(header.replace("\n", " ") for header in table.omitted)
         yield f"Columns omitted for width: {names}; all columns are in {elsewhere}."
@@ -158,4 +161,5 @@ def _style(header: str, text: str) -> str:
     word = text.split(",", maxsplit=1)[0]
     if header not in ("verdict", "parity") or word in NO_STYLE:
         return ""
-    return "green" if word == Status.PASS.value else VERDICT_STYLES.get(text, "bold red")
+    marked = {Status.PASS.value: "green", f"{Status.PASS.value}{MARK}": "yellow"}
+    return marked.get(word) or VERDICT_STYLES.get(text, "bold red")

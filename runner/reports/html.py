@@ -33,6 +33,7 @@ from runner.reports.parts.averages import averages, averages_note, averages_tabl
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import compile_tables, pair_tables
 from runner.reports.parts.sections import Section, environment_line, protocol_line
+from runner.reports.parts.table import coarse_note
 
 FORMATS = ("html",)
 FILE = "report.html"
@@ -112,6 +113,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "averages": averages_tables(summary),
         "bars": [_bar(part, group.compiler) for part, group in averages(summary)],
         "averages_note": averages_note(summary),
+        "coarse_note": coarse_note(summary.comparisons),
         "warnings": summary.warnings,
         "shown_cases": SHOWN_CASES,
         "caveats": summary.caveats,

@@ -29,7 +29,7 @@ from runner.reports.parts.sections import (
     protocol_line,
     sections,
 )
-from runner.reports.parts.table import section_table
+from runner.reports.parts.table import coarse_note, section_table
 
 FORMATS = ("md",)
 FILE = "report.md"
@@ -129,7 +129,9 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     table = _rows(section_table(part))
     yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
-    yield text(f"{rounds}A verdict in brackets: parity failed, and the speedup does not count.")
+    note = coarse_note(part.comparisons)
+    brackets = "A verdict in brackets: parity failed, and the speedup does not count."
+    yield text(" ".join(filter(None, (f"{rounds}{brackets}", escape(note)))))
     for what, texts in _explanations(part):
         yield folded(escape(what), list_block(texts))
     commands = [plain(c.record.reproduce) for c in part.comparisons if c.record.reproduce]

@@ -44,3 +44,8 @@ def named(compiler: str, settings: Iterable[str]) -> str:
 def split_list(text: str) -> list[str]:
     """The parts between commas that are in no brackets, without spaces at their ends or empty parts."""
     return [part for found in _LISTED.findall(text) if (part := found.strip())]
+
+
+def file_name(candidate: str) -> str:
+    """The candidate's name in the name of a file."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in candidate)

@@ -49,11 +49,6 @@ raise SystemExit(replay(json.loads(JOB), COMPILER, SUBMODULE))
 '''
 
 
-def file_name(candidate: str) -> str:
-    """The candidate's name in the name of a file."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in candidate)
-
-
 def write_script(job: Job, compiler: str, name: str, why: str, file: str) -> str:
     """The text of the script for the submodule ``name`` ("" is the whole model)."""
     job = replace(job, candidates=(compiler,), environments=())

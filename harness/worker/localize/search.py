@@ -25,13 +25,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from harness.backends.settings.candidates import file_name, named, parts_of
 from harness.failures import JobFailed
 from harness.loading.suite_files import load_suite
+from harness.precision import precision
 from harness.program import Compiled, Program
 from harness.schema import Extras, Job, Mode, Status, Where
 from harness.tensors import named_tensors
 from harness.timing.step import seed_everything
-from harness.worker.localize.script import file_name, write_script
+from harness.worker.localize.script import write_script
 from harness.worker.localize.submodules import Build, building_part, called_inside, given_to
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
@@ -43,6 +45,7 @@ STAGES = {
     "aot_eager_decomp_partition": "decompositions",
 }
 OWN = "code generation"
+EMULATE = "emulate_precision_casts"  # inductor's setting
 MOST = 60  # submodules that are compiled
 MOST_ELSEWHERE = 3  # leaves of other classes, to tell a fault of one layer from one of the whole backend
 
@@ -121,6 +124,7 @@ def localize(
             break
     part = Search(job, build, partial(tried, compiler), why=why)
     part.run()
+    cure = _rounding_as_eager(job, candidate) if stage == OWN else ""
     script = ""
     if folder is not None:
         path = folder / f"repro-{file_name(candidate)}.py"
@@ -136,7 +140,17 @@ def localize(
         repro=script,
         note="" if part.complete else f"the search ended after {MOST} submodules: a smaller one may fail",
         everywhere=part.everywhere,
+        cure=cure if cure and tried(cure).status is Status.PASS else "",
     )
+
+
+def _rounding_as_eager(job: Job, candidate: str) -> str:
+    """In reduced precision: inductor that also rounds inside its kernels, where eager rounds; else ""."""
+    compiler, settings = parts_of(candidate)
+    reduced = precision(job.dtype, job.device).reduced
+    if not (reduced and compiler.startswith("inductor")) or any(EMULATE in text for text in settings):
+        return ""
+    return named(compiler, (*settings, f"{EMULATE}=True"))
 
 
 @dataclass(slots=True)

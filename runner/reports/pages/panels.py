@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,9 +16,10 @@ from runner.labels import batch_text, notes_of, plain, ran_case, where_text
 from runner.reports.pages.facts import Facts, lines, mapping, of_group, scalar, settings, words
 from runner.reports.pages.work import phases, roofline
 from runner.reports.parts.table import speedup_cell
+from runner.store.figures import Figures
 
 OF_PARITY = (
-    *("lower_precision", "steps", "other_data", "random", "not_checked", "unjudged"),
+    *("multiplier", "lower_precision", "steps", "other_data", "random", "not_checked", "unjudged"),
     *("noise_tensors", "sensitive_tensors"),
 )
 OF_WORST = ("numel", "slope", "allowed_slope")
@@ -34,10 +35,10 @@ Group = tuple[str, Facts]
 def panel_chunks(summary: Summary) -> Iterator[list[dict[str, Any]]]:
     """The panels in chunks of ``CHUNK``: the page decompresses only the chunk of an opened panel."""
     for first in range(0, len(summary.comparisons), CHUNK):
-        yield [_panel(comparison) for comparison in summary.comparisons[first : first + CHUNK]]
+        yield [_panel(one, summary.figures) for one in summary.comparisons[first : first + CHUNK]]
 
 
-def _panel(comparison: Comparison) -> dict[str, Any]:
+def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Figures]]) -> dict[str, Any]:
     record = comparison.record
     timed = record.samples is not None and comparison.speedup is not None
     return {
@@ -48,7 +49,17 @@ def _panel(comparison: Comparison) -> dict[str, Any]:
         "roofline": roofline(comparison),
         "phases": phases(comparison),
         "samples": _samples(record.samples) if timed and record.samples else None,
+        "parity": _parity(figures.get((record.job.key, record.candidate), ())),
     }
+
+
+def _parity(tensors: Sequence[Figures]) -> dict[str, Any] | None:
+    """The picture's columns; None without tensors."""
+    if not tensors:
+        return None
+    numbers = ("call", "eager", "noisy", "candidate", "outcome")
+    columns = {name: [getattr(tensor, name) for tensor in tensors] for name in numbers}
+    return {"tensors": [plain(tensor.tensor) for tensor in tensors], **columns}
 
 
 # -- samples ---------------------------------------------------------------------

@@ -55,6 +55,7 @@ def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:
     """The most important first."""
     yield TextColumn("speedup, models like these\n[95 % interval], n", _speedup)
     yield TextColumn("pass rate\n[95 % interval], n", _passrate)
+    yield TextColumn("values judged to 1 %\nmean, n", _judged)
     for metric in declared().averages():
         heading = metric.average.heading if metric.average else ""
         yield TextColumn(f"{heading}\nmean, n", partial(_mean, metric))
@@ -75,6 +76,13 @@ def _passrate(row: Average) -> str:
         return MISSING
     interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
     return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}"
+
+
+def _judged(row: Average) -> str:
+    group = row[1]
+    if group.judged_finely is None:
+        return MISSING
+    return f"{group.judged_finely:.1%}, {group.judged_models}/{group.total}"
 
 
 def _speedup_of_these(row: Average) -> str:

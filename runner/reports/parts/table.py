@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -22,6 +22,7 @@ from runner.analysis.digits import (
     significant,
     speedup_text,
 )
+from runner.analysis.judged import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, case_name, ran_batch, ran_case
 from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, table_of
 from runner.reports.parts.sections import Section, compiler_name
@@ -87,7 +88,16 @@ def processes_cell(comparison: Comparison) -> str:
 
 def parity_word(record: Record) -> str:
     """The status in a word; a candidate whose parity was not checked did not pass a check."""
-    return NOT_CHECKED if record.status is Status.PASS_DUE_TO_SKIP else record.status.value
+    if record.status is Status.PASS_DUE_TO_SKIP:
+        return NOT_CHECKED
+    return f"{record.status.value}{MARK if is_coarse(record) else ''}"
+
+
+def coarse_note(comparisons: Iterable[Comparison]) -> str:
+    """What the mark of ``parity_word`` means; "" if no comparison has it."""
+    word = f"{Status.PASS.value}{MARK}"
+    marked = any(is_coarse(comparison.record) for comparison in comparisons)
+    return f"{word}: an error of {COARSE:.0%} of some tensor's size would have passed." if marked else ""
 
 
 def parity_cell(comparison: Comparison) -> str:
@@ -99,11 +109,11 @@ def parity_cell(comparison: Comparison) -> str:
     status, parity = comparison.record.status, comparison.record.parity
     if parity is None:
         return parity_word(comparison.record)
-    if status is Status.PASS and parity.resolution_largest is not None:
-        return f"{status.value}, to {significant(parity.resolution_largest * 100, 2)} %"
+    if status is Status.PASS and (resolution := resolution_text(parity)):
+        return f"{parity_word(comparison.record)}, {resolution}"
     worst = parity.worst
     if status is Status.APPROXIMATE and worst is not None and worst.scale > 0.0:
-        return f"{status.value}, off by {significant(worst.candidate_rmse / worst.scale * 100, 2)} %"
+        return f"{status.value}, off by {percent(worst.candidate_rmse / worst.scale)}"
     if status is Status.FAIL_ACCURACY and parity.where is not None and parity.where.stage:
         part = "every part" if parity.where.everywhere else parity.where.module or "the whole model"
         return f"{status.value}, {parity.where.stage} of {part}"
@@ -111,9 +121,15 @@ def parity_cell(comparison: Comparison) -> str:
 
 
 def worst_cell(comparison: Comparison) -> str:
-    """RMS error of the tensor that is nearest to its limit, and the limit."""
+    """RMS error of the tensor that fails first, or is nearest to its limit, as a share of its size; beside it
+    the errors of eager and of noisy eager.
+    """
     worst = comparison.record.parity.worst if comparison.record.parity is not None else None
-    return MISSING if worst is None else f"{worst.candidate_rmse:.2g} / {worst.allowed:.2g}"
+    if worst is None:
+        return MISSING
+    errors = (worst.candidate_rmse, worst.eager_rmse, worst.noisy_rmse)
+    shares = [f"{error / (worst.scale or 1.0) * 100:.2g} %" for error in errors if error is not None]
+    return f"{shares[0]} ({', '.join(shares[1:])})"
 
 
 def _number(
@@ -188,7 +204,7 @@ FIXED = (
     _text("verdict", "verdict", verdict_text),
     _text("open", "open\nbecause", lambda c: c.open.reason.value if c.open else MISSING),
     _text("parity", "parity", parity_cell),
-    _text("worst", "worst error\n/ its limit", worst_cell),
+    _text("worst", "worst error\n(eager, noisy eager)", worst_cell),
     TextColumn(
         *("break-even\nsteps", break_even_cell),
         number=True,

@@ -249,5 +249,29 @@ const charts = (() => {
     }], { height: 110 + 26 * found.length, showlegend: false, xaxis: { title: { text: "seconds" }, rangemode: "tozero" }, yaxis: { autorange: "reversed", ticks: "" } });
   }
 
-  return { forest, breakEven, inOrder, distribution, pairs, roofline, phases, safe, slug };
+  // parity: {tensors, call, eager, noisy, candidate: shares of each tensor's size or null, outcome}
+  function parity(element, found, name) {
+    const values = [...found.eager, ...found.noisy, ...found.candidate].filter((value) => value > 0);
+    const floor = Math.min(1e-6, ...values) / 2; // the place of an error of zero
+    const at = (value) => 100 * Math.max(value ?? floor, floor), percent = (value) => (value === null ? "?" : `${Number((value * 100).toPrecision(2))} %`);
+    const places = found.tensors.map((_, i) => i + 1);
+    const bars = {
+      type: "scatter", mode: "lines", name: "eager to noisy eager", hoverinfo: "skip", line: { color: color("no-number"), width: places.length > 150 ? 2 : 4 },
+      x: places.flatMap((x) => [x, x, null]), y: places.flatMap((_, i) => [at(found.eager[i]), 1.1 * at(found.noisy[i]), null]),
+    };
+    const dots = [["pass", "candidate", "circle"], ["sensitive", "unsteady", "diamond"], ["fail", "wrong-results", "x"], ["not judged", "muted", "circle-open"]].map(([outcome, tint, symbol]) => {
+      const of = places.filter((x) => found.outcome[x - 1] === outcome);
+      return {
+        type: "scatter", mode: "markers", name: `${name}: ${outcome}`, x: of, y: of.map((x) => at(found.candidate[x - 1])), hoverinfo: "text",
+        marker: { color: color(tint), symbol, size: outcome === "pass" ? 4 : 7 },
+        text: of.map((x) => `${safe(found.tensors[x - 1])}, call ${found.call[x - 1]}: ${outcome}<br>off by ${percent(found.candidate[x - 1])}; eager ${percent(found.eager[x - 1])}, noisy eager ${percent(found.noisy[x - 1])}`),
+      };
+    }).filter((trace) => trace.x.length);
+    return draw(element, [bars, ...dots], {
+      height: 300, xaxis: { title: { text: "tensors, from input to output" }, range: [0.3, places.length + 0.7] },
+      yaxis: { type: "log", title: { text: "error, % of the tensor's size" }, tickformat: "~r", nticks: 6 },
+    });
+  }
+
+  return { forest, breakEven, inOrder, distribution, pairs, roofline, phases, parity, safe, slug };
 })();

@@ -1,0 +1,66 @@
+"""The table of a check's figures beside a case's log. ``harness.parity.told.figures`` writes it."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.backends.settings.candidates import file_name
+from harness.schema import Record
+
+EMPTY = ("", "0")  # elements of a part of the model, and of a tensor that eager does not have
+NUMBERS = ("eager", "noisy", "candidate", "limit")
+ORDER = ("input_gradient", "gradient", "parameter", "buffer", "output", "loss")  # from the input on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Of one tensor, at the call at which it is nearest to its limit. Errors are shares of its size.
+
+    None: not a finite number. ``outcome``: ``pass``, ``sensitive``, ``fail`` or ``not judged``.
+    """
+
+    tensor: str
+    call: int
+    eager: float | None
+    noisy: float | None
+    candidate: float | None
+    limit: float | None
+    outcome: str
+
+    @property
+    def _rank(self) -> tuple[bool, float]:
+        return self.outcome == "fail", (self.candidate or 0.0) / (self.limit or math.inf)
+
+
+def figures_file(candidate: str) -> str:
+    return f"parity-{file_name(candidate)}.csv"
+
+
+def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], tuple[Figures, ...]]:
+    """By job and candidate: a step's tensors, from input to output. Records without a table have none."""
+    found = {}
+    for record in records:
+        path = run / "cases" / record.job.key / figures_file(record.candidate)
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = csv.DictReader(file)
+                tensors = [_figures(row) for row in rows if row["elements"] not in EMPTY]
+        except (OSError, ValueError, KeyError, TypeError, csv.Error):  # none, or edited
+            continue
+        worst: dict[str, Figures] = {}
+        for one in tensors:
+            kept = worst.setdefault(one.tensor, one)
+            worst[one.tensor] = max(kept, one, key=lambda figures: figures._rank)  # noqa: SLF001 - its own
+        kinds = {kind: place for place, kind in enumerate(ORDER)}
+        shown = sorted(worst.values(), key=lambda one: kinds.get(one.tensor.split(".", 1)[0], len(ORDER)))
+        found[record.job.key, record.candidate] = tuple(shown)
+    return found
+
+
+def _figures(row: dict[str, str]) -> Figures:
+    finite = {name: value if math.isfinite(value := float(row[name])) else None for name in NUMBERS}
+    return Figures(tensor=row["tensor"], call=int(row["call"]), outcome=row["outcome"], **finite)
