@@ -127,11 +127,6 @@ class _Balance:
         return factor
 
 
-def any_has_several_weights(module: nn.Module) -> bool:
-    """Whether a part of the model computes with several weights by itself, without modules of its own."""
-    return any(_has_several_weights(part) for part in module.modules() if not list(part.children()))
-
-
 def _has_several_weights(part: nn.Module) -> bool:
     """Whether it is not known how its output depends on each, as of an attention that calls no module."""
     bias = getattr(part, "bias", None)

@@ -25,7 +25,6 @@ from harness.timing.workbench import Workbench
 
 FIRST, OTHER = 1, 4  # the first call on the first and on the other data
 BASE = {1: FIRST, 2: FIRST, 3: FIRST, 4: OTHER, 5: OTHER, 6: OTHER}
-CALLS = len(BASE)
 ON_OTHER = (4, 5, 6)
 
 

@@ -44,10 +44,6 @@ class Data:
     neighbor: int = 0
     digits: str = WEIGHTS
 
-    @property
-    def is_first(self) -> bool:
-        return not (self.weights or self.inputs)
-
 
 FIRST_DATA = Data()
 
