@@ -59,6 +59,7 @@ def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> N
             "notes",
         ),
         *("worst_failure", "resolution_median", "resolution_largest", "failure"),
+        *("worst_noisy_error", "resolution_outputs", "resolution_gradients", "judged_finely"),
     }
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from harness.schema import Record, Status, Where
 from runner.analysis.derive import compare, summarize
-from runner.reports.parts.table import parity_cell
+from runner.reports.pages.panels import panel_chunks
+from runner.reports.parts.table import coarse_note, parity_cell
+from runner.store.figures import read_figures
 from tests.factories import known, make_job, make_parity, make_record
 
 
@@ -22,6 +26,74 @@ def test_a_pass_has_its_resolution_beside_it() -> None:
     failed = make_record(make_job(), status=Status.FAIL_ACCURACY)
     assert cell(replace(failed, parity=fine)) == "fail_accuracy"
     assert cell(replace(failed, parity=None)) == "fail_accuracy"
+
+
+def judged(record: Record, **numbers: Any) -> Record:
+    """With a check by the rule ``noise``."""
+    return replace(record, parity=replace(known(record.parity), rule="noise", **numbers))
+
+
+def test_a_pass_says_how_fine_it_was_for_outputs_and_gradients() -> None:
+    passed = make_record(make_job())
+    assert cell(judged(passed, resolution_outputs=0.0012)) == "pass, to 0.12 %"
+    fine = {"resolution_outputs": 0.0012, "resolution_gradients": 0.02}
+    assert cell(judged(passed, **fine)) == "pass, to 0.12 % (gradients 2.0 %)"
+    kinks = judged(passed, **fine, sensitive_tensors=("a", "b"))
+    assert cell(kinks) == "pass, to 0.12 % (gradients 2.0 %, 2 sensitive)"
+
+
+def test_a_coarse_pass_is_marked_and_explained() -> None:
+    names = {"noise_tensors": ("gradient.a",), "resolution_outputs": 0.001}
+    coarse, fine = (
+        judged(make_record(make_job(name)), **names, resolution_gradients=limit, fine=share)
+        for name, limit, share in (("coarse", 0.23, 0.5), ("fine", 0.09, 1.0))
+    )
+    assert cell(coarse) == "pass*, to 0.10 % (gradients 23 %)"
+    summary = summarize([coarse, fine])
+    assert coarse_note(summary.comparisons).startswith("pass*: an error of 10%")
+    assert coarse_note(summary.comparisons[1:]) == ""
+    (finding,) = [one for one in summary.warnings if "coarse" in one.title]
+    (case,) = finding.cases
+    assert case.endswith("inductor: to 0.10 % (gradients 23 %); 1 of 10 tensors were not judged")
+    (group,) = summary.groups
+    assert (group.judged_finely, group.judged_models) == (0.75, 2)
+
+
+def test_a_failure_by_noise_names_the_first_tensor_and_how_many_come_after_it() -> None:
+    record = judged(make_record(make_job(), status=Status.FAIL_ACCURACY), found_by="call 4")
+    worst = replace(known(known(record.parity).worst), failure="off by 5 %; eager: 1 %; noisy eager: 2 %")
+    (finding,) = summarize([judged(record, worst=worst)]).warnings
+    assert finding.cases[0].endswith(
+        "grad.layer.weight: off by 5 %; eager: 1 %; noisy eager: 2 % (call 4); "
+        "it is the first of 2 that fail, of 10 tensors"
+    )
+
+
+def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output(tmp_path: Path) -> None:
+    record = make_record(make_job(), "inductor[a=1]")
+    case = tmp_path / "cases" / record.job.key
+    case.mkdir(parents=True)
+    lines = (
+        "call,tensor,elements,size,eager,noisy,candidate,part,slope,limit,outcome",
+        "1,output,64,0.5,1e-07,2e-07,1e-07,1e-07,0,0.0001,pass",
+        "1,gradient.w,64,0.5,1e-07,2e-07,0.0009,0.001,0,0.001,pass",
+        "4,output,64,0.5,1e-07,inf,3e-07,1e-07,0,0.0001,pass",
+        "4,gradient.w,64,0.5,1e-07,2e-07,0.0005,0.001,0,0.0001,fail",
+        "4,the result of addmm,,,0.0001,0.0002,,,0.0001,0.004,pass",
+    )
+    (case / "parity-inductor-a-1-.csv").write_text("\n".join(lines))
+    ((key, tensors),) = read_figures(tmp_path, [record, make_record(make_job("none"))]).items()
+    assert key == (record.job.key, record.candidate)
+    assert [(one.tensor, one.call, one.outcome) for one in tensors] == [
+        ("gradient.w", 4, "fail"),
+        ("output", 4, "pass"),
+    ]
+    assert tensors[1].noisy is None
+    summary = replace(summarize([record]), figures={key: tensors})
+    (panel,) = next(panel_chunks(summary))
+    assert panel["parity"]["tensors"] == ["gradient.w", "output"]
+    (case / "parity-inductor-a-1-.csv").write_text("call\n1\n")
+    assert read_figures(tmp_path, [record]) == {}
 
 
 def approximate() -> Record:
