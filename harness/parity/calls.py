@@ -113,11 +113,14 @@ def continue_on_other_data(
 
 
 def noisy_runs(bench: Workbench, eager: Variant, seed: int = 0) -> list[Tensors]:
-    """Results of the next step with noise, sketched, ``RUNS`` times. Leaves the variant's state as it is."""
+    """Results of the next step with noise, ``RUNS`` times. Leaves the variant's state as it is.
+
+    ``seed``: the number of the neighbor; 0 is the data itself.
+    """
     runs: list[Tensors] = []
     for run in range(RUNS):
         with eager.kept():
-            noise = Noise(loudness(bench.precision), RUNS * seed + run)
+            noise = Noise(loudness(bench.precision, beside=seed > 0), RUNS * seed + run)
             runs.append(bench.run(eager, noise, restored=False))
     return runs
 

@@ -49,7 +49,7 @@ class Neighbors:
                 print(f"no fp64 run on a neighbor: {line_of(error)}", flush=True)
             eager.restore()
             with placed(eager, data):
-                noisy = noisy_runs(bench, eager, 1 + data.neighbor)
+                noisy = noisy_runs(bench, eager, data.neighbor)
                 plain = bench.run(eager, restored=False)
             eager.restore()
             truth = Truth.of(self._rule, found, plain, noisy)
