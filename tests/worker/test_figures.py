@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +28,7 @@ def wrong(program: Program) -> Compiled:
     """Loss and gradients are 2 % too large; outputs are right."""
     step = program.forward()
 
-    def forward(*given: object) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
         loss, output = step(*given)
         return loss * 1.02, output
 
