@@ -17,7 +17,7 @@ from harness.failures import line_of
 from harness.parity import calls as row
 from harness.parity.calls import BASE, FIRST, ON_OTHER, OTHER, Calls
 from harness.parity.chance import Chance, chance_of
-from harness.parity.check import Check, Expected
+from harness.parity.check import FINE, Check, Expected
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.form import Form
@@ -172,15 +172,19 @@ class Checks:
 
     @property
     def can_judge(self) -> bool:
-        """Whether the two eager runs are as close as their roundings allow."""
+        """Whether the two eager runs are as close as their roundings allow, and close enough to judge by."""
         if self.rule.name == "field":
             return not any(self.spread.values())
-        return all(
-            spread <= max(self.rule.delta, self.truth.limit(name, "size"))
-            if name in self.truth.eager
-            else False
-            for name, spread in self.spread.items()
-        )
+        return all(spread <= self._allowed_spread(name) for name, spread in self.spread.items())
+
+    def _allowed_spread(self, name: str) -> float:
+        """Other noise than that of roundings widens the limit, too: it may be fine at most."""
+        if name not in self.truth.eager:
+            return -math.inf
+        limit = self.truth.limit(name, "size")
+        if self.truth.is_noise(name):
+            return limit
+        return max(self.rule.delta, min(limit, FINE))
 
     # -- a candidate ----------------------------------------------------------------
 
