@@ -34,12 +34,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402
-from benchmarks.planted_faults import KINDS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
+from benchmarks.planted_faults import AROUND, KINDS, LATE_CALLS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.failures import JobFailed  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.calls import Calls  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.field import judge_one, tolerance_of  # noqa: E402
+from harness.parity.watch import LOOKS, Watch  # noqa: E402
 from harness.program import Compiled  # noqa: E402
 from harness.schema import Case, Job, Mode, Parity, Protocol, Setting, Status  # noqa: E402
 from harness.tensors import Tensors  # noqa: E402
@@ -138,9 +139,11 @@ def _planted(
                 continue
             bits = bits_of(calls.results[1], calls.results[3])
             outcome = judged(checks, variant, compiled, calls)
+            if kind in LATE_CALLS and not outcome.ours:
+                outcome = replace(outcome, **watched(checks, variant, calls))
             bits += bits_of(*calls.results.values())
             plain = plain or bits
-            if kind and bits == plain and not outcome.ours:
+            if kind and kind not in (*AROUND, *LATE_CALLS) and bits == plain and not outcome.ours:
                 continue
         except Exception as error:  # a fault may make the model fail, and this is seen, too
             outcome = replace(NOTHING, status=type(error).__name__, field=True)
@@ -173,6 +176,22 @@ def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: Calls) -
     )
     status, parity, _ = checks.judge(variant, compiled, calls)
     return replace(_of(status, parity), field=by_field)
+
+
+def watched(checks: Checks, variant: Variant, calls: Calls) -> dict[str, str]:
+    """What is seen of a fault in the calls after the check, as a session looks at them."""
+    watch = Watch()
+    watch.remember(variant, calls.results[1], checks.truth)
+    for _ in range(LOOKS):
+        watch.look(variant, checks.bench.step(variant))
+    error = watch.changed_in_rounds(variant)
+    if error is None:
+        return {}
+    return {
+        "status": Status.FAIL_ACCURACY.value,
+        "found_by": "the rounds",
+        "why": f"{error.name}: {error.failure}",
+    }
 
 
 def _of(status: Status, found: Parity | None) -> Outcome:

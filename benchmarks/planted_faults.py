@@ -14,9 +14,10 @@ import torch
 
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.program import Compiled, Program
+from harness.tensors import map_tensors, named_tensors
 from harness.timing.step import Variant
 
-EVERY = 3  # steps
+EVERY = 3  # steps: within the first calls
 Tensor = torch.Tensor
 Change = Callable[[Tensor, float], Tensor]
 
@@ -87,8 +88,32 @@ STRUCTURAL: Mapping[str, tuple[str, Change]] = {
     "every third step": ("value", lambda value, _: value * 1.5),
     "stale input": ("given", lambda value, _: value),
     "baked weight": ("given", lambda value, _: value),
-    "skipped buffer": ("", lambda value, _: value),
+    **dict.fromkeys(
+        (
+            *(
+                "skipped buffer",
+                "changed target",
+                "changed strides",
+                "alias of an input",
+                "alias of a weight",
+            ),
+            *("overwritten output", "smaller batch"),
+        ),
+        ("", lambda value, _: value),
+    ),
+    **dict.fromkeys(
+        ("every fifth call", "every seventh call", "every twentieth call"),
+        ("value", lambda value, _: value * 1.1),
+    ),
 }
+PERIODS = {
+    "every third step": EVERY,
+    "every fifth call": 5,
+    "every seventh call": 7,
+    "every twentieth call": 20,
+}
+LATE_CALLS = tuple(kind for kind in PERIODS if kind.endswith("call"))
+LATE = 8  # the first call that these may damage
 KINDS = (*SIZED, *STRUCTURAL)
 
 
@@ -119,9 +144,9 @@ class Fault:
             return value
         if site == "given":
             return self._first(value)
-        if self.kind == "every third step":
+        if self.kind in PERIODS:
             self.calls += 1
-            if self.calls % EVERY:
+            if self.calls % PERIODS[self.kind] or (self.calls < LATE and self.kind in LATE_CALLS):
                 return value
         made = change(value, self.size).to(value.dtype)
         self.changed |= not torch.equal(made, value)
@@ -199,6 +224,115 @@ def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.
     return graph
 
 
+# -- faults around the compiled code -----------------------------------------------------------
+
+Given = tuple[Any, Any, Any]
+"""Positional and named inputs, and the target."""
+Forward = Callable[..., tuple[Any, Any]]
+
+
+def _in_outputs(output: Any, change: Callable[[Tensor], Tensor], fault: Fault) -> Any:
+    def changed(value: Tensor) -> Tensor:
+        made = change(value)
+        fault.changed |= made is not value
+        return made
+
+    return map_tensors(output, changed)
+
+
+def _skipped_buffer(fault: Fault, program: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
+    buffers = list(program.module.buffers())
+    before = [buffer.clone() for buffer in buffers]
+    made = forward(*given)
+    for buffer, was in zip(buffers, before, strict=True):
+        fault.changed |= not torch.equal(buffer, was)
+        buffer.data.copy_(was)
+    return made
+
+
+def _changed_target(fault: Fault, _: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
+    """The last class or value of the target is lost after the loss has been computed."""
+    made = forward(*given)
+    for _, target in named_tensors(given[2], "target"):
+        last = target.view(-1)[-1:]
+        fault.changed |= bool(last.any())
+        last.zero_()
+    return made
+
+
+def _changed_strides(fault: Fault, _: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
+    """The same values, with the last two dimensions exchanged in memory."""
+
+    def turned(value: Tensor) -> Tensor:
+        apart = value.dim() > 1 and min(value.shape[-2:]) > 1
+        return value.transpose(-1, -2).contiguous().transpose(-1, -2) if apart else value
+
+    loss, output = forward(*given)
+    return loss, _in_outputs(output, turned, fault)
+
+
+def _alias(owners: Callable[[Program, Given], list[Tensor]]) -> Around:
+    """An output has the right values and lies in the memory of what was given, at its end."""
+
+    def around(fault: Fault, program: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
+        owner = next((t for t in owners(program, given) if t.is_floating_point()), None)
+
+        def moved(value: Tensor) -> Tensor:
+            if owner is None or owner.dtype is not value.dtype or moves:
+                return value
+            moves.append(value)
+            room, size = owner.untyped_storage(), owner.element_size()
+            start = int(fault.kept.setdefault(0, torch.tensor(room.nbytes() // size)))
+            if room.nbytes() < (start + value.numel()) * size:
+                room.resize_((start + value.numel()) * size)
+            return owner.data.as_strided(value.shape, value.contiguous().stride(), start).copy_(
+                value.detach()
+            )
+
+        moves: list[Tensor] = []
+        loss, output = forward(*given)
+        return loss, _in_outputs(output, moved, fault)
+
+    return around
+
+
+def _overwritten(fault: Fault, _: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
+    """Outputs lie in buffers that every call writes."""
+
+    def buffered(value: Tensor) -> Tensor:
+        room = fault.kept.setdefault(len(places), value.detach().clone())
+        places.append(room)
+        return room.copy_(value.detach())
+
+    places: list[Tensor] = []
+    loss, output = forward(*given)
+    return loss, _in_outputs(output, buffered, fault)
+
+
+def _smaller_batch(fault: Fault, program: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
+    """Wrong for the smaller batches of ``--dynamic-batch`` alone."""
+    loss, output = forward(*given)
+    whole, here = (
+        next((t.shape[0] for _, t in named_tensors(args, "") if t.dim()), 0)
+        for args in (program.args, given[0])
+    )
+    if here >= whole:
+        return loss, output
+    return None if loss is None else loss * 1.1, _in_outputs(output, lambda value: value * 1.1, fault)
+
+
+Around = Callable[[Fault, Program, Forward, Given], tuple[Any, Any]]
+AROUND: Mapping[str, Around] = {
+    "skipped buffer": _skipped_buffer,
+    "changed target": _changed_target,
+    "changed strides": _changed_strides,
+    "alias of an input": _alias(lambda _, given: [t for _, t in named_tensors(given[:2], "")]),
+    "alias of a weight": _alias(lambda program, _: list(program.module.parameters())),
+    "overwritten output": _overwritten,
+    "smaller batch": _smaller_batch,
+}
+
+
 def compile_with(fault: Fault) -> Callable[[Program], Compiled]:
     """AOTAutograd's graphs with hooks, run by eager's kernels."""
     from torch._dynamo.backends.common import aot_autograd
@@ -215,17 +349,12 @@ def compile_with(fault: Fault) -> Callable[[Program], Compiled]:
 
     def compile(program: Program) -> Compiled:  # noqa: A001 - as backends call it
         compiled = compile_with_dynamo(program, cast("str", backend))
-        buffers = list(program.module.buffers())
 
         def forward(*given: Any) -> tuple[Any, Any]:
-            if fault.kind != "skipped buffer":
+            around = AROUND.get(fault.kind)
+            if around is None:
                 return compiled.forward(*given)
-            before = [buffer.clone() for buffer in buffers]
-            made = compiled.forward(*given)
-            for buffer, was in zip(buffers, before, strict=True):
-                fault.changed |= not torch.equal(buffer, was)
-                buffer.data.copy_(was)
-            return made
+            return around(fault, program, compiled.forward, given)
 
         return replace(compiled, forward=forward)
 
