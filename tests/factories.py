@@ -114,10 +114,9 @@ def make_parity(status: Status = Status.PASS, *, name: str = "grad.layer.weight"
         failure=f"RMS error {candidate_rmse:.3g} is above the limit 0.0012" if failed else None,
     )
     return Parity(
-        rule="scaled",
+        rule="noise",
         reference="fp64",
         tolerance=0.01,
-        multiplier=2.0,
         tensors=10,
         failed=failed,
         worst=worst,

@@ -136,7 +136,7 @@ def test_lists_in_a_case_are_as_good_as_tuples_and_a_file_named_twice_is_one_sui
 FLAGS = st.sampled_from(sorted(flag for action in build_parser()._actions for flag in action.option_strings))
 VALUES = st.one_of(
     st.sampled_from(
-        ["tiny_gpt", "cpu", "float32", "amp", "eager", "2%", "5", "MLP", "scaled", ",", "-1", "nan"]
+        ["tiny_gpt", "cpu", "float32", "amp", "eager", "2%", "5", "MLP", "noise", ",", "-1", "nan"]
     ),
     st.text(max_size=12).filter(lambda text: "\x00" not in text),
 )

@@ -85,7 +85,7 @@ GOOD = (
     *("tiny_gpt", TOYS, ANIMALS, "cpu", "cuda:1", "cuda:0-3", "cuda:*", "float32", "bfloat16,float16", "amp"),
     *("eager", "inductor", "aot_eager,torchscript", "2%", "0.05", "5", "30", "MLP", "MLP_addition", "linear"),
     *(
-        "scaled",
+        "noise",
         "field",
         "full",
         "small",

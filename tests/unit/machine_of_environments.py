@@ -32,7 +32,6 @@ class Machine:
         self.running: dict[str, str] = {}
         self.recompiling: dict[str, dict[str, int]] = {}
         self.disagree = ""
-        self.kinks = False
         self.unsteady = False
         self.now = 0.0
         self.iterations: set[int] = set()
@@ -78,17 +77,11 @@ class Worker:
         Path(request["path"]).write_text("weights")
         return {}
 
-    def _perturb(self, request: Mapping[str, Any]) -> Reply:
-        Path(request["path"]).write_text("perturbed")
-        return {}
-
     def _cross_parity(self, request: Mapping[str, Any]) -> Reply:
         if self.imported is None:
             return {"status": "pass_due_to_skip", "parity": None, "notes": []}
         assert Path(self.imported).read_text() == "weights"
-        perturbed = request.get("perturbed")
-        assert perturbed is None or Path(perturbed).read_text() == "perturbed"
-        bad = self._machine.disagree == self._env and not (perturbed and self._machine.kinks)
+        bad = self._machine.disagree == self._env
         status = Status.FAIL_ACCURACY if bad else Status.PASS
         found = to_json(make_parity(status))
         status = Status.EAGER_TWO_RUNS_DIFFER if self._machine.unsteady else status

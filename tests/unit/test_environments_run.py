@@ -165,15 +165,6 @@ def test_another_result_is_a_failure_of_that_environment_s_eager_alone(tmp_path:
     assert found["eager@new"].samples is not None  # timed all the same
 
 
-def test_what_disagrees_is_held_against_the_reference_s_perturbed_eager(tmp_path: Path) -> None:
-    machine = Machine()
-    machine.disagree, machine.kinks = "new", True
-    found = run(machine, tmp_path)
-    assert found["eager@new"].status is Status.PASS
-    asked = [call for call in machine.calls if call[1] in ("cross_parity", "perturb")]
-    assert asked == [("new", "cross_parity"), ("old", "perturb"), ("new", "cross_parity")]
-
-
 def test_eager_that_differs_from_itself_is_no_failure_of_the_environment(tmp_path: Path) -> None:
     machine = Machine()
     machine.disagree, machine.unsteady = "new", True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,13 +16,14 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from harness.backends import load_backend
 from harness.backends.shared.dynamo import compile_with_dynamo
-from harness.parity.reference import Reference, Rule, make_reference, rule_for
-from harness.parity.rule import compare
+from harness.parity.noise import Noise, loudness
+from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import Mode, Parity
-from harness.tensors import named_tensors
+from harness.schema import Case, Job, Mode, Parity, Protocol, Status
 from harness.timing.step import Variant, replica, seed_everything
+from harness.timing.workbench import cloned
+from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 
@@ -182,7 +184,77 @@ def workload(name: str) -> Workload:
 
 MODELS = ("conv", "attention", "fused", "tokens", "norm_mean", "mlp")
 
-# -- runs ---------------------------------------------------------------------------------------
+# -- sessions -------------------------------------------------------------------------------------
+
+Forward = Callable[..., tuple[Any, Any]]
+Fault = Callable[[Program, Forward], Forward]
+Verdict = tuple[Status, Parity, tuple[str, ...]]
+
+
+def opened(
+    work: Callable[[], Workload],
+    mode: Mode = Mode.TRAINING,
+    dtype: str = "float32",
+    compilers: Mapping[str, Backend] | None = None,
+    **protocol: Any,
+) -> Session:
+    """A session whose eager has run, with weights and inputs from a fixed seed."""
+    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
+    job = Job(
+        case=case,
+        device="cpu",
+        dtype=dtype,
+        candidates=tuple(compilers or ("eager",)),
+        protocol=Protocol(**{"threads": 1, "min_sample_s": 0.0, **protocol}),
+    )
+    torch.manual_seed(0)
+    session = Session(job, silent, lambda _: work(), compilers)
+    session.open()
+    return session
+
+
+def judged(
+    backend: Backend, work: Callable[[], Workload], mode: Mode = Mode.TRAINING, dtype: str = "float32"
+) -> Verdict:
+    """A session's verdict on a planted compiler."""
+    status, parity, _, notes = opened(work, mode, dtype, {"planted": backend}).prepare("planted")
+    assert parity is not None
+    return status, parity, notes
+
+
+def with_fault(fault: Fault, **claims: Any) -> Backend:
+    """A compiler whose forward is eager's, with a fault."""
+
+    def compile(program: Program) -> Compiled:  # noqa: A001 - as the real ones are called
+        forward = fault(program, program.forward())
+        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1, **claims)
+
+    return compile
+
+
+def right(_: Program, forward: Forward) -> Forward:
+    return forward
+
+
+def every(n: int, first: int = 1, factor: float = 1.5) -> Fault:
+    """Every n-th call is wrong, from the call ``first`` on."""
+
+    def plant(_: Program, forward: Forward) -> Forward:
+        calls = 0
+
+        def run(*given: Any) -> tuple[Any, Any]:
+            nonlocal calls
+            calls += 1
+            loss, output = forward(*given)
+            wrong = factor if calls >= first and calls % n == 0 else 1.0
+            return None if loss is None else loss * wrong, output * wrong
+
+        return run
+
+    return plant
+
+
+# -- single steps -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,17 +271,21 @@ class Trial:
         training = self.mode is Mode.TRAINING
         return Variant(replica(self.workload, CPU, cast_to, training=training, exact=exact), kind, CPU)
 
-    def reference(self, parity: str = "scaled") -> Reference:
-        rule = rule_for(parity, self.mode, precision(self.dtype, "cpu"))
-        return make_reference(
-            results(self.variant(exact=True)), results(self.variant()), results(self.variant()), rule
-        )
+    def truth(self) -> Truth:
+        kind = precision(self.dtype, "cpu")
+        noisy = [results(self.variant(), Noise(loudness(kind), seed)) for seed in range(RUNS)]
+        exact = results(self.variant(exact=True))
+        return Truth.of(rule_for("noise", kind), exact, results(self.variant()), noisy)
 
-    def judge(self, backend: Backend, parity: str = "scaled") -> Parity:
-        """The verdict on a candidate that ``backend`` compiles."""
+    def wrong(self, variant: Variant) -> list[Judgment]:
+        """The tensors of a step that are beyond a limit."""
+        return wrong(self.truth(), results(variant))
+
+    def judge(self, backend: Backend) -> list[Judgment]:
+        """The tensors beyond a limit, of a candidate that ``backend`` compiles."""
         variant = self.variant()
         variant.use(backend(variant.program).forward)
-        return compare(self.reference(parity), results(variant))
+        return self.wrong(variant)
 
 
 def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING, seed: int = 0) -> Trial:
@@ -217,30 +293,15 @@ def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING, seed: i
     return Trial(workload=workload(name), dtype=dtype, mode=mode)
 
 
-def results(variant: Variant, seed: int = 1) -> dict[str, torch.Tensor]:
-    """What one step from the seed and the initial buffers produces."""
+def results(
+    variant: Variant, watch: AbstractContextManager[Any] | None = None, seed: int = 1
+) -> dict[str, torch.Tensor]:
+    """What one step from the seed and the initial buffers produces, inside ``watch``."""
     variant.restore()
     seed_everything(seed)
-    return variant.results(*variant.step())
-
-
-def with_tensor(found: Mapping[str, torch.Tensor], name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
-    assert name in found
-    return {**found, name: value}
-
-
-def put(into: Variant, other: Variant) -> None:
-    """Gives a compiled variant the weights, buffers and inputs of another, in place."""
-    with torch.no_grad():
-        for mine, theirs in zip(state_of(into), state_of(other), strict=True):
-            mine.copy_(theirs)
-    into.remember()
-
-
-def state_of(variant: Variant) -> list[torch.Tensor]:
-    program = variant.program
-    given = [t for _, t in named_tensors((program.args, program.kwargs, program.target), "given")]
-    return [*program.module.parameters(), *program.module.buffers(), *given]
+    with watch or nullcontext():
+        made = variant.step()
+    return variant.results(*made, cloned)
 
 
 # -- tensors made by hand ------------------------------------------------------------------------
@@ -248,26 +309,30 @@ def state_of(variant: Variant) -> list[torch.Tensor]:
 Tensors = dict[str, torch.Tensor]
 
 
-def rule(name: str = "scaled", mode: Mode = Mode.TRAINING, dtype: str = "float32") -> Rule:
-    return rule_for(name, mode, precision(dtype, "cpu"))
+def rule(name: str = "noise", dtype: str = "float32") -> Rule:
+    return rule_for(name, precision(dtype, "cpu"))
 
 
-def refer(
-    exact: Tensors | None, eager: Tensors, second: Tensors | None = None, by: Rule | None = None
-) -> Reference:
-    return make_reference(exact, eager, eager if second is None else second, by or rule())
+def truth_of(exact: Tensors | None, eager: Tensors, *noisy: Tensors, by: Rule | None = None) -> Truth:
+    return Truth.of(by or rule(), exact, eager, noisy)
 
 
-def noisy(size: int | tuple[int, ...], seed: int = 0) -> torch.Tensor:
+def judgments(truth: Truth, given: Mapping[str, torch.Tensor]) -> list[Judgment]:
+    return [judge(truth, name, given.get(name), 1) for name in dict.fromkeys((*truth.eager, *given))]
+
+
+def wrong(truth: Truth, given: Mapping[str, torch.Tensor]) -> list[Judgment]:
+    """The tensors that are beyond a limit, or of a wrong form."""
+    return [judgment for judgment in judgments(truth, given) if judgment.beyond or judgment.form]
+
+
+def noise_of(truth: Truth) -> list[str]:
+    """The tensors that are not judged."""
+    return [name for name in truth.own if truth.is_noise(name)]
+
+
+def drawn(size: int | tuple[int, ...], seed: int = 0) -> torch.Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def failure(found: Parity) -> str:
-    """Why the worst tensor failed; something must have."""
-    assert found.failed > 0
-    assert found.worst is not None
-    assert found.worst.failure is not None
-    return found.worst.failure
 
 
 def right_graph(program: Program) -> Compiled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -10,46 +10,25 @@ import torch
 from torch import nn
 
 from harness.failures import JobFailed
-from harness.parity.other_data import INPUTS, WEIGHTS, other_data
-from harness.parity.steps import MOST, sampled
+from harness.parity.other_data import INPUTS, WEIGHTS, Data, placed
 from harness.program import Compiled, Program, forward_of
-from harness.schema import Case, Job, Mode, Parity, Protocol, Status
-from harness.worker.session import Session
+from harness.schema import Mode, Status
 from harness.workload import Workload
-from tests.worker.planted import Backend, Trial, mean_of, noisy, silent, trial, workload
+from tests.worker.planted import (
+    Fault,
+    Forward,
+    Trial,
+    every,
+    judged,
+    mean_of,
+    right,
+    trial,
+    with_fault,
+    workload,
+)
 
 DTYPES = ("float32", "bfloat16", "amp")
-Forward = Callable[..., tuple[Any, Any]]
-Fault = Callable[[Program, Forward], Forward]
-
-
-def judged(
-    backend: Backend, work: Callable[[], Workload], mode: Mode = Mode.TRAINING, dtype: str = "float32"
-) -> tuple[Status, Parity, tuple[str, ...]]:
-    """A session's verdict on a planted compiler."""
-    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
-    protocol = Protocol(threads=1)
-    job = Job(case=case, device="cpu", dtype=dtype, candidates=("planted",), protocol=protocol)
-    session = Session(job, silent, lambda _: work(), {"planted": backend})
-    torch.manual_seed(0)
-    session.open()
-    status, found, _, notes = session.prepare("planted")
-    assert found is not None
-    return status, found, notes
-
-
-def with_fault(fault: Fault, **claims: Any) -> Backend:
-    """A compiler whose forward is eager's, with a fault."""
-
-    def compile(program: Program) -> Compiled:  # noqa: A001 - as the real ones are called
-        forward = fault(program, program.forward())
-        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1, **claims)
-
-    return compile
-
-
-def right(_: Program, forward: Forward) -> Forward:
-    return forward
+OTHER = Data(weights=True, inputs=True)
 
 
 def stale_input(_: Program, forward: Forward) -> Forward:
@@ -117,24 +96,6 @@ def skipped_buffer(program: Program, forward: Forward) -> Forward:
     return run
 
 
-def every(n: int) -> Fault:
-    """Every n-th call is wrong."""
-
-    def plant(_: Program, forward: Forward) -> Forward:
-        calls = 0
-
-        def run(*given: Any) -> tuple[Any, Any]:
-            nonlocal calls
-            calls += 1
-            loss, output = forward(*given)
-            factor = 1.5 if calls % n == 0 else 1.0
-            return None if loss is None else loss * factor, output * factor
-
-        return run
-
-    return plant
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
@@ -160,13 +121,13 @@ def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
 ) -> None:
     status, found, _ = judged(with_fault(fault), lambda: workload(name), mode, dtype)
     assert status is Status.FAIL_ACCURACY
-    assert found.found_by == "step 4 in a row, on other inputs and weights"
+    assert found.found_by == "call 4, on other inputs and weights"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: str) -> None:
     status, found, _ = judged(with_fault(skipped_buffer), lambda: workload("conv"), dtype=dtype)
-    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "step 2 in a row")
+    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "call 2")
     assert found.worst is not None
     assert found.worst.name.startswith("buffer.")
 
@@ -181,7 +142,7 @@ def test_weights_and_inputs_that_a_step_damages_are_found(fault: Fault) -> None:
 
 def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
     status, found, _ = judged(with_fault(damaged_weight), lambda: workload("mlp"), Mode.INFERENCE, "bfloat16")
-    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "weights and inputs after the steps")
+    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "call 1")
     assert found.worst is not None
     assert found.worst.name == "parameter.0.weight"
 
@@ -220,7 +181,7 @@ def test_a_compiler_that_makes_weights_constants_is_checked_on_other_inputs() ->
     stale = with_fault(stale_input, constant_weights=True)
     status, found, _ = judged(stale, lambda: workload("mlp"), Mode.INFERENCE)
     assert status is Status.FAIL_ACCURACY
-    assert found.found_by == "step 4 in a row, on other inputs: an output is still that of the first data"
+    assert found.found_by == "call 4, on other inputs"
 
 
 class Picky(nn.Module):
@@ -272,7 +233,7 @@ def test_every_weight_changes_in_eager_and_in_fp64_alike_and_comes_back(name: st
     found = []
     for variant in (subject.variant(), subject.variant(exact=True)):
         before = {n: p.clone() for n, p in variant.program.module.named_parameters()}
-        with other_data(variant, weights=True) as changed:
+        with placed(variant, OTHER) as changed:
             assert changed == (INPUTS, WEIGHTS)
             now = {n: p.detach().double().clone() for n, p in variant.program.module.named_parameters()}
         assert all(torch.equal(p, before[n]) for n, p in variant.program.module.named_parameters())
@@ -285,7 +246,7 @@ def test_zeros_change_too_and_come_back() -> None:
     module = nn.LayerNorm(64)
     work = Workload(module=module, args=(torch.randn(4, 64),), loss=mean_of)
     variant = Trial(workload=work, dtype="bfloat16", mode=Mode.TRAINING).variant()
-    with other_data(variant, weights=True):
+    with placed(variant, OTHER):
         bias = variant.program.module.bias
         assert isinstance(bias, torch.Tensor)
         assert bool((bias != 0).all())
@@ -308,7 +269,7 @@ def test_zeros_change_too_and_come_back() -> None:
 def test_masks_positions_and_offsets_stay(given: torch.Tensor) -> None:
     work = Workload(module=nn.Identity(), args=(given.clone(),))
     variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
-    with other_data(variant, weights=False) as changed:
+    with placed(variant, Data(inputs=True)) as changed:
         assert changed == ()
         assert torch.equal(variant.program.args[0], given)
 
@@ -317,16 +278,8 @@ def test_other_tokens_are_tokens_of_the_same_row() -> None:
     tokens = torch.randint(0, 50, (4, 16), generator=torch.Generator().manual_seed(0))
     work = Workload(module=nn.Identity(), args=(tokens.clone(),))
     variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
-    with other_data(variant, weights=False) as changed:
+    with placed(variant, Data(inputs=True)) as changed:
         assert changed == (INPUTS,)
         other = variant.program.args[0]
         assert not torch.equal(other, tokens)
         assert torch.equal(other.sort(dim=-1).values, tokens.sort(dim=-1).values)
-
-
-def test_of_a_large_tensor_the_same_blocks_are_kept() -> None:
-    large = noisy((512, 256))
-    kept = sampled(large)
-    assert kept.numel() == MOST
-    assert torch.equal(kept, sampled(large.clone()))
-    assert torch.equal(sampled(large[:4]), large[:4])

@@ -204,7 +204,7 @@ def test_reduced_precision_passes(dtype: str) -> None:
     ready = opened(job("norm", dtype=dtype))
     status, parity, _, _ = ready.prepare("aot_eager")
     assert status is Status.PASS, parity
-    assert known(parity).multiplier == 3.0
+    assert known(parity).tolerance == 2**-7  # one unit
 
 
 def test_candidates_no_longer_wanted_are_left_out() -> None:
@@ -385,7 +385,8 @@ def test_loss_of_the_output_replaces_the_suites() -> None:
     assert losses[1] == pytest.approx(float(output.detach().sum()), rel=1e-5)
 
 
-def test_a_tolerance_of_the_case_is_the_rules() -> None:
-    of = job()
-    going = opened(replace(of, case=replace(of.case, tolerance=0.25)))
-    assert known(going._checks).reference.rule.tolerance == 0.25
+def test_a_tolerance_of_the_case_is_the_field_rules() -> None:
+    for parity, delta in (("field", 0.25), ("noise", 1e-4)):
+        of = job(parity=parity)
+        going = opened(replace(of, case=replace(of.case, tolerance=0.25)))
+        assert known(going._checks).rule.delta == delta

@@ -4,47 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 
-from harness.parity.between.exchange import export, imported, read_runs, write_runs
-from harness.parity.rule import compare, equal
-from harness.parity.steps import MOST, sampled
+from harness.parity.between.exchange import export, imported
+from harness.parity.measure import sketch
 from harness.schema import Case, Job, Protocol, Status
 from harness.timing.workbench import Workbench
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, failure, noisy, refer, rule, silent, workload
+from tests.worker.planted import CPU, drawn, rule, silent, truth_of, workload
 
 META = torch.device("meta")
 
 
-@pytest.mark.parametrize("name", ["scaled", "field"])
-def test_a_result_on_another_device_is_a_failure_with_a_sentence(name: str) -> None:
-    eager = {"output": noisy(8)}
-    moved = {"output": noisy(8).to(META)}
-    assert not equal(eager, moved)
-    found = compare(refer(eager, eager, by=rule(name)), moved)
-    assert failure(found) == "on the device meta instead of cpu"
-
-
 def test_results_of_another_environment_come_to_the_device(tmp_path: Path) -> None:
     of = workload("mlp")
-    reference = refer({"output": noisy(8)}, {"output": noisy(8), "mask": torch.ones(2, dtype=torch.bool)})
-    export(tmp_path / "weights", of, reference)
-    found = known(imported(tmp_path / "weights", of)[0].reference(rule(), META))
-    assert {tensor.device for tensor in (*found.eager.values(), *known(found.exact).values())} == {META}
-    assert found.eager["mask"].dtype == torch.bool
-    write_runs(tmp_path / "runs", [{"output": noisy(8)}])
-    assert read_runs(tmp_path / "runs", META)[0]["output"].device == META
+    truth = truth_of({"output": drawn(8)}, {"output": drawn(8), "mask": torch.ones(2, dtype=torch.bool)})
+    export(tmp_path / "weights", of, truth)
+    assert {tensor.device for tensor in (*truth.eager.values(), *known(truth.exact).values())} == {CPU}
+    moved = known(imported(tmp_path / "weights", of)[0].truth(rule("field"), CPU))
+    assert moved.eager["mask"].dtype == torch.bool
 
 
-def test_a_sample_of_a_large_tensor_stays_on_its_device() -> None:
-    for size in (4, 2 * MOST):
-        values = torch.ones(size, device=META)
-        assert sampled(values).device == META
-        assert sampled(values).numel() == min(size, MOST)
+def test_a_sketch_of_a_large_tensor_stays_on_its_device() -> None:
+    for size in (4, 1 << 17):
+        kept = sketch("output", torch.ones(size, device=META))
+        assert (kept.device, kept.numel()) == (META, size)
 
 
 def job(dtype: str, baseline: str | None = None) -> Job:

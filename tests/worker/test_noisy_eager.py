@@ -1,0 +1,155 @@
+"""Noisy eager: how large its noise is, and what gets none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from harness.parity.noise import LOUDNESS, LOUDNESS_REDUCED, Noise, loudness
+from harness.precision import precision
+from tests.worker.planted import MODELS, drawn, results, trial
+
+COUNT = 1 << 20
+Operation = Callable[[torch.Tensor], torch.Tensor]
+
+
+def noisy(run: Callable[[], torch.Tensor], loud: float = LOUDNESS, seed: int = 0) -> torch.Tensor:
+    with Noise(loud, seed):
+        return run()
+
+
+def rms(values: torch.Tensor) -> float:
+    return float(values.double().square().mean().sqrt())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "loud"),
+    [
+        (torch.float32, LOUDNESS),
+        (torch.float32, 5.5),
+        (torch.bfloat16, LOUDNESS_REDUCED),
+        (torch.float16, LOUDNESS_REDUCED),
+        (torch.bfloat16, LOUDNESS),
+    ],
+)
+@pytest.mark.parametrize("count", [3 * COUNT // 2 + 5, 100_000])
+def test_the_noise_of_a_result_is_as_loud_as_asked(dtype: torch.dtype, loud: float, count: int) -> None:
+    """Also of a tensor larger than the pool of factors, in all of its parts."""
+    x, y = (1.5 + torch.rand(count, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    x, y = x.to(dtype), y.to(dtype)
+    plain = (x * y).double()
+    change = ((noisy(lambda: x * y, loud).double() - plain) / plain / torch.finfo(dtype).eps).split(20_000)
+    sizes = torch.stack([part.square().mean().sqrt() for part in change[:-1]])
+    assert sizes.min() > 0.85 * loud
+    assert sizes.max() < 1.35 * loud  # the product with a factor is rounded, too
+    assert abs(float(torch.cat(change).mean())) < 10 * loud / count**0.5  # without a direction
+
+
+def test_reduced_precision_has_less_noise_in_its_larger_units() -> None:
+    kinds = {dtype: loudness(precision(dtype, "cpu")) for dtype in ("float32", "bfloat16", "amp", "float16")}
+    assert kinds == {"float32": LOUDNESS, **dict.fromkeys(("bfloat16", "amp", "float16"), LOUDNESS_REDUCED)}
+
+
+def test_two_rows_of_a_result_have_other_factors() -> None:
+    x = torch.rand(1024, 1024) + 1.0
+    change = noisy(lambda: x * 1.1) - x * 1.1
+    assert not any(torch.equal(change[0].sign(), change[row].sign()) for row in range(1, 1024))
+
+
+def test_the_same_seed_repeats_and_another_does_not() -> None:
+    x = drawn(5000).float()
+    first, again, other = (noisy(lambda: (x * 1.1).sin(), seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_exact_values_are_left_alone(dtype: torch.dtype) -> None:
+    small = torch.arange(-8, 8).to(dtype)
+    for run in (lambda: small * 2, lambda: small + 1, lambda: small.sum(), lambda: small == 2, small.floor):
+        assert torch.equal(noisy(run), run())
+    whole = torch.arange(1000)
+    assert torch.equal(noisy(lambda: whole * 3), whole * 3)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        torch.Tensor.clone,
+        torch.relu,
+        torch.neg,
+        lambda x: x.t().contiguous(),
+        lambda x: torch.cat((x, x)),
+        lambda x: x[torch.tensor([2, 0])],
+        lambda x: torch.where(x > 0, x, 0.0),
+        lambda x: x.masked_fill(x > 0, 1.0),
+        lambda x: torch.nn.functional.pad(x, (1, 1)),
+        lambda x: torch.nn.functional.max_pool2d(x[None], 2)[0],
+        lambda x: x.bfloat16(),
+        lambda x: x.view(-1)[3:7],
+        lambda x: x.expand(2, 8, 8),
+    ],
+)
+def test_what_moves_or_chooses_values_has_none(move: Operation) -> None:
+    x = drawn((8, 8)).float()
+    before = x.clone()
+    assert torch.equal(noisy(lambda: move(x)), move(x))
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x.add_(0.1),
+        lambda x: torch.add(x, 0.1, out=torch.empty(64, 64)),
+        lambda x: torch.var_mean(x, 0)[0],
+        lambda x: torch.var_mean(x, 0)[1],
+        lambda x: x.t() * 1.1,
+        lambda x: x @ x,
+        torch.softmax,
+        torch.nn.functional.gelu,
+    ],
+)
+def test_every_result_has_some_also_in_place_and_of_several(operation: Callable[..., torch.Tensor]) -> None:
+    x = drawn((64, 64)).float()
+    more = (0,) if operation is torch.softmax else ()
+    plain, made = operation(x.clone(), *more), noisy(lambda: operation(x.clone(), *more))
+    assert 0.0 < rms(made - plain) < 50 * torch.finfo(torch.float32).eps * rms(plain)
+
+
+def test_a_product_of_batches_rounds_once() -> None:
+    """It is a product of matrices, and then a view of another shape."""
+    x, weight = torch.rand(4, 250, 64) + 0.5, torch.rand(64, 500) + 0.5
+    plain = x @ weight
+    change = (noisy(lambda: x @ weight) - plain) / plain / torch.finfo(torch.float32).eps
+    assert rms(change) == pytest.approx(LOUDNESS, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "amp"])
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_and_gradients_of_a_step_move_and_weights_do_not(name: str, dtype: str) -> None:
+    subject = trial(name, dtype)
+    variant = subject.variant()
+    before = [p.detach().clone() for p in variant.program.module.parameters()]
+    plain = results(variant)
+    made = results(variant, Noise(loudness(precision(dtype, "cpu")), 0))
+    still = {tensor for tensor in plain if torch.equal(made[tensor], plain[tensor])}
+    assert not any("weight" in tensor or "output" in tensor for tensor in still), still
+    assert all(tensor.isfinite().all() for tensor in made.values())
+    assert all(map(torch.equal, before, variant.program.module.parameters()))
+
+
+def test_noise_in_the_backward_alone_is_seen() -> None:
+    x = drawn((64, 64)).float().requires_grad_()
+
+    def gradient(inside: Noise | None) -> torch.Tensor:
+        loss = (x * 1.1).sin().square().mean()
+        if inside is None:
+            return torch.autograd.grad(loss, x)[0]
+        with inside:
+            return torch.autograd.grad(loss, x)[0]
+
+    plain, made = gradient(None), gradient(Noise(LOUDNESS, 0))
+    assert 0.0 < rms(made - plain) < 1e-5 * rms(plain)

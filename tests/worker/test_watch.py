@@ -1,0 +1,153 @@
+"""What turns wrong after the check is seen: in the rounds, or after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.parity.watch import ELEMENTS, LOOKS, Watch
+from harness.schema import BASELINE, Mode, Status
+from harness.worker.session import Session
+from harness.workload import Workload
+from tests.worker.planted import drawn, every, opened, truth_of, with_fault, workload
+
+
+def go_on(session: Session, rounds: int = 3) -> None:
+    session.warm_up()
+    session.measure(rounds)
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.parametrize("dtype", ["float32", "amp"])
+def test_what_stays_as_it_was_is_not_reported(dtype: str, mode: Mode) -> None:
+    for name in ("tokens", "conv"):
+        session = opened(lambda name=name: workload(name), mode, dtype, repeat=3)
+        assert session.prepare("eager")[0] is Status.PASS
+        go_on(session)
+        assert session.finish()[0] == {}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("phase", range(3))
+@pytest.mark.parametrize("n", [5, 7, 20])
+def test_every_nth_call_that_is_wrong_from_the_eighth_on_is_found(n: int, phase: int, dtype: str) -> None:
+    """In whatever call of its period the rounds begin."""
+    compilers = {"planted": with_fault(every(n, first=8, factor=1.1))}
+    session = opened(lambda: workload("mlp"), dtype=dtype, compilers=compilers, repeat=3)
+    assert session.prepare("planted")[0] is Status.PASS  # it is right in all calls of the check
+    for _ in range(phase):
+        session._variants["planted"].step()
+    go_on(session)
+    (error,) = session.finish()[0].values()
+    assert "timed rounds, from " in str(error.failure)
+
+
+@pytest.mark.parametrize(("factor", "fails"), [(1.0, False), (1.1, True), (float("nan"), True)])
+def test_a_candidate_that_turned_wrong_is_named(factor: float, *, fails: bool) -> None:
+    session = opened(lambda: workload("mlp"), repeat=3)
+    session.prepare("eager")
+    variant = session._variants["eager"]
+    right = variant.program.forward()
+    go_on(session)
+
+    def forward(*given: Any) -> Any:
+        loss, output = right(*given)
+        return loss * factor, output
+
+    variant.use(forward)
+    changed = session.finish()[0]
+    assert set(changed) == ({"eager"} if fails else set())
+    for error in changed.values():
+        assert str(error.failure).startswith("after the timed rounds, from before: ")
+
+
+def test_a_candidate_that_fails_now_has_failed() -> None:
+    session = opened(lambda: workload("mlp"), repeat=3)
+    session.prepare("eager")
+
+    def forward(*given: Any) -> Any:
+        raise ValueError("late")
+
+    session._variants["eager"].use(forward)
+    changed, _, failed = session.finish()
+    assert changed == {}
+    assert {n: (e.phase, e.message) for n, e in failed.items()} == {"eager": ("finish", "late")}
+
+
+class Drifts(nn.Module):
+    """Other values from its 20th step on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.steps = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        found: torch.Tensor = self.linear(x) * (2.0 if self.steps >= 20 else 1.0)
+        return found
+
+
+def test_where_eager_drifts_it_alone_is_named() -> None:
+    def build() -> Workload:
+        return Workload(module=Drifts(), args=(torch.randn(4, 8),), loss=lambda output, _: output.mean())
+
+    session = opened(build, repeat=3)
+    session.prepare("eager")
+    for _ in range(6):
+        session.warm_up()
+    assert set(session.finish()[0]) == {BASELINE}
+
+
+# -- by itself ------------------------------------------------------------------------------------
+
+
+def watching(values: torch.Tensor) -> tuple[Watch, Any]:
+    watch, variant = Watch(), object()
+    results = {"output": values}
+    watch.remember(variant, results, truth_of(None, results))  # type: ignore[arg-type]
+    return watch, variant
+
+
+def test_nan_that_stays_nan_is_no_change() -> None:
+    broken = drawn(64).float()
+    broken[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")])
+    watch, variant = watching(broken)
+    assert watch.changed(variant, {"output": broken.clone()}) is None
+    for other in (drawn(64).float(), broken.double()):
+        assert watch.changed(variant, {"output": other}) is not None
+    assert watch.changed(variant, {}) is not None
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:, 3::16].add_(1.0), lambda x: x[-30:].zero_()])
+def test_of_a_large_output_a_sample_is_looked_at_that_no_pattern_escapes(
+    damage: Callable[[torch.Tensor], object],
+) -> None:
+    values = drawn((256, 256)).float()
+    assert values.numel() > ELEMENTS
+    watch, variant = watching(values)
+    wrong = values.clone()
+    damage(wrong)
+    for place in range(LOOKS):
+        assert watch.missing_looks(variant) == LOOKS - place
+        watch.look(variant, (None, wrong if place == 7 else values))
+        assert (watch.changed_in_rounds(variant) is not None) is (place >= 7)
+    assert watch.missing_looks(variant) == 0
+
+
+def test_samples_of_several_steps_are_compared_with_each_other_and_count_as_no_look() -> None:
+    """Each step of a sample may draw other random numbers."""
+    values = drawn(64).float()
+    watch, variant = watching(values)
+    watch.look(variant, (None, values), 1)
+    watch.look(variant, (None, values * 2), 4)
+    watch.look(variant, (None, values * 2), 4)
+    assert watch.changed_in_rounds(variant) is None
+    assert watch.missing_looks(variant) == LOOKS - 1
+    watch.look(variant, (None, values), 4)
+    assert watch.changed_in_rounds(variant) is not None
+    watch.look(object(), (None, values))  # type: ignore[arg-type] # nobody has remembered it
