@@ -120,7 +120,7 @@ def noisy_runs(bench: Workbench, eager: Variant, seed: int = 0) -> list[Tensors]
     runs: list[Tensors] = []
     for run in range(RUNS):
         with eager.kept():
-            noise = Noise(loudness(bench.precision, beside=seed > 0), RUNS * seed + run)
+            noise = Noise(loudness(bench.precision), RUNS * seed + run)
             runs.append(bench.run(eager, noise, restored=False))
     return runs
 

@@ -17,9 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.precision import Precision
 
 LOUDNESS = 2.0  # RMS of the noise in units of the last place: outputs are about 3 times as far off as eager's
-LOUDNESS_BESIDE = (
-    4.0  # on neighbors of the data, where it is decided: convolutions in channels-last are so loud
-)
 LOUDNESS_REDUCED = 0.5  # about 2.2 times as far off: an operation rounds once, to 0.3 units
 POOL = (1 << 20) + 7  # factors; no power of two, so that the rows of a matrix do not get the same ones
 LAST_BITS = {
@@ -38,11 +35,8 @@ COPIES = frozenset((
 """Operations that move values or choose among them, and so round nothing."""
 
 
-def loudness(precision: Precision, *, beside: bool = False) -> float:
-    """``beside``: on a neighbor of the data."""
-    if precision.reduced:
-        return LOUDNESS_REDUCED
-    return LOUDNESS_BESIDE if beside else LOUDNESS
+def loudness(precision: Precision) -> float:
+    return LOUDNESS_REDUCED if precision.reduced else LOUDNESS
 
 
 class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch

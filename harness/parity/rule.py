@@ -12,7 +12,7 @@ Nobody knows how large the error of a right compiler may be. So eager is asked: 
    is ten times the latter.
 3. *Decision.* Within all limits at each call: pass. A tensor beyond a limit is looked at on ``NEIGHBORS``
    neighbors of the data, each with two noisy runs. It fails if it is beyond delta and beyond every noisy
-   error, on the data and on every neighbor. Otherwise it is *sensitive*, if a repeated call shows the same
+   error (in full precision: beyond twice the largest), on the data and on every neighbor. Otherwise it is *sensitive*, if a repeated call shows the same
    error; if not, the fault comes and goes, and it fails. An output or loss beyond ``GARBAGE`` times the
    largest noisy error fails on any data.
 4. *No judgment.* A tensor whose noisy error exceeds ``NOISE`` of its size is not judged: it fails only beyond
@@ -53,6 +53,7 @@ SMALL = 1000  # elements: roundings do not cancel in the slope of a smaller tens
 OF_SLOPE = 0.5  # share of delta that does not matter in a slope
 RUNS = 2  # noisy runs on each data
 NEIGHBORS = 5
+MARGIN = 2.0  # multiple of all noisy errors: right convolutions can be coarser, in full precision
 NOISE = 0.3  # share of a tensor's size
 GARBAGE = 30.0  # multiple of the noisy error
 
@@ -342,9 +343,11 @@ class Ranked:
         )
 
     def limit(self, figure: Figure) -> float:
+        """What the errors must exceed on all data."""
         family = family_of(self.name)
         noisy = max(draw.of(figure) for draw in self.noise)
-        return max(self.rule.least(figure, family), self.rule.multiple(figure, family) * noisy)
+        margin = max(1.0 if self.rule.reduced else MARGIN, self.rule.multiple(figure, family))
+        return max(self.rule.least(figure, family), margin * noisy)
 
 
 def as_error(truth: Truth, judgment: Judgment, failure: str | None = None) -> TensorError:
