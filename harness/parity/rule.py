@@ -12,9 +12,9 @@ Nobody knows how large the error of a right compiler may be. So eager is asked: 
    is ten times the latter.
 3. *Decision.* Within all limits at each call: pass. A tensor beyond a limit is looked at on ``NEIGHBORS``
    neighbors of the data, each with two noisy runs. It fails if it is beyond delta and beyond every noisy
-   error (in full precision: beyond twice the largest), on the data and on every neighbor. Otherwise it is *sensitive*, if a repeated call shows the same
-   error; if not, the fault comes and goes, and it fails. An output or loss beyond ``GARBAGE`` times the
-   largest noisy error fails on any data.
+   error (in full precision: twice every one), on the data and on every neighbor. Otherwise it is
+   *sensitive*, if a repeated call shows the same error; if not, the fault comes and goes, and it fails. An
+   output or loss beyond ``GARBAGE`` times the limit fails on any data.
 4. *No judgment.* A tensor whose noisy error exceeds ``NOISE`` of its size is not judged: it fails only beyond
    ``GARBAGE`` times the noisy error.
 
