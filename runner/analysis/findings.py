@@ -17,9 +17,9 @@ from runner.analysis.digits import (
 )
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Limits, Verdict
-from runner.analysis.judged import COARSE, is_coarse, resolution_text
 from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.compiling import by_round, is_warm, paired_ratio
+from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
 from runner.labels import counted, suite_labels, where, where_text
 
 # Usual limits of compiler dashboards. A result beyond a limit gets a warning.

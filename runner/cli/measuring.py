@@ -14,7 +14,7 @@ from rich.console import Console
 from harness.schema import Job, Record
 from runner.analysis.comparison import Summary
 from runner.analysis.derive import summarize
-from runner.analysis.judged import is_plain_pass
+from runner.analysis.verdicts.parity import is_plain_pass
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.cli.formats import printed
 from runner.cli.progress import view

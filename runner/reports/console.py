@@ -13,7 +13,7 @@ from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, Finding, Summary
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
-from runner.analysis.judged import MARK
+from runner.analysis.verdicts.parity import MARK
 from runner.labels import case_name
 from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import averages_note, averages_tables

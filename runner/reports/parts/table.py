@@ -22,7 +22,7 @@ from runner.analysis.digits import (
     significant,
     speedup_text,
 )
-from runner.analysis.judged import COARSE, MARK, is_coarse, percent, resolution_text
+from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, case_name, ran_batch, ran_case
 from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, table_of
 from runner.reports.parts.sections import Section, compiler_name
