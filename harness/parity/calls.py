@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -62,10 +63,22 @@ class Calls:
     compiled: str = ""
     form: Form | None = None
     overwritten: tuple[str, ...] = ()
+    held: Any = None  # the third call's output itself, until a call on other data
 
     def step(self, number: int, bench: Workbench, variant: Variant) -> None:
         """Runs a step without restoring anything."""
         self.results[number] = bench.run(variant, restored=False)
+
+    def release(self, bench: Workbench) -> None:
+        """After a call on other data: whether it has changed the output of the call before.
+
+        (On the same data a call may write the same bits again.) Other data changes what is an alias of it.
+        """
+        kept = {
+            n: t for n, t in self.results.get(3, {}).items() if self.form and not self.form.aliases.get(n)
+        }
+        self.overwritten = self.overwritten or tuple(overwritten(kept, self.held, bench.take))
+        self.held = None
 
 
 def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Calls:
@@ -80,7 +93,9 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Cal
     if not bench.generates:
         calls.results[2] = bench.results(variant, *second)
     del output, second
-    calls.results[3] = bench.run(variant, stopwatch(seconds), restored=bench.generates)
+    third = bench.step(variant, stopwatch(seconds), restored=bench.generates)
+    calls.results[3], calls.held = bench.results(variant, *third), third[1]
+    del third
     calls.after[FIRST] = State.of(variant)
     return calls
 
@@ -105,6 +120,7 @@ def continue_on_other_data(
                 calls.noisy = noisy_runs(bench, variant)
             for number in numbers:
                 calls.step(number, bench, variant)
+                calls.release(bench)
             calls.after[OTHER] = State.of(variant)
     finally:
         variant.restore()

@@ -78,6 +78,7 @@ class Check:
         else:
             self._judge_state(expected, calls, FIRST)
             self._on_other_data(expected, calls)
+        self._judge_memory(calls)
         self._settle()
 
     # -- judging --------------------------------------------------------------------
@@ -88,11 +89,6 @@ class Check:
             for name, why in wrong_forms(eager, candidate):
                 self._add(Judgment(name=name, call=1, form=why))
             self.notes += [note for note in (other_strides(eager, candidate),) if note]
-        if not self.compiled.replays:  # torch says that a replay of CUDA graphs overwrites earlier outputs
-            for name in calls.overwritten:
-                self._add(
-                    Judgment(name=name, call=2, form="the second call overwrites the first call's output")
-                )
 
     def _judge_call(self, expected: Expected | None, calls: Calls, number: int) -> None:
         """Judges the tensors that are not what they were at the first call on the same data.
@@ -138,6 +134,13 @@ class Check:
         for number in ON_OTHER:
             self._judge_call(expected, calls, number)
         self._judge_state(expected, calls, OTHER)
+
+    def _judge_memory(self, calls: Calls) -> None:
+        if not self.compiled.replays:  # torch says that a replay of CUDA graphs overwrites earlier outputs
+            for name in calls.overwritten:
+                self._add(
+                    Judgment(name=name, call=2, form="a later call overwrites an earlier call's output")
+                )
 
     def _judge_state(self, expected: Expected, calls: Calls, number: int) -> None:
         """What eager leaves as it is must keep its bits. What eager changes is judged like a result."""
