@@ -20,7 +20,7 @@ from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import Case, Job, Mode, Parity, Protocol, Status
+from harness.schema import Case, CompilerOptions, Job, Mode, Parity, Protocol, Status
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.worker.session import Session
@@ -196,6 +196,7 @@ def opened(
     mode: Mode = Mode.TRAINING,
     dtype: str = "float32",
     compilers: Mapping[str, Backend] | None = None,
+    options: CompilerOptions | None = None,
     **protocol: Any,
 ) -> Session:
     """A session whose eager has run, with weights and inputs from a fixed seed."""
@@ -205,6 +206,7 @@ def opened(
         device="cpu",
         dtype=dtype,
         candidates=tuple(compilers or ("eager",)),
+        options=options or CompilerOptions(),
         protocol=Protocol(**{"threads": 1, "min_sample_s": 0.0, **protocol}),
     )
     torch.manual_seed(0)
