@@ -20,6 +20,7 @@ from tests.worker.planted import Forward, Verdict, judged, opened, right_graph, 
 KINKED = ("conv", "mlp")  # ReLU and max pool; biases before normalizations, whose gradients cancel
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # torch says it where oneDNN is switched off
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", KINKED)
 def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:

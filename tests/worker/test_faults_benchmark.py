@@ -32,7 +32,7 @@ def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: 
     assert all(one.ours for one in planted.values())
     assert not planted["stale input"].field
     assert not planted["baked weight"].field
-    assert planted["stale input"].found_by == "step 4 in a row, on other inputs and weights"
+    assert planted["stale input"].found_by == "call 4, on other inputs and weights"
 
 
 def test_sizes_matter_in_full_precision() -> None:
