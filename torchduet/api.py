@@ -139,7 +139,7 @@ def _measured(
     job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: Watch
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
-    place = Place(logs={"": folder.relative(log)})
+    place = Place(logs={"": folder.relative(log)}, folder=log.parent)
     context = JobContext(
         candidates=job.candidates,
         place=place,

@@ -14,7 +14,7 @@ from harness.parity.form import other_strides, wrong_forms
 from harness.parity.measure import Error, family_of, is_exact_kind, same_bits
 from harness.parity.other_data import FIRST_DATA, INPUTS, WEIGHTS, Data, has_plain_weights
 from harness.parity.rule import GARBAGE, Judgment, Truth, as_error, judge
-from harness.parity.words import of_rank
+from harness.parity.told.words import of_rank
 from harness.program import Compiled
 from harness.schema import Parity, Status, TensorError
 from harness.tensors import Tensors

@@ -14,7 +14,7 @@ from torch import nn
 from harness.parity.balance import any_has_several_weights, balance_of, scale_weights
 from harness.parity.directions import Directions
 from harness.parity.rule import Truth
-from harness.parity.words import of_rank
+from harness.parity.told.words import of_rank
 from harness.program import Program
 from harness.schema import Mode, Status
 from harness.tensors import named_tensors

@@ -15,8 +15,9 @@ from torch import nn
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.program import Compiled, Program
 from harness.schema import Case, Job, Mode, Protocol, Status
+from harness.worker.localize import search
 from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN
-from harness.worker.localize.search import localize
+from harness.worker.localize.search import Verdict, localize
 from harness.worker.localize.submodules import called_inside, given_to
 from harness.worker.status_page import Activity
 from harness.workload import Workload
@@ -104,7 +105,7 @@ def test_the_smallest_submodule_that_fails_is_named(mode: Mode) -> None:
     found = localize(job(mode), "planted", build=build, compilers={"planted": backend()})
     assert (found.stage, found.compiler) == ("code generation", "planted")
     assert (found.module, found.module_class) == ("block.steps.1", "GELU")
-    assert "above the limit" in found.why
+    assert "off by 5 %" in found.why
     assert found.note == ""
     assert found.trials == 5  # first, block; inside the norm, the Linear and the GELU
 
@@ -221,3 +222,24 @@ def test_the_script_shows_the_fault_in_a_fresh_interpreter_and_its_absence(writt
     )
     assert run(written / "repro-mine.py").returncode == NOT_RUN
     assert Status.PASS.value in mended.stdout
+
+
+@pytest.mark.parametrize(("dtype", "cured"), [("bfloat16", True), ("bfloat16", False), ("float32", True)])
+def test_in_reduced_precision_inductor_is_tried_with_the_roundings_of_eager(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, *, cured: bool
+) -> None:
+    tried = []
+
+    def judge(job: Job, compiler: str, name: str, *_: Any) -> Verdict:
+        tried.append(compiler)
+        wrong = compiler == "inductor" or (compiler.startswith("inductor[") and not cured)
+        return Verdict(status=Status.FAIL_ACCURACY if wrong and not name else Status.PASS)
+
+    monkeypatch.setattr(search, "judge", judge)
+    job = make_job("small", candidates=("inductor",), dtype=dtype)
+    module = nn.Sequential(nn.Linear(8, 8))
+    where = localize(job, "inductor", build=lambda _: Workload(module=module, args=(torch.ones(2, 8),)))
+    cure = "inductor[emulate_precision_casts=True]"
+    assert (cure in tried) == (dtype == "bfloat16")
+    assert where.cure == (cure if cured and dtype == "bfloat16" else "")
+    assert (f"{cure} passes" in where_text(where)) == bool(where.cure)

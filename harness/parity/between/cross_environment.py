@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness.parity.checks import Checks
 from harness.parity.measure import family_of
 from harness.parity.rule import Judgment, Truth, as_error, judge
-from harness.parity.words import of_rank
+from harness.parity.told.words import of_rank
 from harness.schema import Parity, Status
 from harness.tensors import Tensors
 
