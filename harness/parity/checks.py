@@ -21,7 +21,7 @@ from harness.parity.check import FINE, Check, Expected
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.form import Form
-from harness.parity.measure import same_bits, sketch
+from harness.parity.measure import family_of, same_bits, sketch
 from harness.parity.neighbors import Neighbors
 from harness.parity.noise import Noise, loudness
 from harness.parity.other_data import FIRST_DATA, Data, placed
@@ -178,11 +178,14 @@ class Checks:
         return all(spread <= self._allowed_spread(name) for name, spread in self.spread.items())
 
     def _allowed_spread(self, name: str) -> float:
-        """Other noise than that of roundings widens the limit, too: it may be fine at most."""
+        """Other noise than that of roundings widens the limit, too: it may be fine at most.
+
+        A gradient that cancels to roundings may differ as noise does.
+        """
         if name not in self.truth.eager:
             return -math.inf
         limit = self.truth.limit(name, "size")
-        if self.truth.is_noise(name):
+        if self.truth.is_noise(name) and family_of(name) != "value":
             return limit
         return max(self.rule.delta, min(limit, FINE))
 
