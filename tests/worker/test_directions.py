@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.parity.balance import any_has_several_weights, balance_of, scale_weights
+from harness.parity.balance import balance_of, scale_weights
 from harness.parity.directions import Directions
 from harness.parity.rule import Truth
 from harness.parity.told.words import of_rank
@@ -150,8 +150,6 @@ def test_several_weights_of_one_module_have_factors_by_their_own_size() -> None:
     scale_weights(module, factors)
     assert before < 0.01
     assert 0.1 <= float(module(x).detach().square().mean().sqrt()) <= 10.0
-    assert any_has_several_weights(nn.Sequential(nn.Linear(4, 4), module))
-    assert not any_has_several_weights(nn.Sequential(nn.Linear(4, 4), Conv1D(), Mlp()))
 
 
 def test_the_bias_of_a_convolution_is_for_its_channels_also_where_the_width_is_the_same() -> None:
@@ -337,4 +335,4 @@ def test_an_input_that_is_not_refreshed_is_found_where_all_outputs_are_alike(dty
     assert judged(right_graph, indifferent, Mode.INFERENCE, dtype)[0] is Status.PASS
     status, found, _ = judged(with_fault(stale_input), indifferent, Mode.INFERENCE, dtype)
     assert status is Status.FAIL_ACCURACY
-    assert found.found_by == "call 4, on other inputs"
+    assert found.found_by.startswith("call 4, on other inputs")
