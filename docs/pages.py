@@ -27,7 +27,7 @@ from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
 
 DOCS = Path(__file__).resolve().parent
 NOT_STORED = (schema.Setting, schema.Round)
-TYPES = {"str": "text", "Mode": "text", "int": "whole number", "float": "number", "bool": "boolean"}
+TYPES = {"str": "text", "Mode": "text", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 def written() -> dict[str, str]:
@@ -100,7 +100,7 @@ def _flags(field: dataclasses.Field[Any]) -> str:
 def _type(annotation: str) -> str:
     many, _, inner = annotation.partition("[")
     if many == "tuple":
-        return f"list of {_type(inner.partition(',')[0])}"
+        return f"[{_type(inner.partition(',')[0])}]"
     if many == "dict":
         return "object"
     plain, _, none = annotation.partition(" | ")

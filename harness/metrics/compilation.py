@@ -161,9 +161,7 @@ METRICS = (
         "worker: compiling this candidate, first calls included",
         sides=(CANDIDATE,),
     ),
-    Metric(
-        "spent_check_s", "s", "worker: comparing this candidate's results", sides=(CANDIDATE,)
-    ),
+    Metric("spent_check_s", "s", "worker: comparing this candidate's results", sides=(CANDIDATE,)),
 )
 
 
