@@ -121,7 +121,11 @@ def _frames() -> dict[str, str]:
         "first_calls": FIRST_CALLS[len(KEYS) :],
         "compilations": COMPILATIONS[len(KEYS) :],
     }
-    return {name: _columns(columns) for name, columns in frames.items()}
+    metrics = declared().by_name  # FORMAT.md has them
+    return {
+        name: _columns(tuple(column for column in columns if column.name not in metrics))
+        for name, columns in frames.items()
+    }
 
 
 def _columns(columns: tuple[Column, ...]) -> str:
