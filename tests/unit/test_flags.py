@@ -7,6 +7,7 @@ import argparse
 from runner.cli.parser import build_parser
 
 FLAGS = [
+    "--accept",
     "--accuracy",
     "--allocator",
     "--amp",

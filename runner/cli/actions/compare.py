@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
@@ -26,10 +27,16 @@ FAIL_ON = flag(
     group=Group.ACTIONS,
     metavar="WHAT",
     listed=True,
-    help="with --compare: exit code 1 on regression[:5%%], time[:5%%], parity, graph-breaks, calls-captured, "
-    "eager-fallbacks or difference: docs/HOWTO.md",
+    help="exit code 1 on compile[:10%%], memory[:10%%], recompiles, graph-breaks, eager-fallbacks; with "
+    "--compare also on regression[:5%%], time[:5%%], parity, calls-captured or difference: docs/HOWTO.md",
 )
-FLAGS = (COMPARE, FAIL_ON)
+ACCEPT = flag(
+    "--accept",
+    group=Group.ACTIONS,
+    metavar="FILE",
+    help="with --fail-on: changes that pass until a date, each with its reason: docs/HOWTO.md",
+)
+FLAGS = (COMPARE, FAIL_ON, ACCEPT)
 FORMATS = ("console", "json", "md")
 
 
@@ -42,6 +49,7 @@ class CompareRequest:
     formats: frozenset[str]
     fail_on: tuple[str, ...]
     output_dir: Path | None
+    accept: Path | None = None
 
 
 def parse(given: Given) -> CompareRequest:
@@ -58,7 +66,14 @@ def parse(given: Given) -> CompareRequest:
     if first.resolve() == second.resolve():
         raise UsageError(f"--compare: {first} is named twice; name two runs")
     fail_on = listed(FAIL_ON.long, given.get(FAIL_ON.key, ()))
-    return CompareRequest(first=first, second=second, formats=formats, fail_on=fail_on, output_dir=output_dir)
+    return CompareRequest(
+        first=first,
+        second=second,
+        formats=formats,
+        fail_on=fail_on,
+        output_dir=output_dir,
+        accept=Path(given[ACCEPT.key]) if ACCEPT.key in given else None,
+    )
 
 
 def perform(request: CompareRequest, argv: Sequence[str]) -> int:
@@ -69,6 +84,7 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.reports.parts.grid import say
+    from runner.runs.compare.accepted import accepted_in, without_accepted
     from runner.runs.compare.changes import changes_between
     from runner.runs.compare.gates import gate_results, gates_asked
     from runner.runs.compare.load import load
@@ -76,8 +92,10 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     from runner.store.run_folder import write_asked
 
     gates, console = gates_asked(request.fail_on), Console()
+    accepted = accepted_in(request.accept) if request.accept is not None else ()
     changes = changes_between(load("--compare", request.first), load("--compare", request.second))
-    results, refusals = gate_results(changes, gates)
+    found, refusals = gate_results(changes, gates)
+    results = without_accepted(found, accepted, datetime.now(timezone.utc).date())
     if "console" in request.formats:
         print_changes(changes, results, console)
     for name, render in (("json", render_json), ("md", render_markdown)):
