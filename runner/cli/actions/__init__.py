@@ -27,7 +27,9 @@ from runner.cli.actions import (
     measure,
     merge,
     print_commands,
+    tune,
     visualize,
+    why,
 )
 from runner.errors import UsageError
 
@@ -55,6 +57,8 @@ ACTIONS: tuple[Action, ...] = (
     compare,
     history,
     bisect,
+    why,
+    tune,
 )
 
 
