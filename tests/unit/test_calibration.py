@@ -150,6 +150,7 @@ def test_a_calibration_is_a_plan_of_small_models_that_flags_change() -> None:
     assert {(job.protocol.processes, job.protocol.repeat, job.protocol.accuracy) for job in jobs} == {
         (4, 20, False)
     }
+    assert len(plan(request("--calibrate", "--only=lcnet_050", "--inference", "-dcpu").config)) == 1
     own = request("--calibrate", "--suites=tiny_gpt", "--training", "--inductor", "--processes=6").config
     assert (own.suites, own.selection.only, own.modes) == (("tiny_gpt",), (), (Mode.TRAINING,))
     assert (own.compilers, own.protocol.processes) == (("inductor",), 6)

@@ -43,15 +43,16 @@ DEFAULTS = {
 }
 """Values by ``Flag.key``."""
 INSTEAD = (
-    {"suites", "model", "only", "filter"},
-    {"training", "inference", "generate"},
-    {flag.key for flag in COMPILERS},
+    ({"suites", "model"}, {"suites", "only"}),
+    ({"filter"}, {"only"}),
+    ({"training", "inference", "generate"}, {"training", "inference"}),
+    ({flag.key for flag in COMPILERS}, {"compilers"}),
 )
-"""A flag of such a group replaces the defaults of the group; any other flag, its own."""
+"""Flags, and the defaults that they replace beside their own."""
 
 
 def parse(given: Given) -> MeasureRequest:
-    replaced = {key for group in INSTEAD if group & given.keys() for key in group}
+    replaced = {key for flags, keys in INSTEAD if flags & given.keys() for key in keys}
     typed = {**{key: value for key, value in DEFAULTS.items() if key not in replaced}, **given}
     request = planned(typed)
     config = request.config
