@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.metrics.trace import STEP
-from runner.runs.why.looked import Looked
+from runner.runs.why.looked import STEP, Looked
 
 NAME = "attention by another kernel"
 SENTENCE = "Attention is computed by another kernel than in eager."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.metrics.trace import STEP
-from runner.runs.why.looked import Looked
+from runner.runs.why.looked import STEP, Looked
 
 NAME = "a decomposed operator"
 SENTENCE = "inductor decomposes an operator for which eager has a kernel of its own."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.metrics.trace import STEP
-from runner.runs.why.looked import Looked
+from runner.runs.why.looked import STEP, Looked
 
 NAME = "guards"
 SENTENCE = "Dynamo checks its guards before each call, which takes long beside such a short step."
