@@ -62,6 +62,7 @@ docs/RESULTS
 :caption: Trust
 
 docs/MEASURING
+docs/WHY
 docs/STATISTICS
 docs/PARITY
 docs/BIAS

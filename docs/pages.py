@@ -27,7 +27,7 @@ from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
 
 DOCS = Path(__file__).resolve().parent
 NOT_STORED = (schema.Setting, schema.Round)
-TYPES = {"str": "text", "Mode": "text", "int": "whole number", "float": "number", "bool": "boolean"}
+TYPES = {"str": "text", "Mode": "text", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 def written() -> dict[str, str]:
@@ -100,7 +100,7 @@ def _flags(field: dataclasses.Field[Any]) -> str:
 def _type(annotation: str) -> str:
     many, _, inner = annotation.partition("[")
     if many == "tuple":
-        return f"list of {_type(inner.partition(',')[0])}"
+        return f"[{_type(inner.partition(',')[0])}]"
     if many == "dict":
         return "object"
     plain, _, none = annotation.partition(" | ")
@@ -121,7 +121,11 @@ def _frames() -> dict[str, str]:
         "first_calls": FIRST_CALLS[len(KEYS) :],
         "compilations": COMPILATIONS[len(KEYS) :],
     }
-    return {name: _columns(columns) for name, columns in frames.items()}
+    metrics = declared().by_name  # FORMAT.md has them
+    return {
+        name: _columns(tuple(column for column in columns if column.name not in metrics))
+        for name, columns in frames.items()
+    }
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from studies.implementations.results import Fitted
-    from studies.training_time.results import Results, Row
+    from studies.training_time.results import Results, VariantTimes
 
 
 def loss_curves(found: Results) -> Mapping[str, bytes]:
@@ -43,7 +43,7 @@ def loss_curves(found: Results) -> Mapping[str, bytes]:
     return pictures("loss_curves.png", figure)
 
 
-def time_bars(rows: Sequence[Row]) -> Mapping[str, bytes]:
+def time_bars(rows: Sequence[VariantTimes]) -> Mapping[str, bytes]:
     """Study A: wall time of each variant, compile and run stacked."""
     timed = [(row, row.compile_s or 0.0, row.run_s) for row in rows if row.run_s is not None]
     with plain_style():

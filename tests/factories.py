@@ -60,6 +60,16 @@ HOSTILE_NAMES = (
 )
 
 
+class Clock:
+    """Stands still, but for what a test adds to ``now``."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def known(value: T | None) -> T:
     """The value, where None would be a failure of the test."""
     assert value is not None

@@ -63,7 +63,7 @@ def _phase(name: str, meaning: str, phase: str = "") -> Metric:
 
 
 def _spent(phase: str, meaning: str) -> Metric:
-    return Metric(f"spent_{phase}_s", "s", f"time of the worker: {meaning}")
+    return Metric(f"spent_{phase}_s", "s", f"worker: {meaning}")
 
 
 METRICS = (
@@ -158,12 +158,10 @@ METRICS = (
     _metric(
         "spent_compile_s",
         "s",
-        "time of the worker: compiling this candidate, first calls included",
+        "worker: compiling this candidate, first calls included",
         sides=(CANDIDATE,),
     ),
-    Metric(
-        "spent_check_s", "s", "time of the worker: comparing this candidate's results", sides=(CANDIDATE,)
-    ),
+    Metric("spent_check_s", "s", "worker: comparing this candidate's results", sides=(CANDIDATE,)),
 )
 
 

@@ -4,18 +4,21 @@ After the timed rounds, ``STEPS`` steps of each variant run under torch's profil
 ``trace-<variant>.json`` are written into the folder of the case's log. ``kernel_changes`` compares the time
 of each kernel (on a GPU) or operator (on a CPU) with eager's, in ms of one step: text, one line each. Times
 are self times. Ranges that only contain other events (autograd's, Dynamo's) are left out. Inductor's kernels
-for a CPU have no names in a trace; the self time of their graph is shown instead. Profiling slows down small
-operations: compare the shares, not the sums.
+for a CPU have names only with ``inductor[cpp.enable_kernel_profile=True]``; else the self time of their graph
+is shown. ``step_events`` has every event's time, and the whole step's under ``STEP``. Profiling slows down
+small operations: compare the shares, not the sums.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.declared import CANDIDATE, Metric
+from harness.declared import CANDIDATE, SIDES, Metric
 from harness.devices import of
 from harness.failures import line_of
 from harness.metrics import ByVariant, Ended
@@ -35,32 +38,44 @@ METRICS = (
         sides=(CANDIDATE,),
         explains="time of one step by kernel, eager -> compiled, the largest changes first",
     ),
+    Metric(
+        "step_events",
+        "text",
+        "ms of one step by event, as JSON; `step` is all of it (--export-profiler-trace)",
+        sides=SIDES,
+    ),
 )
 WANTED = "profiler_trace"
 STEPS = 3
 SHOWN = 10
+LEAST = 1e-4  # of the step; smaller events are left out
 NAME_LENGTH = 80
 OPERATOR = re.compile(r"^\w+::\w")  # aten::mm, torchvision::nms
 RANGES = ("autograd::engine::", "torch::autograd::")
+STEP = "step"
+KERNEL = re.compile(r"(?:graph_\d+_)?((?:cpp|triton_\w{2,4})_fused_\w*)")
 GENERATED = "## Call CompiledFxGraph"
 GENERATED_NAME = "generated kernels (of compiled graphs)"
 
 
 def measure(ended: Ended) -> ByVariant:
     totals: dict[str, dict[str, float]] = {}
+    events: dict[str, dict[str, float]] = {}
     for name, variant in ended.variants.items():
         try:
-            totals[name] = traced(name, variant, ended)
+            totals[name], events[name] = traced(name, variant, ended)
         except Exception as error:  # the other variants still have traces
             print(f"no trace of {name}: {type(error).__name__}: {line_of(error)}", flush=True)
+    numbers: ByVariant = {name: {"step_events": json.dumps(times)} for name, times in events.items()}
     eager = totals.pop(BASELINE, None)
-    if eager is None:
-        return {}
-    return {name: {"kernel_changes": changes(eager, times)} for name, times in totals.items()}
+    if eager is not None:
+        for name, times in totals.items():
+            numbers[name]["kernel_changes"] = changes(eager, times)
+    return numbers
 
 
-def traced(name: str, variant: Variant, ended: Ended) -> dict[str, float]:
-    """Writes the variant's trace into the current folder; ms of one step by kernel."""
+def traced(name: str, variant: Variant, ended: Ended) -> tuple[dict[str, float], dict[str, float]]:
+    """Writes the variant's trace into the current folder; ms of one step by kernel, and by event."""
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU]
@@ -70,24 +85,33 @@ def traced(name: str, variant: Variant, ended: Ended) -> dict[str, float]:
     variant.step()
     ended.synchronize()
     with profile(activities=activities) as profiler:
+        start = time.perf_counter()
         for _ in range(STEPS):
             variant.step()
         ended.synchronize()
+        step_ms = (time.perf_counter() - start) * 1e3 / STEPS
     variant.release()
     profiler.export_chrome_trace(str(Path.cwd() / trace_file(name)))
     times: dict[str, float] = {}
+    events = {STEP: round(step_ms, 4)}
     for event in profiler.key_averages():
         kernel = leaf(event.key) if of(ended.device).profiler_activity() is None else str(event.key)
         time_us = _time_us(event, ended.device)
         if kernel is not None and time_us > 0:
             times[kernel] = times.get(kernel, 0.0) + time_us / 1e3 / STEPS
-    return times
+        if (ms := time_us / 1e3 / STEPS) >= LEAST * step_ms:
+            generated = KERNEL.fullmatch(str(event.key))
+            key = generated[1] if generated else str(event.key)
+            events[key] = round(events.get(key, 0.0) + ms, 4)
+    return times, events
 
 
 def leaf(name: str) -> str | None:
     """The name of this CPU event in the table; None for a range that only contains other events."""
     if name.startswith(GENERATED):
         return GENERATED_NAME
+    if generated := KERNEL.fullmatch(name):
+        return generated[1]
     return name if OPERATOR.match(name) and not name.startswith(RANGES) else None
 
 

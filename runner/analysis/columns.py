@@ -38,7 +38,6 @@ class Column:
     """One column. Its name, header and pandas' type are the same wherever it stands.
 
     ``meaning`` is its row in docs/DATAFRAMES.md; "": it shares the next row.
-
     ``source``: the attribute of a comparison, or of its parts (``record.parity.failed``), or a function.
     A part that is None has no value.
     """

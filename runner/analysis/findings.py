@@ -369,7 +369,7 @@ RULES = (
         lambda c: _slow(c) and not c.number("graph_breaks"),
         "{speedup}, {candidate_ms} (eager {baseline_ms})",
         "Run these models in eager. No graph broke, so the compiled code itself is slower; "
-        "--export-profiler-trace shows which kernels take longer.",
+        "--why tests which cause it has, and --tune tries settings.",
     ),
     Rule(
         "Nothing to compile",

@@ -11,7 +11,7 @@ from harness.loading.own_model import is_own_model
 from harness.schema import Environment, Job
 from runner.plan.config import QUICK, Changes, RunConfig, Selection
 from runner.plan.environments.plan import EAGER, split_candidate
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.spec import EnvSpec
 from runner.plan.settings import words
 from runner.store.invocation import program, suite_script
 
@@ -45,7 +45,7 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         dtypes=(job.dtype,),
         devices=(job.device,),
         environments=tuple(
-            Asked(name=environment.name, text=environment.asked) for environment in environments
+            EnvSpec(name=environment.name, text=environment.asked) for environment in environments
         ),
         compilers=tuple(job.own_compilers.get(name, name) for name in compilers),
         skip_unavailable=any(name in job.unavailable for name in candidates),

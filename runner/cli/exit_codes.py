@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OK = 0
 FAILURES = 1
-"""A candidate did not pass. The records contain the reason."""
+"""A candidate did not pass (its record has the reason), or a gate of ``--fail-on`` failed."""
 
 BAD_INPUT = 2
 """Bad input. A message on stderr says what is correct; nothing was measured."""

@@ -40,7 +40,13 @@ from harness.settings import (
 )
 from runner.plan.batch_sizes import BATCH_SIZE_FILE, batch_sizes_asked
 from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, spelled_compilers
-from runner.plan.environments.spec import ENVS, REFERENCE_ENV, Asked, environments_given, spelled_environments
+from runner.plan.environments.spec import (
+    ENVS,
+    REFERENCE_ENV,
+    EnvSpec,
+    environments_given,
+    spelled_environments,
+)
 from runner.plan.partition import Partition
 from runner.plan.settings import listed, value_of
 
@@ -257,7 +263,7 @@ class RunConfig:
         always=True,
     )
     # the reference environment first; (): only the environment that runs this program
-    environments: tuple[Asked, ...] = setting(
+    environments: tuple[EnvSpec, ...] = setting(
         (), ENVS, REFERENCE_ENV, read=environments_given, spell=spelled_environments
     )
     compilers: tuple[str, ...] = setting(

@@ -19,9 +19,9 @@ from studies.training_time.published import (
     ratio,
     row_of,
 )
-from studies.training_time.results import PASS, REFERENCE, Results, Row, results
+from studies.training_time.results import PASS, REFERENCE, Results, VariantTimes, results
 
-Cell = Callable[[Row], str]
+Cell = Callable[[VariantTimes], str]
 
 
 def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
@@ -93,7 +93,7 @@ def _part(title: str, lines: Sequence[str], note: str = "") -> list[str]:
     return ["", f"## {title}", "", *lines, *(["", note] if note else [])]
 
 
-def _by_precision(rows: Sequence[Row], cell: Cell) -> list[str]:
+def _by_precision(rows: Sequence[VariantTimes], cell: Cell) -> list[str]:
     precisions = [name for name in PRECISIONS if any(row.precision == name for row in rows)]
     cells = {(row.mode, row.precision): cell(row) for row in rows}
     modes = list(dict.fromkeys(row.mode for row in rows))
@@ -103,13 +103,13 @@ def _by_precision(rows: Sequence[Row], cell: Cell) -> list[str]:
     )
 
 
-def _time_cell(row: Row) -> str:
+def _time_cell(row: VariantTimes) -> str:
     if row.wall_s is None or row.compile_s is None or row.run_s is None:
         return row.status
     return f"{minutes_text(row.wall_s)} = {minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
 
 
-def _step_cell(row: Row) -> str:
+def _step_cell(row: VariantTimes) -> str:
     if f"{row.precision} {row.mode}" == REFERENCE:
         return "1"
     return speedup_text(row.steps.speedup, row.steps.ci_low, row.steps.ci_high) if row.steps else MISSING

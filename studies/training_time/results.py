@@ -61,7 +61,7 @@ def trainings(lines: Sequence[Line], chunks: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class VariantTimes:
     """A variant over all seeds. Times in seconds; None if no training finished.
 
     ``compile_s``: of the first seed, whose caches were empty. ``run_s``: median of all seeds. ``steps``:
@@ -87,7 +87,7 @@ class Results:
     and the spread of eager, as root mean square differences of held-out losses, in nats."""
 
     chunks: pd.DataFrame
-    rows: dict[str, Row]
+    rows: dict[str, VariantTimes]
     following: dict[str, tuple[float | None, float | None]]
 
     def paired(self, slow: str, fast: str) -> PairedEstimate | None:
@@ -121,10 +121,10 @@ def results(lines: Sequence[Line]) -> Results:
     )
 
 
-def _row(variant: str, seeds: pd.DataFrame, chunks: pd.DataFrame) -> Row:
+def _row(variant: str, seeds: pd.DataFrame, chunks: pd.DataFrame) -> VariantTimes:
     precision, _, mode = variant.partition(" ")
     good, bad = seeds[seeds["status"] == PASS], seeds[seeds["status"] != PASS]
-    return Row(
+    return VariantTimes(
         precision=precision,
         mode=mode,
         status=bad["status"].iloc[0] if len(bad) else PASS,

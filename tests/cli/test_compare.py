@@ -134,7 +134,8 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
         (["--compare", "{a}", "{b}", "--fail-on", "speed"], "--fail-on: there is no kind of change"),
         (["--compare", "{a}", "{b}", "--format", "png"], "--format: a comparison of runs has no png"),
         (["--compare", "{a}", "{b}", "--format", "md,json"], "one format at a time is printed"),
-        (["--fail-on", "parity", "--training"], "--fail-on is for --compare A B"),
+        (["--fail-on", "parity", "--training"], "--fail-on: parity needs two runs (--compare)"),
+        (["--fail-on", "parity", "--history"], "--fail-on is for --compare A B"),
         (["--compare", "{a}", "{b}", "--history"], "--compare and --history exclude each other"),
     ],
 )

@@ -29,8 +29,11 @@ WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--compilers=min
 def test_each_compilation_has_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
     folder = tmp_path / "run"
-    done = runner(*WORDS, "--compile-runs=2", f"--output-dir={folder}", cwd=tmp_path)
+    gates = "--fail-on=recompiles,memory:1%"
+    done = runner(*WORDS, "--compile-runs=2", gates, f"--output-dir={folder}", cwd=tmp_path)
     assert done.returncode == 1, done.stderr  # one candidate fails
+    assert "--fail-on recompiles: passed (results with recompilations: 0)" in done.stdout
+    assert "--fail-on memory:1 %: " in done.stdout
     by_name = {record["candidate"]: record for record in records(folder)}
     fine, broken = by_name["mine.fine"], by_name["mine.broken"]
     runs = [(one["round"], one["start"], one["status"]) for one in fine["compilations"]]
@@ -55,3 +58,15 @@ def test_nothing_else_may_compile_beside_it(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "--compile-runs times every compilation alone; leave --prepare-ahead out" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_gate_of_two_runs_and_a_bad_file_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for flags, sentence in (
+        (["--fail-on=regression"], "--fail-on: regression needs two runs (--compare)"),
+        (["--fail-on=recompiles", "--accept=nowhere.toml"], "--accept: nowhere.toml cannot be read"),
+        (["--accept=nowhere.toml"], "--accept does nothing here"),
+    ):
+        done = runner("--inference", *flags, f"--output-dir={tmp_path / 'run'}")
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.schema import Environment, Job, Record, Status
 from runner.errors import UsageError
 from runner.plan.environments.prepare import SameEnvironments
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.spec import EnvSpec
 from runner.runs.bisect.command import BAD, CANNOT_JUDGE, GOOD, bisect, followed, judge
 from runner.runs.bisect.search import (
     FASTER,
@@ -225,7 +225,7 @@ def printed(call: Callable[[Console], int]) -> tuple[int, list[str]]:
     ],
 )
 def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: str, tmp_path: Path) -> None:
-    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
+    def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
         path.mkdir()
         place = VERSIONS.index(both[1].name.removeprefix("torch-"))
         if place == missing:
@@ -256,13 +256,13 @@ def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: st
     ],
 )
 def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | UsageError, code: int) -> None:
-    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
+    def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
         if isinstance(changes, UsageError):
             raise changes
         return {n: ResultChange(change=c, text="", worse=c == SLOWER) for n, c in changes.items()}
 
     jobs = followed([make_job("m", candidates=("eager", "inductor"))])
-    builds = [Asked(name=name, text="") for name in ("good", "new")]
+    builds = [EnvSpec(name=name, text="") for name in ("good", "new")]
     assert printed(lambda console: judge(builds, jobs, Path(), console, run))[0] == code
 
 

@@ -15,9 +15,12 @@ from runner.analysis.derive import summarize
 from runner.analysis.verdicts.between import ASSUMED, Assumed, assumed_tau
 from runner.analysis.verdicts.calibration import calibrated, tau_of
 from runner.analysis.verdicts.decision import T_95, Z_95
+from runner.cli.actions.measure import MeasureRequest
 from runner.errors import UsageError
+from runner.plan.jobs import plan
 from runner.reports.parts.table import processes_cell
 from runner.store.calibrations import Calibration, Tau, keep, matching, read_calibrations
+from tests.command_line import parsed
 from tests.factories import make_job, make_record, make_samples
 
 MODELS, PROCESSES, WITHIN = 5, 4, 0.005
@@ -90,6 +93,12 @@ def test_records_of_several_processes_calibrate_each_candidate_and_mode() -> Non
     assert calibrated([in_processes(rng, 0.02, "inductor", Mode.TRAINING, noise=0.2)]) == ()
 
 
+def request(*words: str) -> MeasureRequest:
+    _, measure = parsed(words)
+    assert isinstance(measure, MeasureRequest)
+    return measure
+
+
 def row(kind: str, sd: float) -> Tau:
     return Tau(kind=kind, mode="training", sd=sd, low=0, high=1, models=5, processes=20)
 
@@ -132,3 +141,30 @@ def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:
 def test_verdicts_that_borrow_from_a_cpu_say_so(date: str, device: str, said: int) -> None:
     record = replace(make_record(replace(make_job(), device=device)), calibrated=date)
     assert sum("measured on a CPU" in caveat for caveat in summarize([record]).caveats) == said
+
+
+def test_a_calibration_is_a_plan_of_small_models_that_flags_change() -> None:
+    jobs = plan(request("--calibrate", "--devices=cpu").config)
+    assert len(jobs) == 10  # five models in two modes
+    assert {job.candidates for job in jobs} == {("eager", "aot_eager", "inductor")}
+    assert {(job.protocol.processes, job.protocol.repeat, job.protocol.accuracy) for job in jobs} == {
+        (4, 20, False)
+    }
+    assert len(plan(request("--calibrate", "--only=lcnet_050", "--inference", "-dcpu").config)) == 1
+    own = request("--calibrate", "--suites=tiny_gpt", "--training", "--inductor", "--processes=6").config
+    assert (own.suites, own.selection.only, own.modes) == (("tiny_gpt",), (), (Mode.TRAINING,))
+    assert (own.compilers, own.protocol.processes) == (("inductor",), 6)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("--processes=2", "needs --processes=3 or more"),
+        ("--processes=auto", "needs --processes=3 or more"),
+        ("--executor=ray", "measures this machine"),
+        ("--accuracy", "exclude each other"),
+    ],
+)
+def test_a_calibration_that_could_not_say_anything_is_refused(word: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        request("--calibrate", word)

@@ -15,6 +15,7 @@ from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.between import ASSUMED
 from runner.reports.parts.pairs import pair_tables, short_pair_tables
 from tests.factories import known, make_job, make_record
+from tests.unit.test_statistics import estimate
 
 
 def together(model: str, times: dict[str, float], *, sigma: float = 0.01, rounds: int = 40) -> list[Record]:
@@ -107,19 +108,8 @@ def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
 
 
 def an_estimate(speedup: float, half: float | None) -> PairedEstimate:
-    log = math.log(speedup)
-    return PairedEstimate(
-        n=20,
-        log=log,
-        interval=None if half is None else (log - half, log + half),
-        interval_90=None,
-        p_value=0.5,
-        error=None,
-        df=19,
-        speedup_of_medians=speedup,
-        baseline_median_s=1.0,
-        candidate_median_s=1.0,
-    )
+    ends = (None, None) if half is None else (speedup / math.exp(half), speedup * math.exp(half))
+    return estimate(speedup, *ends)
 
 
 def test_the_two_intervals_of_a_mean_say_different_things() -> None:

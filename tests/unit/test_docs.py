@@ -174,12 +174,11 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert pages - {"README"} <= set(listed)
 
 
-@pytest.mark.parametrize("study", ["a", "b", *(["c"] if (ROOT / "results" / "study-c-cpu").exists() else [])])
-def test_tables_of_the_studies_come_from_committed_runs(study: str) -> None:
+def test_the_table_of_study_a_comes_from_a_committed_run() -> None:
     text = (DOCS / "STUDIES.md").read_text(encoding="utf-8")
-    part = text.split(f"\n## {study.upper()}: ", 1)[1].split("\n## ", 1)[0]
+    part = text.split("\n## A: ", 1)[1].split("\n## ", 1)[0]
     rows = [line for line in part.splitlines() if line.startswith("|")]
-    reports = (ROOT / "results").glob(f"study-{study}-*/report.md")
+    reports = (ROOT / "results").glob("study-a-*/report.md")
     report = [line for path in reports for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows
     assert [row for row in rows if row not in report] == []

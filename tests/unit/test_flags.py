@@ -7,6 +7,7 @@ import argparse
 from runner.cli.parser import build_parser
 
 FLAGS = [
+    "--accept",
     "--accuracy",
     "--allocator",
     "--amp",
@@ -93,10 +94,12 @@ FLAGS = [
     "--torchbench",
     "--total-partitions",
     "--training",
+    "--tune",
     "--use-eval-mode",
     "--version",
     "--visualize-logs",
     "--warm-start-latency",
+    "--why",
     "-d",
     "-h",
     "-k",

@@ -10,8 +10,8 @@ import pytest
 from harness.schema import Environment
 from runner.cli.main import main
 from runner.plan.compilers import Usable
-from runner.plan.environments.prepare import Found
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.prepare import CheckedEnv
+from runner.plan.environments.spec import EnvSpec
 
 
 def answers(
@@ -55,9 +55,9 @@ def test_a_list_for_a_device_that_is_not_there_says_so(
 def test_compilers_of_each_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found(asked: Sequence[Asked], *_: object) -> tuple[Found, ...]:
+    def found(asked: Sequence[EnvSpec], *_: object) -> tuple[CheckedEnv, ...]:
         return tuple(
-            Found(
+            CheckedEnv(
                 environment=Environment(name=one.name, python=f"python-{one.name}", asked=one.text),
                 facts={"torch": "2.2.2", "python": "3.11.7"},
             )

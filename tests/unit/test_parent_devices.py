@@ -19,8 +19,8 @@ from runner.errors import UsageError
 from runner.plan import possible, probe
 from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
-from runner.plan.environments.prepare import Found
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.prepare import CheckedEnv
+from runner.plan.environments.spec import EnvSpec
 from tests.factories import make_job, make_record
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
@@ -83,9 +83,9 @@ def test_each_kind_of_device_is_asked_for_its_compilers_once() -> None:
 def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, there: int) -> None:
     facts = {"torch": "2.15.0", "devices": {"cuda": there}}
 
-    def resolved(asked: Sequence[Asked], *_: object) -> tuple[Found, ...]:
+    def resolved(asked: Sequence[EnvSpec], *_: object) -> tuple[CheckedEnv, ...]:
         return tuple(
-            Found(
+            CheckedEnv(
                 environment=Environment(name=one.name, python="p", asked=one.text, torch="2.15.0"),
                 facts=facts,
             )
@@ -94,7 +94,7 @@ def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, th
 
     monkeypatch.setattr(prepare, "resolved", resolved)
     monkeypatch.setattr(probe, "usable_compilers", usable)
-    asked = tuple(Asked(name=name, text=f"{name}=p", python=Path("p")) for name in ("a", "b"))
+    asked = tuple(EnvSpec(name=name, text=f"{name}=p", python=Path("p")) for name in ("a", "b"))
     jobs = (make_job(device="cuda:1", candidates=("tvm",)),)
     if there:
         (job,), told = prepare.prepared(asked, jobs, skip=True)

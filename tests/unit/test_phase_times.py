@@ -5,14 +5,7 @@ from __future__ import annotations
 from harness.schema import WHOLE
 from harness.worker.phase_times import PhaseTimes
 from harness.worker.status_page import Activity
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.factories import Clock
 
 
 def test_time_belongs_to_the_phase_announced_last_and_to_nobody_between_calls() -> None:

@@ -50,6 +50,7 @@ def test_one_process_is_left_alone() -> None:
     found = with_processes(job(1), ("a", "b"), processes, lambda: False)
     assert [record.candidate for record in found] == ["a", "b"]
     assert [record.samples.rounds_by_process for record in found if record.samples] == [(), ()]
+    assert not [name for name in found[0].metrics if name.startswith("later_")]
 
 
 def test_the_samples_of_all_processes_follow_each_other() -> None:
@@ -88,11 +89,6 @@ def test_the_record_says_what_later_processes_compiled_and_what_they_reused() ->
     assert {c.start for c in found.compilations} == {"as found"}
     (partly,) = with_processes(job(3), ("a",), measure, lambda: False)
     assert [c.metrics["compilation_latency_s"] for c in partly.compilations] == [1.0, None]
-
-
-def test_one_process_has_no_later_one() -> None:
-    found = with_processes(job(1), ("a",), Processes(), lambda: False)
-    assert found[0].compilations == ()
 
 
 def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() -> None:

@@ -39,7 +39,7 @@ from runner.plan import allocators
 from runner.plan.checks import run_config, where_asked
 from runner.plan.config import QUICK, Changes, RunConfig, Selection, Where
 from runner.plan.environments.prepare import named as in_environments
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.spec import EnvSpec
 from runner.plan.jobs import Catalog, plan
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words
@@ -68,8 +68,8 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
         [
             (),
             (
-                Asked(name="old", text="torch==2.2.2 numpy<2", requirements=("torch==2.2.2", "numpy<2")),
-                Asked(name="torch-2.13.0", text="torch==2.13.0", requirements=("torch==2.13.0",)),
+                EnvSpec(name="old", text="torch==2.2.2 numpy<2", requirements=("torch==2.2.2", "numpy<2")),
+                EnvSpec(name="torch-2.13.0", text="torch==2.13.0", requirements=("torch==2.13.0",)),
             ),
         ]
     ),
@@ -210,7 +210,7 @@ def possible_job(job: Job) -> Job:
     if job.environments or not protocol.accuracy:  # which --localize refuses
         job = dataclasses.replace(job, extras=dataclasses.replace(job.extras, localize=False))
     if job.environments:
-        asked = [Asked(name=one.name, text=one.asked) for one in job.environments]
+        asked = [EnvSpec(name=one.name, text=one.asked) for one in job.environments]
         (job,) = in_environments(asked, [job])
     return job
 

@@ -127,6 +127,17 @@ def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
     assert len(worker.jobs) == 3 + 1  # the last call measures, and ends at once by itself
 
 
+def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled(tmp_path: Path) -> None:
+    """As with ``--resume``, which measures the missing candidates only."""
+
+    def run(one: Job, caches: Caches) -> Iterator[Record]:
+        missing = dataclasses.replace(one, candidates=tuple(name for name in one.candidates if name == "b"))
+        yield from Worker().run(missing, caches) if missing.candidates else ()
+
+    (b,) = records_in(with_starts(job(compile_runs=2), run, tmp_path, never))
+    assert [c.start for c in b.compilations] == ["cold", "warm"] * 2
+
+
 def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Path) -> None:
     names = ("old", "new")
     environments = tuple(Environment(name=name, python=name, asked=name) for name in names)

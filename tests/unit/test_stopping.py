@@ -12,30 +12,46 @@ from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide
 from tests.factories import known
 
 DEFAULT = Protocol()
+Pairs = dict[str, tuple[list[float], list[float]]]
 
 
 def half_width(baseline: list[float], candidate: list[float]) -> float:
     return known(paired_speedup(baseline, candidate).half_width)
 
 
-def pairs(n: int, spread: float) -> dict[str, tuple[list[float], list[float]]]:
+def pairs(n: int, spread: float) -> Pairs:
     """n pairs whose log-ratios alternate round 0 by ``spread``, none equal to another."""
     return {"x": ([1 + spread * (-1) ** i * (1 + i / 100) for i in range(n)], [1.0] * n)}
 
 
-def test_first_the_least_number_of_rounds() -> None:
-    assert decide(DEFAULT, {}, 0.0).rounds == 10
-    assert decide(DEFAULT, pairs(4, 0.1), 0.0).rounds == 6
+@pytest.mark.parametrize(
+    ("measured", "took_s", "budget_s", "expected"),
+    [
+        ({}, 0.0, None, 10),
+        (pairs(4, 0.1), 0.0, None, 6),
+        (pairs(3, 0.5), 500.0, None, 7),  # the least number of rounds, whatever they take
+        (pairs(4, 0.5), 10.0, 0.0, 6),  # and with no budget left
+        (pairs(10, 0.001), 1.0, None, SMALLEST_BATCH),  # narrow for the first time is not enough
+        ({**pairs(30, 0.001), "late": pairs(5, 0.001)["x"]}, 1.0, None, 5),  # the fewest rounds decide
+        (pairs(97, 0.5), 1.0, None, 3),
+        (pairs(100, 0.5), 1.0, None, "most rounds"),
+        (pairs(20, 0.5), 54.0, None, 2),
+        (pairs(20, 0.5), 58.0, None, "out of time"),  # 20 rounds took 58 s: no other fits into 60 s
+        (pairs(100, 0.5), 100.0, 1000.0, LARGEST_BATCH),  # a budget may go beyond both
+        (pairs(1000, 0.5), 100.0, 1e6, "most rounds"),
+    ],
+)
+def test_how_many_rounds_come_next_or_why_none(
+    measured: Pairs, took_s: float, budget_s: float | None, expected: int | str
+) -> None:
+    found = decide(DEFAULT, measured, took_s, budget_s)
+    assert expected == (found.rounds or found.reason)
 
 
-@pytest.mark.parametrize("done", [0, 7, 29])
+@pytest.mark.parametrize("done", [0, 7, 29, 30])
 def test_a_fixed_count_is_exact_whatever_the_noise_and_time(done: int) -> None:
     fixed = dataclasses.replace(DEFAULT, repeat=30)
     assert decide(fixed, pairs(done, 0.5), 1e6).rounds == min(30 - done, LARGEST_BATCH)
-
-
-def test_a_fixed_count_ends() -> None:
-    assert decide(dataclasses.replace(DEFAULT, repeat=30), pairs(30, 0.5), 1.0).rounds == 0
 
 
 def test_stops_when_every_candidate_was_and_is_precise() -> None:
@@ -44,7 +60,7 @@ def test_stops_when_every_candidate_was_and_is_precise() -> None:
     assert decide(DEFAULT, both, 1.0).rounds > 0
 
 
-def far(n: int, spread: float, ratio: float) -> dict[str, tuple[list[float], list[float]]]:
+def far(n: int, spread: float, ratio: float) -> Pairs:
     """Pairs as in ``pairs``, the candidate ``ratio`` times as fast."""
     baseline, candidate = pairs(n, spread)["x"]
     return {"x": ([ratio * second for second in baseline], candidate)}
@@ -75,41 +91,6 @@ def test_a_budget_pursues_a_verdict_that_is_open() -> None:
         assert decide(DEFAULT, far(40, 0.005, ratio), 1.0, 100.0).reason == "precise"
 
 
-def test_a_budget_may_go_beyond_the_most_rounds_and_the_usual_time() -> None:
-    assert decide(DEFAULT, pairs(100, 0.5), 100.0, 1000.0).rounds > 0
-    assert decide(DEFAULT, pairs(1000, 0.5), 100.0, 1e6).reason == "most rounds"
-
-
-def test_a_budget_that_is_used_up_still_gives_the_least_rounds() -> None:
-    assert decide(DEFAULT, pairs(4, 0.5), 10.0, 0.0).rounds == 6
-
-
-def test_narrow_for_the_first_time_is_not_enough() -> None:
-    n = 10
-    assert half_width(*pairs(n, 0.001)["x"]) < 0.02
-    assert decide(DEFAULT, pairs(n, 0.001), 1.0).rounds == SMALLEST_BATCH
-
-
-def test_never_more_than_the_most_rounds() -> None:
-    assert decide(DEFAULT, pairs(100, 0.5), 1.0).reason == "most rounds"
-    assert decide(DEFAULT, pairs(97, 0.5), 1.0).rounds == 3
-
-
-def test_never_more_than_the_time_allows() -> None:
-    # 20 rounds took 58 s: not even one more fits into 60 s
-    assert decide(DEFAULT, pairs(20, 0.5), 58.0).reason == "out of time"
-    assert decide(DEFAULT, pairs(20, 0.5), 54.0).rounds == 2
-
-
-def test_but_the_least_number_of_rounds_whatever_they_take() -> None:
-    assert decide(DEFAULT, pairs(3, 0.5), 500.0).rounds == 7
-
-
 def test_batches_grow_with_what_is_missing() -> None:
     assert decide(DEFAULT, pairs(20, 0.5), 0.2).rounds == LARGEST_BATCH
     assert SMALLEST_BATCH <= decide(DEFAULT, pairs(20, 0.045), 0.2).rounds <= LARGEST_BATCH
-
-
-def test_the_candidate_with_the_fewest_rounds_decides() -> None:
-    uneven = {**pairs(30, 0.001), "late": pairs(5, 0.001)["x"]}
-    assert decide(DEFAULT, uneven, 1.0).rounds == 5

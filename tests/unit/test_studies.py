@@ -21,14 +21,7 @@ from studies.training_time.published import PRECISIONS, minutes_text, seconds_of
 from studies.training_time.report import render
 from studies.training_time.results import results
 from studies.training_time.run import step_line
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.factories import Clock
 
 
 class Fake:

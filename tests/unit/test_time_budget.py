@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from runner.engine import Ungated
 from runner.engine.executors.time_budget import TimeBudget
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.factories import Clock
 
 
 def run_jobs(budget_s: float, jobs: list[tuple[float, float]]) -> tuple[list[float], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 from scipy import special
@@ -18,8 +19,8 @@ ONE_SIDED = 0.8
 coverage is 90 to 92 % where models differ in tau; with this end, 94 to 98 %."""
 
 NOISIEST = 0.01
-"""The largest standard deviation of a process's log speedup that its rounds may explain. In more noise, tau
-would be found as 0 or as several percent by chance, so such a model is left out."""
+"""The largest standard deviation of a process's log speedup that the rounds may explain, in the median model.
+In more noise, tau would be found as 0 or as several percent by chance."""
 TINY = 1e-18  # of a variance
 LARGEST = 10.0  # of tau
 
@@ -41,13 +42,17 @@ def _of_device(records: Sequence[Record]) -> Calibration:
     for record in records:
         samples = record.samples
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
-        if spread and spread[2] <= NOISIEST**2:
+        if spread:
             key = (tau_mode(record.job.case.mode.value), kind_of(record.candidate))
             spreads.setdefault(key, []).append(spread)
     return Calibration(
         date=max(record.ended for record in records)[:10],
         conditions=conditions_of(records[0].environment),
-        taus=tuple(tau_of(kind, mode, members) for (mode, kind), members in sorted(spreads.items())),
+        taus=tuple(
+            tau_of(kind, mode, members)
+            for (mode, kind), members in sorted(spreads.items())
+            if median(explained for _, _, explained in members) <= NOISIEST**2
+        ),
     )
 
 

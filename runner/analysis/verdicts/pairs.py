@@ -91,7 +91,7 @@ def ratio_of(older: Samples, newer: Samples, tau: float) -> PairedEstimate | Non
     ``tau``: the assumed standard deviation between processes of the log ratio. None with fewer than
     ``FEWEST`` shared rounds, and for times that cannot be used.
     """
-    before, after = _rounds(older), _rounds(newer)
+    before, after = rounds_of(older), rounds_of(newer)
     shared, by_process = timed_in_both(before, after)
     if len(shared) < FEWEST:
         return None
@@ -109,7 +109,7 @@ def timed_in_both(before: Iterable[Key], after: Container[Key]) -> tuple[list[Ke
     return shared, tuple(counts[number] for number in sorted(counts)) if len(counts) > 1 else ()
 
 
-def _rounds(samples: Samples) -> Mapping[Round, float]:
+def rounds_of(samples: Samples) -> Mapping[Round, float]:
     """The candidate's times. In older records, candidates of one worker share eager's time of a round."""
     names = samples.round_index or samples.baseline_s
     keys = zip(samples.process_of_round, names, strict=False)

@@ -27,7 +27,9 @@ from runner.cli.actions import (
     measure,
     merge,
     print_commands,
+    tune,
     visualize,
+    why,
 )
 from runner.errors import UsageError
 
@@ -55,6 +57,8 @@ ACTIONS: tuple[Action, ...] = (
     compare,
     history,
     bisect,
+    why,
+    tune,
 )
 
 
@@ -73,7 +77,7 @@ def chosen(given: Given) -> Action:
     for other in ACTIONS:
         call = other.FLAGS[0]
         for flag in other.FLAGS:
-            if other is not actions[0] and flag.key in given:
+            if other is not actions[0] and flag.key in given and flag not in getattr(actions[0], "ALSO", ()):
                 values = call.metavar if isinstance(call.metavar, tuple) else ()
                 raise UsageError(
                     f"{flag.long} is for {' '.join((call.long, *values))}; leave it out, or add {call.long}"

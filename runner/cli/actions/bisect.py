@@ -15,7 +15,7 @@ from runner.plan.config import RunConfig, Where
 
 if TYPE_CHECKING:
     from harness.schema import Job
-    from runner.plan.environments.spec import Asked
+    from runner.plan.environments.spec import EnvSpec
     from runner.runs.bisect.search import ResultChange
 
 BUILDS = "envs"
@@ -60,7 +60,7 @@ def perform(request: BisectRequest, argv: Sequence[str]) -> int:
     from runner.runs.bisect.versions import builds_asked, pip_versions
     from runner.store.run_folder import RunFolder, new_folder
 
-    def run(path: Path, both: Sequence[Asked], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
+    def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
         there, facts = prepared(both, list({job.key: job for job in jobs}.values()), skip=True)
         with opened(where, there, job_command) as executor:
             folder = RunFolder.create(path, there, argv, facts)

@@ -9,13 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.settings import Flag, Given, Group, flag
+from harness.settings import Given, Group, flag
 from runner.cli.actions.measure import MeasureRequest, measured, planned
 from runner.cli.exit_codes import FAILURES, INTERRUPTED
 from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS
-from runner.plan.config import MODEL, MODES, SUITES, RunConfig
-from runner.plan.settings import row_at
 
 if TYPE_CHECKING:
     from runner.reports.parts.grid import Table
@@ -35,33 +33,27 @@ NOTHING = (
 )
 
 
-def _flags(path: str) -> tuple[Flag, ...]:
-    return row_at(RunConfig, path).flags
-
-
-ONLY = "selection.only"
-DEFAULTS: tuple[tuple[tuple[Flag, ...], dict[str, object]], ...] = (
-    (
-        (SUITES, MODEL, *_flags(ONLY), *_flags("selection.filters")),
-        {
-            SUITES.key: ["tiny_gpt,timm_models"],
-            "only": ["MLP_shakespeare_8x128,GPT_150k,NanoGPT_shakespeare_96,lcnet_050,regnety_002"],
-        },
-    ),
-    (MODES, {"training": True, "inference": True}),
-    (COMPILERS, {COMPILERS[0].key: ["eager,aot_eager,inductor"]}),
-    (_flags("protocol.processes"), {"processes": "4"}),
-    (_flags("protocol.repeat"), {"repeat": "20"}),
-    ((*_flags("protocol.accuracy"), *_flags("protocol.performance")), {"performance": True}),
+DEFAULTS = {
+    "suites": ["tiny_gpt,timm_models"],
+    "only": ["MLP_shakespeare_8x128,GPT_150k,NanoGPT_shakespeare_96,lcnet_050,regnety_002"],
+    **dict.fromkeys(("training", "inference", "performance"), True),
+    "compilers": ["eager,aot_eager,inductor"],
+    "processes": "4",
+    "repeat": "20",
+}
+"""Values by ``Flag.key``."""
+INSTEAD = (
+    ({"suites", "model"}, {"suites", "only"}),
+    ({"filter"}, {"only"}),
+    ({"training", "inference", "generate"}, {"training", "inference"}),
+    ({flag.key for flag in COMPILERS}, {"compilers"}),
 )
-"""Values by ``Flag.key``, where none of the flags is given."""
+"""Flags, and the defaults that they replace beside their own."""
 
 
 def parse(given: Given) -> MeasureRequest:
-    typed = dict(given)
-    for flags, values in DEFAULTS:
-        if not any(flag.key in given for flag in flags):
-            typed |= values
+    replaced = {key for flags, keys in INSTEAD if flags & given.keys() for key in keys}
+    typed = {**{key: value for key, value in DEFAULTS.items() if key not in replaced}, **given}
     request = planned(typed)
     config = request.config
     if config.protocol.processes < FEWEST_PROCESSES:
@@ -92,32 +84,26 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
         return FAILURES
     keep(FLAG.long, new, path)
     for calibration in new:
-        say(console, f"\n{_title(calibration)}", "bold")
-        console.print(grid_of(console, _table(calibration), lambda *_: ""))
+        table = _table(calibration)
+        say(console, f"\n{table.title}", "bold")
+        console.print(grid_of(console, table, lambda *_: ""))
     say(console, f"Runs under these conditions use it: {path}")
     return code
 
 
 def _table(calibration: Calibration) -> Table:
     from runner.analysis.digits import share_text
-    from runner.analysis.verdicts.between import assumed_tau
     from runner.reports.parts.grid import TextColumn, table_of
     from runner.store.calibrations import Tau
 
     columns: list[TextColumn[Tau]] = [
         TextColumn("mode", lambda tau: tau.mode),
         TextColumn("candidate", lambda tau: tau.kind),
-        TextColumn(
-            "tau, 95 % interval", lambda tau: f"{share_text(tau.low)} to {share_text(tau.high)}", True
-        ),
-        TextColumn("now assumed", lambda tau: share_text(tau.sd), True),
-        TextColumn("before", lambda tau: share_text(assumed_tau(tau.kind, tau.mode).sd), True),
-        TextColumn("models", lambda tau: str(tau.models), True),
-        TextColumn("processes", lambda tau: str(tau.processes), True),
+        TextColumn("tau, 95 % interval", lambda tau: f"{share_text(tau.low)} to {share_text(tau.high)}"),
+        TextColumn("assumed from now on", lambda tau: share_text(tau.sd), number=True),
+        TextColumn("models", lambda tau: str(tau.models), number=True),
+        TextColumn("processes", lambda tau: str(tau.processes), number=True),
     ]
-    return table_of("", calibration.taus, columns)
-
-
-def _title(calibration: Calibration) -> str:
     where = ", ".join(f"{name} {value}" for name, value in calibration.conditions.items())
-    return f"Standard deviation of a speedup between processes ({where})"
+    title = f"Standard deviation of a speedup between processes ({where})"
+    return table_of(title, calibration.taus, columns)

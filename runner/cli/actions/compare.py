@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
+from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import formats_asked
+from runner.errors import UsageError
 from runner.plan.config import RunConfig
 from runner.plan.settings import listed, read_row, row_at
-from runner.runs.compare.command import CompareRequest
 
 COMPARE = flag(
     "--compare",
@@ -23,26 +27,91 @@ FAIL_ON = flag(
     group=Group.ACTIONS,
     metavar="WHAT",
     listed=True,
-    help="with --compare: exit code 1 on regression[:5%%], time[:5%%], parity, graph-breaks, calls-captured, "
-    "eager-fallbacks or difference: docs/HOWTO.md",
+    help="exit code 1 on compile[:10%%], memory[:10%%], recompiles, graph-breaks, eager-fallbacks; with "
+    "--compare also on regression[:5%%], time[:5%%], parity, calls-captured or difference: docs/HOWTO.md",
 )
-FLAGS = (COMPARE, FAIL_ON)
+ACCEPT = flag(
+    "--accept",
+    group=Group.ACTIONS,
+    metavar="FILE",
+    help="with --fail-on: changes that pass until a date, each with its reason: docs/HOWTO.md",
+)
+FLAGS = (COMPARE, FAIL_ON, ACCEPT)
+FORMATS = ("console", "json", "md")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Two runs. ``output_dir``: where files go; None: one format is printed."""
+
+    first: Path
+    second: Path
+    formats: frozenset[str]
+    fail_on: tuple[str, ...]
+    output_dir: Path | None
+    accept: Path | None = None
 
 
 def parse(given: Given) -> CompareRequest:
     first, second = map(Path, given[COMPARE.key])
+    output_dir = read_row(row_at(RunConfig, "output_dir"), given, None)
+    default = FORMATS if output_dir is not None else ("console",)
+    formats = formats_asked(given) or frozenset(default)
+    for word in sorted(formats - {*FORMATS}):
+        raise UsageError(f"--format: a comparison of runs has no {word}; choose from {', '.join(FORMATS)}")
+    if len(formats) > 1 and output_dir is None:
+        raise UsageError(
+            "--format: one format at a time is printed; name a folder for more with --output-dir"
+        )
+    if first.resolve() == second.resolve():
+        raise UsageError(f"--compare: {first} is named twice; name two runs")
+    fail_on = listed(FAIL_ON.long, given.get(FAIL_ON.key, ()))
     return CompareRequest(
         first=first,
         second=second,
-        formats=formats_asked(given),
-        fail_on=listed(FAIL_ON.long, given.get(FAIL_ON.key, ())),
-        output_dir=read_row(row_at(RunConfig, "output_dir"), given, None),
+        formats=formats,
+        fail_on=fail_on,
+        output_dir=output_dir,
+        accept=Path(given[ACCEPT.key]) if ACCEPT.key in given else None,
     )
 
 
 def perform(request: CompareRequest, argv: Sequence[str]) -> int:
+    """Prints the changes, or writes them (``--format``, ``--output-dir``). Returns 1 if a gate fails.
+
+    ``UsageError`` for a gate for which the runs lack the data, after everything was printed or written.
+    """
     from rich.console import Console
 
-    from runner.runs.compare.command import compare_runs
+    from runner.reports.parts.grid import say
+    from runner.runs.compare.accepted import accepted_in, without_accepted
+    from runner.runs.compare.changes import changes_between
+    from runner.runs.compare.gates import gate_results, gates_asked
+    from runner.runs.compare.load import load
+    from runner.runs.compare.output import print_changes, print_result, render_json, render_markdown
+    from runner.store.run_folder import write_asked
 
-    return compare_runs(request, Console())
+    gates, console = gates_asked(request.fail_on), Console()
+    accepted = accepted_in(request.accept) if request.accept is not None else ()
+    changes = changes_between(load("--compare", request.first), load("--compare", request.second))
+    found, refusals = gate_results(changes, gates)
+    results = without_accepted(found, accepted, datetime.now(timezone.utc).date())
+    if "console" in request.formats:
+        print_changes(changes, results, console)
+    for name, render in (("json", render_json), ("md", render_markdown)):
+        if name not in request.formats:
+            continue
+        content = render(changes, results)
+        if request.output_dir is None:
+            sys.stdout.write(content)
+            continue
+        path = request.output_dir / f"changes.{name}"
+        write_asked("--output-dir", path, content.encode(errors="backslashreplace"), make_folder=True)
+        say(console, str(path))
+    failed = [result for result in results if result.cases]
+    for result in failed if "console" not in request.formats else ():  # always print the cause of exit code 1
+        print_result(result, Console(stderr=True))
+    if refusals:  # after the outcomes; a gate without data does not pass
+        sys.stdout.flush()
+        raise refusals[0]
+    return FAILURES if failed else OK

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.settings import Given, Group, flag
+from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.commands import job_command
-from runner.cli.exit_codes import OK
+from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import formats_asked
 from runner.plan.checks import run_config, where_asked
 from runner.plan.compilers import with_availability
@@ -19,17 +21,21 @@ from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.possible import check_devices, check_jobs, check_threads
 from runner.plan.probe import asking_for
+from runner.plan.settings import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.schema import Job
+    from runner.runs.compare.accepted import Accepted
+    from runner.runs.compare.gates import Gate
     from runner.store.run_folder import RunFolder
 
 RESUME = flag(
     "--resume", group=Group.ACTIONS, metavar="DIR", help="measure the missing jobs of an interrupted run"
 )
 FLAGS = (RESUME,)
+ALSO = (FAIL_ON, ACCEPT)  # flags of another action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +46,23 @@ class MeasureRequest:
     folder: Path | None = None
     where: Where
     formats: frozenset[str] | None  # None: all
+    gates: tuple[Gate, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
 
 
 def parse(given: Given) -> MeasureRequest:
     if RESUME.key not in given:
-        return planned(given)
+        request = planned(given)
+        if FAIL_ON.key not in given:
+            return request
+        from runner.runs.compare.accepted import accepted_in
+        from runner.runs.compare.of_run import gates_of_run
+
+        words = listed(FAIL_ON.long, given[FAIL_ON.key])
+        several, runs = bool(request.config.environments), bool(request.config.extras.compile_runs)
+        gates = gates_of_run(words, environments=several, compile_runs=runs)
+        accepted = accepted_in(Path(given[ACCEPT.key])) if ACCEPT.key in given else ()
+        return replace(request, gates=gates, accepted=accepted)
     unchanged = RunConfig()
     where, folder = where_asked(given, unchanged), Path(given[RESUME.key])
     return MeasureRequest(config=unchanged, folder=folder, where=where, formats=formats_asked(given))
@@ -60,8 +78,26 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     if request.folder is None:
-        return measured(request, argv, Console())[0]
+        code, folder = measured(request, argv, Console())
+        failed = folder is not None and code in (OK, FAILURES) and _fails(request, folder, Console())
+        return FAILURES if failed else code
     return _resume(request.folder, request, Console())
+
+
+def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool:
+    """Prints the result of each gate."""
+    if not request.gates:
+        return False
+    from runner.analysis.derive import summarize
+    from runner.runs.compare.accepted import without_accepted
+    from runner.runs.compare.of_run import run_results
+    from runner.runs.compare.output import print_result
+
+    found = run_results(summarize(folder.read().records), request.gates)
+    results = without_accepted(found, request.accepted, datetime.now(timezone.utc).date())
+    for result in results:
+        print_result(result, console)
+    return any(result.cases for result in results)
 
 
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:

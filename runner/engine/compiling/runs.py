@@ -41,7 +41,7 @@ def compile_runs(job: Job, run: Compile, folder: Path, stop: Callable[[], bool])
                         (r for r in [*run(_alone(job, candidate), caches)] if isinstance(r, Record)), None
                     )
                     if record is None:
-                        return found  # ``stop()`` became true meanwhile
+                        continue  # ``stop()`` became true, or an interrupted run has its record
                     found[candidate] += (_compilation(record, start, number),)
                     if LATENCY not in record.metrics:
                         going.remove(candidate)

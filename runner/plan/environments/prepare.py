@@ -18,14 +18,14 @@ from runner.plan.compilers import Usable
 from runner.plan.environments.make import Say, made
 from runner.plan.environments.plan import candidates_in, in_environments
 from runner.plan.environments.probe import Facts, probe, same, versions_text
-from runner.plan.environments.spec import DIFFERENT, Asked
+from runner.plan.environments.spec import DIFFERENT, EnvSpec
 from runner.plan.probe import asking_for
 
 Probe = Callable[[Path, str, str], Facts]
 
 
 def prepared(
-    asked: Sequence[Asked], jobs: Sequence[Job], *, skip: bool
+    asked: Sequence[EnvSpec], jobs: Sequence[Job], *, skip: bool
 ) -> tuple[tuple[Job, ...], dict[str, Any]]:
     """The jobs in all environments, and the facts about these for ``run.json``. Prints progress to stderr.
 
@@ -42,7 +42,7 @@ def prepared(
     return in_environments(jobs, environments, ask, skip=skip), {"environments": facts}
 
 
-def named(asked: Sequence[Asked], jobs: Sequence[Job]) -> tuple[Job, ...]:
+def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
     """The jobs in environments that are neither made nor checked, to print commands."""
     environments = tuple(Environment(name=one.name, python="", asked=one.text) for one in asked)
     return tuple(
@@ -65,14 +65,14 @@ class SameEnvironments(UsageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CheckedEnv:
     """An environment and the facts that its interpreter reports."""
 
     environment: Environment
     facts: Facts
 
 
-def resolved(asked: Sequence[Asked], say: Say, ask: Probe = probe) -> tuple[Found, ...]:
+def resolved(asked: Sequence[EnvSpec], say: Say, ask: Probe = probe) -> tuple[CheckedEnv, ...]:
     """Makes the missing environments, and asks each for its facts.
 
     Raises ``UsageError`` if one cannot be used, or if two are the same.
@@ -88,15 +88,15 @@ def resolved(asked: Sequence[Asked], say: Say, ask: Probe = probe) -> tuple[Foun
     return tuple(checked)
 
 
-def _resolved(one: Asked, say: Say, ask: Probe) -> Found:
+def _resolved(one: EnvSpec, say: Say, ask: Probe) -> CheckedEnv:
     python = one.python or made(one.name, one.requirements, say)
     facts = ask(python, one.name, "--envs")
     say(f"{one.name}: {versions_text(facts)}")
     environment = Environment(name=one.name, python=str(python), asked=one.text, torch=str(facts["torch"]))
-    return Found(environment=environment, facts=facts)
+    return CheckedEnv(environment=environment, facts=facts)
 
 
-def check_devices(checked: Sequence[Found], devices: Sequence[str], flag: str = "--devices") -> None:
+def check_devices(checked: Sequence[CheckedEnv], devices: Sequence[str], flag: str = "--devices") -> None:
     """Raises ``UsageError``, which names ``flag``, if an environment cannot use a device."""
     for one in checked:
         for device in devices:

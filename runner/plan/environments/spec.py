@@ -43,7 +43,7 @@ REFERENCE_ENV = flag(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EnvSpec:
     """One value of ``--envs``: an interpreter's path, or the requirements of an environment to make."""
 
     name: str
@@ -56,11 +56,11 @@ def environments_given(given: Given, default: Any) -> Any:
     return environments_asked(given.get(ENVS.key), given.get(REFERENCE_ENV.key)) or default
 
 
-def spelled_environments(found: Sequence[Asked]) -> Spelled:
+def spelled_environments(found: Sequence[EnvSpec]) -> Spelled:
     return [(ENVS, f"{one.name}={one.text}") for one in found]
 
 
-def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[Asked, ...]:
+def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[EnvSpec, ...]:
     """The environments, the reference first. Raises ``UsageError`` for a value that is neither form."""
     if not given:
         if reference is not None:
@@ -81,7 +81,7 @@ def environments_asked(given: Sequence[str] | None, reference: str | None) -> tu
     return tuple(sorted(environments, key=lambda one: one.name != (reference or names[0])))
 
 
-def _asked(text: str) -> Asked:
+def _asked(text: str) -> EnvSpec:
     named = NAMED.match(text)
     name, value = (named["name"].strip(), named["value"].strip()) if named else ("", text)
     if named and not NAME.match(name):
@@ -95,7 +95,7 @@ def _asked(text: str) -> Asked:
     if python is not None:
         if not name:
             raise UsageError(f"{FLAG}: give {plain(value)} a name; write old={plain(value)}")
-        return Asked(name=name, text=value, python=python)
+        return EnvSpec(name=name, text=value, python=python)
     wrong = [word for word in words if not REQUIREMENT.match(word)]
     pins = [pin for word in words if (pin := TORCH.match(word))]
     if wrong or len(pins) != 1:
@@ -106,7 +106,7 @@ def _asked(text: str) -> Asked:
         name = f"torch-{pins[0]['version']}"[:32]
         if not NAME.match(name):
             raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
-    return Asked(name=name, text=value, requirements=words)
+    return EnvSpec(name=name, text=value, requirements=words)
 
 
 def _python(value: str) -> Path | None:

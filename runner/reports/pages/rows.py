@@ -32,7 +32,7 @@ Facets = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PageColumn:
     """A column. ``values``: sort keys; without them, texts are the keys. ``wide``: omitted on a phone."""
 
     key: str
@@ -71,10 +71,10 @@ def facets(summary: Summary) -> Facets:
     return {key: [value(c) for c in summary.comparisons] for key, value in values.items()}
 
 
-def columns(summary: Summary, used: Facets) -> tuple[Shown, ...]:
+def columns(summary: Summary, used: Facets) -> tuple[PageColumn, ...]:
     """The table's columns, without empty columns and without conditions that have a single value."""
     conditions = [
-        Shown(key=key, header=key, texts=used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1
+        PageColumn(key=key, header=key, texts=used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1
     ]
     own = []
     for column in all_columns():
@@ -85,7 +85,7 @@ def columns(summary: Summary, used: Facets) -> tuple[Shown, ...]:
             continue
         value = column.value
         own.append(
-            Shown(
+            PageColumn(
                 key=column.key,
                 header=HEADERS.get(column.key, column.header.replace("\n", " ")),
                 texts=texts,

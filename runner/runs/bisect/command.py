@@ -14,7 +14,7 @@ from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.errors import UsageError
 from runner.labels import plain
 from runner.plan.environments.prepare import SameEnvironments
-from runner.plan.environments.spec import Asked
+from runner.plan.environments.spec import EnvSpec
 from runner.reports.parts.grid import say
 from runner.runs.bisect.search import OPEN, SAME, ResultChange, name_of, search
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GOOD, BAD, CANNOT_JUDGE = 0, 1, 125  # as ``git bisect run`` reads them
 
-Run = Callable[[Path, Sequence[Asked], Collection[Job]], Mapping[str, ResultChange]]
+Run = Callable[[Path, Sequence[EnvSpec], Collection[Job]], Mapping[str, ResultChange]]
 """Measures the jobs in two environments into a folder. Raises ``UsageError`` if one cannot be used."""
 
 
@@ -40,7 +40,9 @@ def followed(jobs: Sequence[Job]) -> dict[str, Job]:
     return jobs_of
 
 
-def judge(builds: Sequence[Asked], jobs: Mapping[str, Job], folder: Path, console: Console, run: Run) -> int:
+def judge(
+    builds: Sequence[EnvSpec], jobs: Mapping[str, Job], folder: Path, console: Console, run: Run
+) -> int:
     """Whether the second build is worse than the first, as the exit code that ``git bisect run`` reads."""
     try:
         changes = run(folder, builds, jobs.values())
@@ -55,11 +57,13 @@ def judge(builds: Sequence[Asked], jobs: Mapping[str, Job], folder: Path, consol
     return GOOD if decided >= jobs.keys() else CANNOT_JUDGE
 
 
-def bisect(builds: Sequence[Asked], jobs: Mapping[str, Job], folder: Path, console: Console, run: Run) -> int:
+def bisect(
+    builds: Sequence[EnvSpec], jobs: Mapping[str, Job], folder: Path, console: Console, run: Run
+) -> int:
     """Prints the first build that changes each result; returns 1 if a result has no answer."""
     say(console, f"{', '.join(build.name for build in builds)} -> {folder}")
 
-    def measure(build: Asked, names: Collection[str]) -> Mapping[str, ResultChange]:
+    def measure(build: EnvSpec, names: Collection[str]) -> Mapping[str, ResultChange]:
         path = folder / f"{len(list(folder.iterdir())) + 1:02}-{build.name}"
         beside = f"{build.name} beside {builds[0].name}"
         try:

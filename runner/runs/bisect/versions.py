@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from runner.errors import UsageError
 from runner.labels import reason
-from runner.plan.environments.spec import Asked, environments_asked
+from runner.plan.environments.spec import EnvSpec, environments_asked
 
 EXAMPLE = "write torch==2.11.0..2.13.0, or torch==2.11.0,2.12.0,2.13.0"
 FOLLOWED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s=]+(?:\.\.|,)[^\s=]+)")
@@ -19,7 +19,7 @@ PIP_TIMEOUT_S = 120.0
 AVAILABLE = "Available versions:"
 
 
-def builds_asked(text: str, available: Callable[[str], Sequence[str]]) -> tuple[Asked, ...]:
+def builds_asked(text: str, available: Callable[[str], Sequence[str]]) -> tuple[EnvSpec, ...]:
     """An environment for each version, from the oldest on: ``torch-2.11.0``. Raises ``UsageError``."""
     followed = FOLLOWED.findall(text)
     if len(followed) != 1:

@@ -6,29 +6,34 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.schema import COLD
 from harness.settings import SHARE
 from runner.analysis.digits import MISSING, p_text, share_text, speedup_text
 from runner.analysis.estimate import Estimate
+from runner.analysis.statistics import false_discovery
+from runner.analysis.verdicts.compiling import by_round, paired_ratio, unpaired_ratio
 from runner.errors import UsageError, unknown
 from runner.labels import plain, reason
 from runner.plan.settings import value_of
-from runner.runs.compare.changes import Change, Ending, RunChanges
+from runner.runs.compare.changes import Change, Ending, RunChanges, alike_caches
 from runner.runs.compare.matching import Difference
+from runner.runs.compare.run import Result
 
 FLAG = "--fail-on"
-WITH_SHARE = ("regression", "time")
+WITH_SHARE = ("regression", "time", "compile", "memory")
 COUNTS = {  # gate: metric, its name, whether more is worse
     "graph-breaks": ("graph_breaks", "graph breaks", True),
     # with as many breaks, fewer calls mean that a part of the model runs eager
     "calls-captured": ("calls_captured", "captured calls", False),
     "eager-fallbacks": ("eager_fallbacks", "eager fallbacks", True),
+    "recompiles": ("recompiles", "recompilations", True),
 }
 KINDS = (*WITH_SHARE, "parity", *COUNTS, "difference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A condition for failure. ``threshold``: of ``regression`` and ``time``; None: that of the runs."""
+    """A condition for failure. ``threshold``: of the kinds ``WITH_SHARE``; None: that of the runs."""
 
     kind: str
     threshold: float | None = None
@@ -40,11 +45,12 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """The result of a gate, which fails if there are ``cases``."""
+    """The result of a gate, which fails if there are ``cases``. ``--accept`` allows those in ``accepted``."""
 
     gate: Gate
     title: str
     cases: tuple[str, ...]
+    accepted: tuple[str, ...] = ()
 
 
 def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
@@ -77,6 +83,8 @@ def gate_results(changes: RunChanges, gates: Sequence[Gate]) -> tuple[list[GateR
 
 def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
     """Raises ``UsageError`` if the runs lack the data for the gate."""
+    if gate.kind == "memory":
+        return _larger(changes, gate)
     if gate.kind in WITH_SHARE:
         return _slower(changes, gate)
     if gate.kind in COUNTS:
@@ -105,6 +113,13 @@ def _slower(changes: RunChanges, gate: Gate) -> GateResult:
         why = "the gate needs at least 3 shared models with times in both runs"
         factors = [(c, c.factors.compiled, c.compiled_q) for c in changes.changes]
         limit, sign = math.log1p(share), 1
+    elif gate.kind == "compile":
+        what = "compilations that take longer"
+        why = "the gate needs results that both runs compiled several times: --compile-runs"
+        changed = [(c, compile_change(c.first, c.second)) for c in changes.changes]
+        q_values = false_discovery([estimate.p_value if estimate else None for _, estimate in changed])
+        factors = [(c, estimate, q) for (c, estimate), q in zip(changed, q_values, strict=True)]
+        limit, sign = math.log1p(share), 1
     else:
         what, why = "speedups that fell", "no shared result has a speedup in both runs"
         factors = [(c, c.speedup, c.q_value) for c in changes.changes]
@@ -119,13 +134,41 @@ def _slower(changes: RunChanges, gate: Gate) -> GateResult:
         if estimate.interval and q < changes.limits.alpha
         if min(sign * end for end in estimate.interval) > limit
     ]
-    controlled = changes.paired or any(control.speedup for control in changes.controls)
+    controlled = (
+        changes.paired or gate.kind == "compile" or any(control.speedup for control in changes.controls)
+    )
     if cases and not controlled and any(changes.crowded):
         raise UsageError(
             f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "
             "measure again on a quiet machine, or with the A/A control in both runs (--compilers=...,eager)"
         )
     title = f"{what} by more than {share_text(share)}, of {len(known)}"
+    return GateResult(gate=gate, title=title, cases=tuple(cases))
+
+
+def compile_change(first: Result, second: Result) -> Estimate | None:
+    """ln(time of compiling in the second / first), of cold starts or of caches in the same state.
+
+    Environments of a run compile in the same rounds, so their times are paired; two runs are not.
+    """
+    if first.comparison is None or second.comparison is None or not (first.passed and second.passed):
+        return None
+    before, after = (by_round(side.record, COLD) for side in (first, second))
+    if first.shares is not None and first.shares == second.shares:
+        return paired_ratio(after, before)
+    if not (before and after) and not alike_caches((first, second)):
+        return None
+    return unpaired_ratio(first.comparison.compilations_s, second.comparison.compilations_s)
+
+
+def _larger(changes: RunChanges, gate: Gate) -> GateResult:
+    """The results whose peak of memory, relative to eager's, grew by more than the share. It is counted."""
+    share = changes.limits.threshold if gate.threshold is None else gate.threshold
+    known = [(c, 1 / c.memory_factor) for c in changes.changes if c.memory_factor]
+    if not known:
+        raise _cannot(changes, gate, "no shared result has peaks of memory in both")
+    cases = [f"{c.first.title}: {factor:.2f}x of the memory" for c, factor in known if factor > 1 + share]
+    title = f"peaks of memory that grew by more than {share_text(share)}, of {len(known)}"
     return GateResult(gate=gate, title=title, cases=tuple(cases))
 
 

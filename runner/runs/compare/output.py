@@ -62,6 +62,8 @@ def print_result(result: GateResult, console: Console) -> None:
     count = len(result.cases)
     words = f"--fail-on {result.gate.words}: {'FAILED' if count else 'passed'} ({result.title}: {count})"
     _print_cases(console, words, result.cases, bad=bool(count))
+    for case in result.accepted:
+        say(console, f"    {case}", NOTE)
 
 
 def _print_cases(console: Console, title: str, cases: Sequence[str], *, bad: bool) -> None:
@@ -94,8 +96,8 @@ def _blocks(changes: RunChanges, results: Sequence[GateResult]) -> Iterator[Mark
         failed = len(result.cases)
         mark = ":x:" if failed else ":white_check_mark:"
         yield text(f"{mark} **{escape(f'{result.gate.words} ({result.title}: {failed})')}**")
-        if failed:
-            yield list_block(result.cases)
+        if result.cases or result.accepted:
+            yield list_block((*result.cases, *result.accepted))
     yield list_block(head_lines(changes))
     for table, note in tables(changes):
         block = table_block(table.header, table.rows, len(table.rows))
@@ -114,7 +116,10 @@ def _titled(title: str, block: MarkdownBlock, *, fold: bool) -> Iterator[Markdow
 
 def render_json(changes: RunChanges, results: Sequence[GateResult]) -> str:
     """Complete and without rounding. Infinity and NaN are texts, as in records."""
-    gates = [{"gate": r.gate.words, "failed": bool(r.cases), "cases": r.cases} for r in results]
+    gates = [
+        {"gate": r.gate.words, "failed": bool(r.cases), "cases": r.cases, "accepted": r.accepted}
+        for r in results
+    ]
     whole = {"schema_version": SCHEMA_VERSION, **_plain(changes), "gates": gates}
     return json.dumps(whole, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 

@@ -1,0 +1,107 @@
+"""``--explain``: what inductor generated, and what Dynamo checks before each call.
+
+``generated_kernels`` has a line for each kernel: its name, then the signs that its code shows:
+
+    random    it draws random numbers
+    mask      it stores a tensor of booleans
+    copy      it has no operation of its own: it copies a tensor into another order
+    scalar    its loop is not vectorized (C++)
+
+``guard_check_us`` is the time of all guards of all frames, as torch's own benchmark of guards measures it:
+the shortest of several loops over the check.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from harness.declared import COMPILATION, Metric
+from harness.schema import Scalar
+
+if TYPE_CHECKING:
+    import torch
+
+WHEN = "compile"
+WANTED = "explain"
+METRICS = (
+    Metric(
+        "generated_kernels",
+        "text",
+        "inductor's kernels, with the signs of their code (--explain)",
+        group=COMPILATION,
+        explains="generated kernels",
+    ),
+    Metric("guards", "", "what Dynamo checks before each call (--explain)", group=COMPILATION),
+    Metric("guard_check_us", "us", "time of one check of all guards (--explain)", group=COMPILATION),
+)
+KERNEL = re.compile(
+    r"^(?P<name>\w+) = async_compile\.\w+\((?P<code>.*?)^(?:''', device_str|'''\))", re.MULTILINE | re.DOTALL
+)
+COPY = re.compile(r"\w+?_fused(?:__?convolution(?:_backward)?|__to_copy|_clone)*_\d+")
+RANDOM = re.compile(r"normalized_rand|randn_cpu|randint64|tl\.rand|philox|load_seed")
+LOOPS, CALLS = 5, 20
+
+
+@contextmanager
+def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
+    from torch._dynamo.guards import CheckFunctionManager
+    from torch._inductor.graph import GraphLowering
+
+    codes: list[str] = []
+    checks: list[tuple[int, float]] = []
+    save, init = GraphLowering.save_output_code, CheckFunctionManager.__init__
+
+    def saved(code: str) -> None:
+        codes.append(code)
+        if save is not None:
+            save(code)
+
+    def checked(manager: Any, f_code: Any, output_graph: Any, *rest: Any, **named: Any) -> None:
+        init(manager, f_code, output_graph, *rest, **named)
+        checks.append(cost_of(manager.guard_manager, output_graph.local_scope))
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(GraphLowering, "save_output_code", staticmethod(saved)))
+        stack.enter_context(patch.object(CheckFunctionManager, "__init__", checked))
+        yield
+    numbers["generated_kernels"] = "\n".join(line for code in codes for line in signs(code)) or None
+    if checks:
+        numbers["guards"] = sum(count for count, _ in checks)
+        numbers["guard_check_us"] = sum(cost for _, cost in checks)
+
+
+def signs(code: str) -> list[str]:
+    """A line for each kernel of a generated module."""
+    lines = []
+    for kernel in KERNEL.finditer(code):
+        name, text = kernel["name"], kernel["code"]
+        signature = text.partition("]")[0]
+        cpp = "cpp_pybinding" in kernel[0][: len(name) + 40]
+        seen = {
+            "random": RANDOM.search(text) is not None,
+            "mask": re.search(r"'bool\*'", signature) is not None or ("out_ptr" in text and "*i1" in text),
+            "copy": COPY.fullmatch(name) is not None,
+            "scalar": cpp and "for(" in text and "at::vec" not in text,
+        }
+        lines.append(" ".join([name, *(sign for sign, shown in seen.items() if shown)]))
+    return lines
+
+
+def cost_of(guards: Any, scope: dict[str, Any]) -> tuple[int, float]:
+    """The number of guards of one frame, and microseconds of one check."""
+
+    def count(node: Any) -> int:
+        return len(node.get_leaf_guards()) + sum(map(count, node.get_child_managers()))
+
+    times = []
+    for _ in range(LOOPS):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            guards.check(scope)
+        times.append((time.perf_counter() - start) / CALLS)
+    return count(guards.root), min(times) * 1e6

@@ -1,0 +1,80 @@
+"""``--fail-on`` of a run that is measured: gates that need no other run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.schema import COLD
+from runner.analysis.comparison import CompilePair, Summary
+from runner.analysis.digits import share_text
+from runner.errors import UsageError
+from runner.labels import suite_labels, where
+from runner.plan.environments.plan import split_candidate
+from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, estimate_text, gates_asked
+
+DEFAULT_SHARE = 0.02
+KINDS = ("compile", "memory", *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse))
+
+
+def gates_of_run(words: Sequence[str], *, environments: bool, compile_runs: bool) -> tuple[Gate, ...]:
+    """``UsageError`` for a gate that this run cannot answer."""
+    gates = gates_asked(words)
+    for gate in gates:
+        if gate.kind not in KINDS:
+            raise UsageError(f"{FLAG}: {gate.kind} needs two runs (--compare); a run has {', '.join(KINDS)}")
+        if gate.kind == "compile" and not (environments and compile_runs):
+            raise UsageError(
+                f"{FLAG}: compile compares environments of a run, compiled several times; add --envs and "
+                "--compile-runs, or compare two runs with --compare"
+            )
+    return gates
+
+
+def run_results(summary: Summary, gates: Sequence[Gate]) -> list[GateResult]:
+    """One result for each gate. Records that did not pass have failed already, and count here for nothing."""
+    return [
+        _compile(summary, gate) if gate.kind == "compile" else _of_records(summary, gate) for gate in gates
+    ]
+
+
+def _of_records(summary: Summary, gate: Gate) -> GateResult:
+    share = DEFAULT_SHARE if gate.threshold is None else gate.threshold
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    cases = []
+    for comparison in summary.comparisons:
+        title = where(comparison.record, labels)
+        if gate.kind == "memory":
+            ratio = comparison.memory_ratio
+            if comparison.passed and ratio and ratio < 1 / (1 + share):
+                cases.append(f"{title}: {1 / ratio:.2f}x of eager's memory")
+        elif comparison.passed and (count := comparison.number(COUNTS[gate.kind][0])):
+            cases.append(f"{title}: {count:.0f} {COUNTS[gate.kind][1]}")
+    what = f"peaks of memory above eager's by more than {share_text(share)}"
+    title = what if gate.kind == "memory" else f"results with {COUNTS[gate.kind][1]}"
+    return GateResult(gate=gate, title=title, cases=tuple(cases))
+
+
+def _compile(summary: Summary, gate: Gate) -> GateResult:
+    """Cold starts of a compiler that take longer in an environment than in the reference environment."""
+    share = DEFAULT_SHARE if gate.threshold is None else gate.threshold
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
+    cases = [
+        f"{where(pair.second.record, labels)}: {estimate_text(ratio)} of the time"
+        for pair in pairs
+        if (ratio := pair.ratio).interval is not None
+        and ratio.interval[0] > math.log1p(share)
+        and (pair.q_value or 0.0) < pair.first.record.job.protocol.alpha
+    ]
+    title = f"compilations that take longer by more than {share_text(share)}, of {len(pairs)}"
+    return GateResult(gate=gate, title=title, cases=tuple(cases))
+
+
+def _same_compiler(pair: CompilePair) -> bool:
+    """Whether the pair is a compiler in the reference environment and in another one, from empty caches."""
+    job = pair.first.record.job
+    if pair.first is pair.second or pair.first_start != COLD or not job.environments:
+        return False
+    first, second = (split_candidate(job, side.record.candidate) for side in (pair.first, pair.second))
+    return first[0] == second[0] and first[1].name == job.environments[0].name

@@ -1,0 +1,1 @@
+"""``--why``: where a compiled step loses time, tested by removing the cause."""

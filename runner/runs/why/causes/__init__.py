@@ -1,0 +1,51 @@
+"""Causes of a slow compiled step, one module each, found by file name.
+
+A module has
+
+    NAME                    the cause, in a few words
+    SENTENCE                what happens, as a sentence
+    signature(looked)       the evidence, as words; "" if the cause is not there
+    settings(looked)        optional: candidates that remove it, each the text between the brackets
+    cost(looked)            optional: ms of the step that it may cost; the most costly causes are tested first
+
+A signature only proposes. The pair of the candidate with the setting and the plain one decides. A cause
+without ``settings`` can only be suspected.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Protocol
+
+from runner.runs.why.looked import Looked
+
+OF_DYNAMO = ("functorch.", "dynamo.")  # what every backend of torch.compile takes
+
+
+class Cause(Protocol):
+    """The interface of every module of this folder; ``settings`` and ``cost`` may be missing."""
+
+    NAME: str
+    SENTENCE: str
+
+    def signature(self, looked: Looked, /) -> str: ...
+
+
+def causes() -> tuple[Cause, ...]:
+    """All causes, by file name."""
+    files = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+    return tuple(importlib.import_module(f"{__name__}.{name}") for name in files)
+
+
+def cost_of(cause: Cause, looked: Looked) -> float:
+    """ms that the cause may cost; 0 if that is not known."""
+    known = getattr(cause, "cost", None)
+    return 0.0 if known is None else float(known(looked))
+
+
+def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
+    """The settings that remove the cause; () if none is known."""
+    known = getattr(cause, "settings", None)
+    settings = () if known is None else tuple(known(looked))
+    return tuple(one for one in settings if looked.of_inductor or one.startswith(OF_DYNAMO))

@@ -1,0 +1,23 @@
+"""Attention that lost, or got, a fused kernel."""
+
+from __future__ import annotations
+
+from runner.runs.why.looked import STEP, Looked
+
+NAME = "attention by another kernel"
+SENTENCE = "Attention is computed by another kernel than in eager."
+LEAST = 0.02  # of the step
+
+
+def signature(looked: Looked) -> str:
+    kernel = r"aten::_scaled_dot_product\w+"
+    eager, compiled = (looked.ms(kernel, compiled=side) for side in (False, True))
+    return (
+        f"fused attention {eager:.3g} -> {compiled:.3g} ms"
+        if max(eager, compiled) > LEAST * looked.compiled.get(STEP, 0.0) and not (eager and compiled)
+        else ""
+    )
+
+
+def settings(looked: Looked) -> tuple[str, ...]:
+    return ("pattern_matcher=False",)

@@ -1,0 +1,26 @@
+"""An operator that inductor decomposes, although eager has a kernel for it."""
+
+from __future__ import annotations
+
+from runner.runs.why.looked import STEP, Looked
+
+NAME = "a decomposed operator"
+SENTENCE = "inductor decomposes an operator for which eager has a kernel of its own."
+OPERATORS = (
+    *("upsample_bicubic2d", "upsample_bilinear2d", "upsample_nearest2d", "grid_sampler_2d", "_softmax"),
+    *("native_layer_norm", "native_group_norm", "native_batch_norm", "embedding_dense_backward", "index_add"),
+    *("_log_softmax", "cumsum", "max_pool2d_with_indices_backward", "native_layer_norm_backward"),
+)
+LEAST = 0.05  # of eager's step
+
+
+def signature(looked: Looked) -> str:
+    lost = tuple(looked.lost(*OPERATORS))
+    ms = sum(looked.ms(f"aten::{name}", compiled=False) for name in lost)
+    return (
+        f"{', '.join(lost)} ({ms:.3g} ms in eager) is decomposed" if ms > LEAST * looked.eager[STEP] else ""
+    )
+
+
+def settings(looked: Looked) -> tuple[str, ...]:
+    return (",".join(f"decompose.{name}=False" for name in looked.lost(*OPERATORS)),)

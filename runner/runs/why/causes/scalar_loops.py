@@ -1,0 +1,14 @@
+"""Generated loops that are not vectorized."""
+
+from __future__ import annotations
+
+from runner.runs.why.looked import STEP, Looked
+
+NAME = "loops without vectors"
+SENTENCE = "Generated loops are not vectorized."
+LEAST = 0.05  # of the step
+
+
+def signature(looked: Looked) -> str:
+    ms, step = looked.ms_of("scalar"), looked.compiled.get(STEP, 0.0)
+    return f"{len(looked.kernels('scalar'))} scalar kernels take {ms:.3g} ms" if ms > LEAST * step else ""

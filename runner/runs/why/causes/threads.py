@@ -1,0 +1,17 @@
+"""Small loops that are divided among threads."""
+
+from __future__ import annotations
+
+from runner.runs.why.looked import Looked
+
+NAME = "threads"
+SENTENCE = "Generated loops are too small for the threads that share them."
+
+
+def signature(looked: Looked) -> str:
+    threads = looked.record.environment.get("threads")
+    return f"{threads} threads" if isinstance(threads, int) and threads > 1 and looked.signs else ""
+
+
+def settings(looked: Looked) -> tuple[str, ...]:
+    return ("cpp.threads=1",)

@@ -1,0 +1,263 @@
+"""From records to the explanation of one candidate: which causes were tested, and what removing them gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from harness.backends.settings.candidates import named, parts_of
+from harness.schema import Record, Samples
+from runner.analysis.comparison import CandidatePair, Comparison
+from runner.analysis.derive import summarize
+from runner.analysis.estimate import Verdict
+from runner.analysis.statistics import middle, walsh_averages
+from runner.analysis.verdicts.pairs import FEWEST, rounds_of
+from runner.labels import job_title
+from runner.runs.why.causes import Cause, causes, cost_of, settings_of
+from runner.runs.why.looked import Looked
+
+STAGES = ("dynamo_eager", "aot_eager")
+CAPTURE = "capture"
+MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
+RESAMPLES = 1000
+MANY_FAULTS = 100  # page faults of a step, beyond eager's
+CHECKS = (
+    ("recompiles", "recompilations"),
+    ("graph_breaks", "graph breaks"),
+    ("eager_fallbacks", "functions left to eager"),
+)
+
+
+class State(str, Enum):
+    """What a test says about a cause."""
+
+    EXPLAINED = "explained"  # without it, the pair changes by more than noise
+    SUSPECTED = "suspected"  # it shows, but nothing removes it, or removing it changes nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A cause that shows, and the settings that remove it; no settings: it can only be suspected."""
+
+    cause: str
+    sentence: str
+    evidence: str
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The share of the loss that is gone, with its 95 % interval; above 1: the step is faster than eager."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One candidate with a setting: its pairs with the plain candidate and with eager."""
+
+    setting: str
+    over_plain: CandidatePair | None  # None: it did not pass, or shares too few rounds
+    comparison: Comparison
+
+    @property
+    def helps(self) -> bool:
+        """Whether it passed and its interval over the plain candidate lies beyond the noise threshold."""
+        return self.over_plain is not None and self.over_plain.verdict is Verdict.FASTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """A proposed cause after the test."""
+
+    proposal: Proposal
+    state: State
+    attempt: Attempt | None = None  # the best one
+    share: Share | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """The explanation of one candidate of one job."""
+
+    title: str
+    plain: Comparison
+    causes: tuple[Tested, ...]
+    attempts: tuple[Attempt, ...]
+    stages: tuple[tuple[str, str, float, float | None, float | None], ...]  # name, over what, ratio, interval
+    excluded: tuple[str, ...]
+    shown: tuple[str, ...]  # checks that are not clean
+    balance: Mapping[str, tuple[float, float]]
+
+    @property
+    def lost(self) -> bool:
+        """Whether the candidate is slower than eager beyond noise."""
+        return self.plain.verdict is Verdict.SLOWER
+
+    @property
+    def explained(self) -> tuple[Tested, ...]:
+        return tuple(tested for tested in self.causes if tested.state is State.EXPLAINED)
+
+
+def proposals(looked: Looked, known: Sequence[Cause] | None = None) -> tuple[Proposal, ...]:
+    """The causes whose signatures show, the most costly first, with the settings that remove them."""
+    if not looked.compiled:  # the copy for looking failed
+        return ()
+    ordered = sorted(causes() if known is None else known, key=lambda cause: -cost_of(cause, looked))
+    shown = ((cause, cause.signature(looked)) for cause in ordered)
+    return tuple(
+        Proposal(
+            cause=cause.NAME, sentence=cause.SENTENCE, evidence=evidence, settings=settings_of(cause, looked)
+        )
+        for cause, evidence in shown
+        if evidence
+    )
+
+
+def settings_to_try(proposed: Sequence[Proposal], most: int = MOST) -> tuple[str, ...]:
+    """The first settings of each cause in turn, then the second ones; at most ``most``."""
+    depth = max((len(one.settings) for one in proposed), default=0)
+    turns = (one.settings[place] for place in range(depth) for one in proposed if place < len(one.settings))
+    return tuple(dict.fromkeys(turns))[:most]
+
+
+def with_setting(candidate: str, setting: str) -> str:
+    """The candidate with these settings; they replace those of the same name."""
+    compiler, own = parts_of(candidate)
+    added = parts_of(f"{compiler}[{setting}]")[1]
+    names = {one.partition("=")[0] for one in added}
+    return named(compiler, (*(one for one in own if one.partition("=")[0] not in names), *added))
+
+
+def candidates_for(candidate: str, settings: Sequence[str]) -> tuple[str, ...]:
+    """The candidates of one run. Each stands before the one that it is compared with, as pairs need it."""
+    tried = (with_setting(candidate, setting) for setting in settings)
+    return tuple(dict.fromkeys((*tried, candidate, *reversed(STAGES))))
+
+
+def explain(
+    candidate: str, records: Sequence[Record], proposed: Sequence[Proposal], looked: Looked | None
+) -> Why:
+    """The explanation, from the records of one job that timed all candidates in the same rounds.
+
+    Raises ``ValueError`` with a sentence if the candidate has no times.
+    """
+    summary = summarize(records)
+    comparisons = {one.record.candidate: one for one in summary.comparisons}
+    pairs = {(pair.first.record.candidate, pair.second.record.candidate): pair for pair in summary.pairs}
+    plain = comparisons.get(candidate)
+    if plain is None or not plain.n:
+        status = "no record" if plain is None else plain.status.value
+        raise ValueError(f"{candidate} has no times ({status}), so there is nothing to explain")
+    settings = dict.fromkeys(setting for one in proposed for setting in one.settings)
+    attempts = tuple(
+        Attempt(
+            setting=setting,
+            over_plain=pairs.get((with_setting(candidate, setting), candidate)),
+            comparison=comparisons[with_setting(candidate, setting)],
+        )
+        for setting in settings
+        if with_setting(candidate, setting) in comparisons
+    )
+    lost = plain.verdict is Verdict.SLOWER
+    causes_tested = tuple(_tested(one, attempts, plain, lost=lost) for one in proposed)
+    capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
+    excluded, shown = _checks(plain)
+    return Why(
+        title=job_title(plain.record.job),
+        plain=plain,
+        causes=(*causes_tested, *capture),
+        attempts=attempts,
+        stages=_stages(candidate, comparisons, pairs),
+        excluded=excluded,
+        shown=shown,
+        balance={} if looked is None else looked.balance,
+    )
+
+
+def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
+    mine = [one for one in attempts if one.setting in proposal.settings and one.over_plain is not None]
+    best = max(mine, key=lambda one: one.over_plain.speedup or 0.0 if one.over_plain else 0.0, default=None)
+    share = None
+    if best is not None and lost:
+        share = share_of_loss(plain.record.samples, best.comparison.record.samples)
+    explained = best is not None and best.helps and share is not None and share.low > 0
+    state = State.EXPLAINED if explained else State.SUSPECTED
+    return Tested(proposal=proposal, state=state, attempt=best, share=share)
+
+
+def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tuple[Tested, ...]:
+    """The stage dynamo_eager as a cause: the same operators, or others, without any compiler behind it."""
+    if not lost or stage is None or stage.verdict is not Verdict.SLOWER:
+        return ()
+    share = share_of_loss(plain.record.samples, stage.record.samples)
+    rest = None if share is None else Share(value=1 - share.value, low=1 - share.high, high=1 - share.low)
+    proposal = Proposal(
+        cause=CAPTURE,
+        sentence="Dynamo's capture alone is slower: its guards, or another path of the model's code.",
+        evidence="dynamo_eager is slower than eager",
+        settings=(),
+    )
+    state = State.EXPLAINED if rest is not None and rest.low > 0 else State.SUSPECTED
+    return (Tested(proposal=proposal, state=state, share=rest),)
+
+
+def share_of_loss(plain: Samples | None, other: Samples | None) -> Share | None:
+    """Which share of the plain candidate's loss against eager is gone with the other candidate.
+
+    Loss and gain are pseudo-medians (Hodges and Lehmann) of log ratios of the same rounds. The interval is a
+    percentile bootstrap over rounds (Efron 1979), so it lacks what varies between processes. None with too
+    few rounds, or without a loss in at least 97.5 % of the resamples.
+    """
+    if plain is None or other is None:
+        return None
+    mine, theirs = rounds_of(plain), rounds_of(other)
+    eager = dict(zip(mine, plain.baseline_s, strict=False))
+    rounds = [key for key in mine if key in theirs]
+    if len(rounds) < FEWEST:
+        return None
+    times = np.log([[eager[key], mine[key], theirs[key]] for key in rounds])
+    loss, gain = times[:, 1] - times[:, 0], times[:, 1] - times[:, 2]
+    chosen = np.random.default_rng(0).integers(len(rounds), size=(RESAMPLES, len(rounds)))
+    losses = np.array([middle(walsh_averages(loss[places])) for places in chosen])
+    gains = np.array([middle(walsh_averages(gain[places])) for places in chosen])
+    if np.mean(losses > 0) < 0.975:
+        return None
+    low, high = np.percentile(gains[losses > 0] / losses[losses > 0], [2.5, 97.5])
+    value = middle(walsh_averages(gain)) / middle(walsh_averages(loss))
+    return Share(value=value, low=float(low), high=float(high))
+
+
+def _stages(
+    candidate: str,
+    comparisons: Mapping[str, Comparison],
+    pairs: Mapping[tuple[str, str], CandidatePair],
+) -> tuple[tuple[str, str, float, float | None, float | None], ...]:
+    """Each stage over the one before it, as a speedup with its interval."""
+    names = [name for name in (*STAGES, candidate) if name in comparisons]
+    rows = []
+    for before, name in zip(["eager", *names], names, strict=False):
+        one = comparisons[name] if before == "eager" else pairs.get((name, before))
+        if one is not None and one.speedup is not None:
+            rows.append((name, before, one.speedup, one.ci_low, one.ci_high))
+    return tuple(rows)
+
+
+def _checks(plain: Comparison) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the record excludes as a cause, and what it does not exclude; in words."""
+    excluded: list[str] = []
+    shown: list[str] = []
+    for name, words in CHECKS:
+        count = plain.number(name)
+        (shown if count else excluded).append(f"{count:g} {words}" if count else f"no {words}")
+    faults = [plain.number(f"{side}_minor_faults") or 0.0 for side in ("baseline", "candidate")]
+    many = faults[1] > faults[0] + MANY_FAULTS
+    (shown if many else excluded).append(f"page faults {faults[0]:g} -> {faults[1]:g} a step")
+    other = plain.record.job.baseline_dtype not in (None, plain.record.job.dtype)
+    (shown if other else excluded).append("another precision" if other else "the same precision")
+    return tuple(excluded), tuple(shown)

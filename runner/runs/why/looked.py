@@ -1,0 +1,118 @@
+"""What a second copy, compiled for looking, shows: its kernels, and a balance of eager and compiled in ms.
+
+The copy has named kernels (``cpp.enable_kernel_profile``). It is never the copy that is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from harness.backends.settings.candidates import parts_of
+from harness.schema import Record
+
+STEP = "step"  # the whole step among the events of harness.metrics.trace
+LOOKING = ("cpp.enable_kernel_profile=True",)
+GENERATED = re.compile(r"(?:cpp|triton_\w{2,4})_fused")
+LIBRARY = re.compile(
+    r"aten::\w*(?:mm|bmm|matmul|conv\w*|linear\w*|scaled_dot_product\w*|lstm\w*|gru\w*)(?:_backward)?$|mkldnn::"
+)
+RANDOM = re.compile(r"aten::(?:bernoulli_?|rand\w*|normal_?|uniform_?|native_dropout)$")
+COPIES = re.compile(r"aten::(?:copy_|clone|contiguous|_to_copy|constant_pad_nd)$")
+CALL = re.compile(r"TorchDynamo|Torch-Compiled|AOTDispatcher|Pregraph|## Call|CompiledFunction")
+LINES = (
+    *("library products and convolutions", "fused kernels", "copies into another order", "random numbers"),
+    *("kernels that store masks", "other operators", "guards and wrapper", "autograd"),
+)
+REST = "not accounted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """The look at one job. Times are ms of one step under the profiler, by event."""
+
+    record: Record
+    eager: Mapping[str, float] = field(default_factory=dict)
+    compiled: Mapping[str, float] = field(default_factory=dict)
+    signs: Mapping[str, frozenset[str]] = field(default_factory=dict)  # kernel -> random, mask, copy, scalar
+
+    @classmethod
+    def of(cls, record: Record) -> Looked:
+        """From the record of the looking candidate. What it lacks is empty."""
+        texts = {name: record.metrics.get(name) for name in ("generated_kernels", "graph_break_reasons")}
+        words = [line.split() for line in str(texts["generated_kernels"] or "").splitlines()]
+        return cls(
+            record=record,
+            eager=_events(record, "baseline_step_events"),
+            compiled=_events(record, "candidate_step_events"),
+            signs={line[0]: frozenset(line[1:]) for line in words if line},
+        )
+
+    @property
+    def compiler(self) -> str:
+        return parts_of(self.record.candidate)[0]
+
+    @property
+    def of_inductor(self) -> bool:
+        """Whether inductor's settings are the compiler's own."""
+        return "inductor" in self.compiler
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The candidate's own settings, without those for looking."""
+        return tuple(one for one in parts_of(self.record.candidate)[1] if one not in LOOKING)
+
+    @cached_property
+    def balance(self) -> Mapping[str, tuple[float, float]]:
+        """ms of eager and of the compiled step by line; the last line is what no event accounts for."""
+        sums = {line: [0.0, 0.0] for line in LINES}
+        for side, events in enumerate((self.eager, self.compiled)):
+            for name, ms in events.items():
+                if name != STEP:
+                    sums[self._line(name)][side] += ms
+        accounted = [sum(both[side] for both in sums.values()) for side in (0, 1)]
+        steps = [self.eager.get(STEP, 0.0), self.compiled.get(STEP, 0.0)]
+        left = steps[0] - accounted[0], steps[1] - accounted[1]
+        return {**{line: (both[0], both[1]) for line, both in sums.items()}, REST: left}
+
+    def _line(self, name: str) -> str:
+        if GENERATED.match(name):
+            signs = self.signs.get(name, frozenset())
+            which = next((n for n, sign in ((2, "copy"), (3, "random"), (4, "mask")) if sign in signs), 1)
+            return LINES[which]
+        table = ((LIBRARY, 0), (RANDOM, 3), (COPIES, 2), (CALL, 6))
+        known = next((n for pattern, n in table if pattern.search(name)), None)
+        return LINES[known if known is not None else 5 if name.startswith(("aten::", "mkldnn")) else 7]
+
+    def kernels(self, sign: str) -> tuple[str, ...]:
+        """The generated kernels with this sign."""
+        return tuple(name for name, signs in self.signs.items() if sign in signs)
+
+    def ms(self, pattern: str, *, compiled: bool = True) -> float:
+        """ms of the events whose whole name matches."""
+        events = self.compiled if compiled else self.eager
+        return sum(ms for name, ms in events.items() if re.fullmatch(pattern, name))
+
+    def ms_of(self, sign: str) -> float:
+        """ms of the generated kernels with this sign."""
+        return sum(self.compiled.get(name, 0.0) for name in self.kernels(sign))
+
+    def number(self, name: str) -> float:
+        """The metric of the looking copy; 0 without it."""
+        value = self.record.metrics.get(name)
+        return float(value) if isinstance(value, (int, float)) else 0.0
+
+    def lost(self, *operators: str) -> Iterator[str]:
+        """Those of eager's operators that the compiled step does not call."""
+        for name in operators:
+            if self.ms(f"aten::{name}", compiled=False) and not self.ms(f"aten::{name}"):
+                yield name
+
+
+def _events(record: Record, name: str) -> dict[str, float]:
+    text = record.metrics.get(name)
+    values = json.loads(text) if isinstance(text, str) else {}
+    return {str(key): float(ms) for key, ms in values.items()}

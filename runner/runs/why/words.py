@@ -1,0 +1,178 @@
+"""The explanation as text: one screen, why.md and why.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner.analysis.digits import seconds_text, speedup_text
+from runner.reports.markdown import escape, list_block, table_block
+from runner.reports.parts.grid import Table, grid_of, optional, text_for
+from runner.runs.why.explain import Attempt, Share, Tested, Why
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+VERSION = 1  # of why.json
+SMALL_MS = 0.005  # lines of the balance sheet below it are left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A title with lines, or with a table."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    table: Table | None = None
+
+
+def verdict_text(why: Why) -> str:
+    """``0.76x [0.74, 0.79], slower: 9.5 ms of a step of 39.6 ms are lost``"""
+    one = why.plain
+    verdict = one.verdict.value if one.verdict else "no verdict"
+    text = f"{one.compiler}: {speedup_text(one.speedup, one.ci_low, one.ci_high)}, {verdict}"
+    if one.baseline_ms is None or one.speedup is None:
+        return text
+    lost = one.baseline_ms * (1 / one.speedup - 1)
+    change = f"{abs(lost):.3g} ms a step are {'lost' if lost > 0 else 'gained'}"
+    return f"{text}; eager takes {one.baseline_ms:.3g} ms, {change}"
+
+
+def cause_lines(why: Why) -> tuple[str, ...]:
+    """The tested causes as sentences; what was found if nothing is lost."""
+    if not why.lost:
+        return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
+    named = tuple(_cause_line(tested) for tested in sorted(why.causes, key=lambda one: one.state.value))
+    return (
+        named if why.explained else (*named, "Not explained: no tested setting removes a part of the loss.")
+    )
+
+
+def _cause_line(tested: Tested) -> str:
+    text = f"{tested.state.value.capitalize()}: {tested.proposal.cause}. {tested.proposal.sentence}"
+    if tested.attempt is not None:
+        one = tested.attempt.comparison
+        text += (
+            f" With {tested.attempt.setting}: {speedup_text(one.speedup, one.ci_low, one.ci_high)} of eager"
+        )
+        text += f", {_share_text(tested.share)} of the loss gone." if tested.share else "."
+    elif tested.share is not None:
+        text += f" It has {_share_text(tested.share)} of the loss."
+    return f"{text} Seen: {tested.proposal.evidence}."
+
+
+def _share_text(share: Share) -> str:
+    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
+
+
+def parts(why: Why) -> Iterator[Part]:
+    """All parts of the screen, in its order."""
+    yield Part(title=why.title, lines=(verdict_text(why),))
+    yield Part(title="Cause", lines=cause_lines(why))
+    if why.balance:
+        yield Part(title="Balance of one step, in ms, under the profiler", table=balance_table(why))
+    rows = tuple((name, over, speedup_text(ratio, low, high)) for name, over, ratio, low, high in why.stages)
+    table = Table(header=("stage", "over", "speedup [95 %]"), rows=rows)
+    yield Part(title="Stages, for orientation", table=table)
+    if why.attempts:
+        yield Part(title="What to try", table=attempts_table(why.attempts))
+    checks = [f"Excluded: {', '.join(why.excluded)}."]
+    yield Part(title="What it is not", lines=(*checks, *(f"Not excluded: {words}." for words in why.shown)))
+
+
+def balance_table(why: Why) -> Table:
+    total = tuple(sum(both[side] for both in why.balance.values()) for side in (0, 1))
+    lines = [(line, both) for line, both in why.balance.items() if max(map(abs, both)) >= SMALL_MS]
+    rows = tuple(
+        (line, f"{eager:.3g}", f"{compiled:.3g}", f"{compiled - eager:+.3g}")
+        for line, (eager, compiled) in (*lines, ("step", total))
+    )
+    return Table(header=("", "eager", "compiled", "change"), rows=rows, numbers=(False, True, True, True))
+
+
+def attempts_table(attempts: Sequence[Attempt]) -> Table:
+    """The largest effect first."""
+    ordered = sorted(attempts, key=lambda one: -((one.over_plain and one.over_plain.speedup) or 0.0))
+    rows = tuple(
+        (
+            one.setting,
+            optional(one.over_plain, lambda pair: speedup_text(pair.speedup, pair.ci_low, pair.ci_high)),
+            speedup_text(one.comparison.speedup, one.comparison.ci_low, one.comparison.ci_high),
+            one.comparison.status.value,
+            optional(one.comparison.compile_s, seconds_text),
+            "yes" if one.helps else "no",
+        )
+        for one in ordered
+    )
+    return Table(header=("setting", "over plain", "over eager", "parity", "compile s", "helps"), rows=rows)
+
+
+def show(why: Why, console: Console) -> None:
+    """One screen."""
+    for part in parts(why):
+        console.print()
+        console.print(text_for(console, part.title, "bold"))
+        for line in part.lines:
+            console.print(text_for(console, f"  {line}"))
+        if part.table is not None:
+            console.print(grid_of(console, part.table, lambda *_: ""))
+
+
+def markdown(whys: Sequence[Why]) -> str:
+    """why.md: the same parts."""
+    blocks = []
+    for part in (part for why in whys for part in parts(why)):
+        blocks.append(f"{'##' if part.title in [why.title for why in whys] else '###'} {escape(part.title)}")
+        if part.lines:
+            blocks.append(list_block(part.lines).within(1 << 20))
+        if part.table is not None:
+            table = part.table
+            block = table_block(table.header, table.rows, len(table.rows), table.numbers)
+            blocks.append(block.within(1 << 20))
+    return "\n\n".join(blocks) + "\n"
+
+
+def as_json(whys: Sequence[Why]) -> dict[str, Any]:
+    """why.json: for programs. Ratios are not rounded; a missing number is null."""
+    return {"version": VERSION, "explanations": [_one(why) for why in whys]}
+
+
+def _one(why: Why) -> dict[str, Any]:
+    return {
+        "job": why.plain.record.job.key,
+        "candidate": why.plain.record.candidate,
+        "verdict": why.plain.verdict.value if why.plain.verdict else None,
+        "speedup": _ratio(why.plain),
+        "baseline_ms": why.plain.baseline_ms,
+        "causes": [
+            {
+                "cause": tested.proposal.cause,
+                "state": tested.state.value,
+                "sentence": tested.proposal.sentence,
+                "evidence": tested.proposal.evidence,
+                "setting": tested.attempt.setting if tested.attempt else None,
+                "share": [tested.share.value, tested.share.low, tested.share.high] if tested.share else None,
+            }
+            for tested in why.causes
+        ],
+        "stages": [{"stage": s, "over": o, "speedup": [r, low, high]} for s, o, r, low, high in why.stages],
+        "tried": [
+            {
+                "setting": one.setting,
+                "over_plain": _ratio(one.over_plain) if one.over_plain else None,
+                "over_eager": _ratio(one.comparison),
+                "status": one.comparison.status.value,
+                "compile_s": one.comparison.compile_s,
+                "helps": one.helps,
+            }
+            for one in why.attempts
+        ],
+        "excluded": list(why.excluded),
+        "not_excluded": list(why.shown),
+        "balance_ms": {line: {"eager": e, "compiled": c} for line, (e, c) in why.balance.items()},
+    }
+
+
+def _ratio(one: Any) -> list[float | None]:
+    return [one.speedup, one.ci_low, one.ci_high]

@@ -1,0 +1,249 @@
+"""``--why``: signatures propose, pairs decide. Planted causes and controls, as records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from harness.schema import Mode, Record, Scalar, Status
+from runner.errors import UsageError
+from runner.runs.why.causes import causes
+from runner.runs.why.explain import (
+    CAPTURE,
+    Proposal,
+    State,
+    Why,
+    candidates_for,
+    explain,
+    proposals,
+    settings_to_try,
+    share_of_loss,
+    with_setting,
+)
+from runner.runs.why.looked import LINES, REST, Looked
+from runner.runs.why.tune import tuning, winner
+from runner.runs.why.words import as_json, balance_table, cause_lines, markdown, show
+from tests.command_line import parsed
+from tests.factories import known, make_job, make_record
+
+EAGER = {"step": 10.0, "aten::mm": 8.0}
+COMPILED = {"step": 10.0, "aten::mm": 8.0, "cpp_fused_add_0": 1.0}
+
+
+def look(
+    kernels: str = "cpp_fused_add_0",
+    *,
+    eager: dict[str, float] | None = None,
+    compiled: dict[str, float] | None = None,
+    candidate: str = "inductor",
+    mode: Mode = Mode.TRAINING,
+    environment: dict[str, Scalar] | None = None,
+    **metrics: Scalar,
+) -> Looked:
+    """The look at a step that has no cause, with these changes."""
+    texts: dict[str, Scalar] = {
+        "baseline_step_events": json.dumps(EAGER | (eager or {})),
+        "candidate_step_events": json.dumps(COMPILED | (compiled or {})),
+        "generated_kernels": kernels,
+        "graph_breaks": 0,
+        "candidate_peak_memory_bytes": 1_000,
+        "baseline_peak_memory_bytes": 1_000,
+    }
+    record = make_record(make_job(mode=mode), candidate, metrics=texts | metrics)
+    return Looked.of(replace(record, environment={"threads": 1, **(environment or {})}))
+
+
+PLANTED: dict[str, Looked] = {
+    "random numbers": look("cpp_fused_native_dropout_0 random"),
+    "memory format": look("cpp_fused_0 copy", eager={"aten::mkldnn_convolution": 2.0},
+                          compiled={"aten::mkldnn_convolution": 2.0, "cpp_fused_0": 1.0}),
+    "weights copied in every step": look("cpp_fused_0 copy", compiled={"cpp_fused_0": 1.0},
+                                         eager={"aten::convolution": 1.0}, mode=Mode.INFERENCE),
+    "stored masks": look("cpp_fused_relu_threshold_backward_0 mask"),
+    "a decomposed operator": look(eager={"aten::upsample_bicubic2d": 3.0}),
+    "attention by another kernel": look(eager={"aten::_scaled_dot_product_flash_attention_for_cpu": 3.0}),
+    "autotuning": look(candidate="inductor[max_autotune=True]"),
+    "freezing": look(candidate="inductor[freezing=True]", mode=Mode.INFERENCE),
+    "saved tensors": look(candidate_peak_memory_bytes=1_500),
+    "threads": look(environment={"threads": 4}),
+    "loops without vectors": look("cpp_fused_add_1 scalar", compiled={"cpp_fused_add_1": 5.0}),
+    "graph breaks": look(graph_breaks=2),
+    "guards": look(guards=5_000, guard_check_us=500.0),
+}  # fmt: skip
+BESIDE = {"weights copied in every step": {"memory format"}}  # two effects of one copy
+
+
+def test_every_cause_is_planted_here() -> None:
+    assert set(PLANTED) == {cause.NAME for cause in causes()}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_cause_shows_and_no_other(name: str) -> None:
+    shown = {proposal.cause for proposal in proposals(PLANTED[name])}
+    assert name in shown
+    assert shown - {name} <= BESIDE.get(name, set())
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+def test_a_step_without_a_cause_shows_none(mode: Mode) -> None:
+    assert proposals(look(mode=mode)) == ()
+
+
+# -- the pair decides ------------------------------------------------------------------------------
+
+
+def run(
+    ms: dict[str, float], *, seed: int = 0, rounds: int = 30, failed: tuple[str, ...] = ()
+) -> list[Record]:
+    """Records of one job with these times (eager: 10 ms), with 1 % noise around the machine's own wobble."""
+    rng = np.random.default_rng(seed)
+    machine = np.exp(rng.normal(0, 0.2, rounds))
+
+    def column(milliseconds: float) -> tuple[float, ...]:
+        return tuple((milliseconds / 1e3 * machine * np.exp(rng.normal(0, 0.01, rounds))).tolist())
+
+    job, eager = make_job(candidates=tuple(ms)), column(10.0)
+    records = []
+    for candidate, milliseconds in ms.items():
+        status = Status.FAIL_ACCURACY if candidate in failed else Status.PASS
+        record = make_record(job, candidate, rounds=rounds, status=status)
+        samples = replace(known(record.samples), baseline_s=eager, candidate_s=column(milliseconds))
+        records.append(replace(record, samples=samples))
+    return records
+
+
+RANDOM = proposals(PLANTED["random numbers"])
+REMOVED = "inductor[fallback_random=True]"
+
+
+def why(removed_ms: float, plain_ms: float = 13.0, **more: object) -> Why:
+    times = {REMOVED: removed_ms, "inductor": plain_ms, "aot_eager": 10.0, "dynamo_eager": 10.0}
+    return explain("inductor", run(times, **more), RANDOM, PLANTED["random numbers"])  # type: ignore[arg-type]
+
+
+def test_a_cause_that_a_setting_removes_is_explained_with_its_share() -> None:
+    (tested,) = why(10.0).causes
+    assert tested.state is State.EXPLAINED
+    share = known(tested.share)
+    assert share.low < 1 < share.high
+    assert share.value == pytest.approx(1.0, abs=0.05)
+    (half,) = why(11.4).causes
+    assert known(half.share).value == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_setting_that_changes_nothing_explains_nothing(seed: int) -> None:
+    explanation = why(13.0, seed=seed)
+    assert explanation.lost
+    assert explanation.explained == ()
+
+
+def test_a_setting_that_fails_parity_explains_nothing() -> None:
+    explanation = why(10.0, failed=(REMOVED,))
+    assert explanation.explained == ()
+    assert explanation.attempts[0].comparison.status is Status.FAIL_ACCURACY
+
+
+def test_without_a_loss_nothing_is_explained_but_what_helps_is_said() -> None:
+    explanation = why(9.0, plain_ms=9.9)
+    assert explanation.explained == ()
+    assert explanation.attempts[0].helps
+    assert "no loss to explain" in cause_lines(explanation)[0]
+
+
+def test_a_slow_stage_in_the_middle_is_no_cause() -> None:
+    """rexnet_100: aot_eager 0.98x, decomposed 0.46x, inductor 0.74x."""
+    times = {"inductor": 13.5, "aot_eager_decomp_partition": 21.7, "aot_eager": 10.2, "dynamo_eager": 10.0}
+    explanation = explain("inductor", run(times), (), None)
+    assert explanation.explained == ()
+    assert [stage[0] for stage in explanation.stages] == ["dynamo_eager", "aot_eager", "inductor"]
+    assert "Not explained" in cause_lines(explanation)[-1]
+
+
+def test_a_slow_capture_is_a_cause() -> None:
+    explanation = explain("inductor", run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13}), (), None)
+    assert [tested.proposal.cause for tested in explanation.explained] == [CAPTURE]
+
+
+def test_a_share_needs_a_loss_and_rounds() -> None:
+    one, other = (record.samples for record in run({"inductor": 10.0, "aot_eager": 10.0}))
+    assert share_of_loss(one, other) is None
+    assert share_of_loss(one, None) is None
+    with pytest.raises(ValueError, match="inductor has no times"):
+        explain("inductor", [], (), None)
+
+
+# -- names, plans, words ---------------------------------------------------------------------------
+
+
+def test_a_setting_replaces_the_candidates_own() -> None:
+    assert with_setting("inductor[freezing=True,cpp.threads=1]", "freezing=False") == (
+        "inductor[cpp.threads=1,freezing=False]"
+    )
+    assert candidates_for("inductor", ["a=1"]) == ("inductor[a=1]", "inductor", "aot_eager", "dynamo_eager")
+    assert candidates_for("aot_eager", []) == ("aot_eager", "dynamo_eager")
+
+
+def test_each_cause_gets_a_try_before_any_gets_a_second() -> None:
+    both = [
+        Proposal(cause="a", sentence="", evidence="", settings=("x=1", "x=2", "x=3")),
+        Proposal(cause="b", sentence="", evidence="", settings=("y=1",)),
+    ]
+    assert settings_to_try(both) == ("x=1", "y=1", "x=2")
+
+
+def test_the_balance_adds_up_and_prints_what_it_lacks() -> None:
+    balance = PLANTED["memory format"].balance
+    assert tuple(balance) == (*LINES, REST)
+    assert sum(compiled for _, compiled in balance.values()) == pytest.approx(10.0)
+    assert balance["copies into another order"] == (0.0, 1.0)
+    assert balance[REST] == pytest.approx((0.0, -2.0))
+    explanation = replace(why(10.0), balance=balance)
+    assert balance_table(explanation).rows[-1][0] == "step"
+
+
+def test_the_screen_the_page_and_the_file_say_the_same() -> None:
+    explanation = why(10.0)
+    screen = StringIO()
+    show(explanation, Console(file=screen, width=200))
+    for text in (screen.getvalue(), markdown([explanation])):
+        assert "Explained: random numbers." in text
+        assert "What to try" in text
+        assert "fallback_random=True" in text
+    (one,) = json.loads(json.dumps(as_json([explanation])))["explanations"]
+    assert one["causes"][0]["state"] == "explained"
+    assert one["tried"][0]["helps"] is True
+    assert one["verdict"] == "slower"
+
+
+def test_tuning_keeps_what_wins_with_parity() -> None:
+    proposed = tuning(make_job())
+    settings = proposed[0].settings
+    times = {with_setting("inductor", one): 13.0 for one in settings} | {"inductor": 13.0}
+    times |= {with_setting("inductor", settings[0]): 8.0, with_setting("inductor", settings[1]): 9.0}
+    explanation = explain(
+        "inductor", run(times, failed=(with_setting("inductor", settings[0]),)), proposed, None
+    )
+    assert known(winner(explanation.attempts)).setting == settings[1]
+    assert "freezing=True" in tuning(make_job(mode=Mode.INFERENCE))[0].settings
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--why", "--training", "--compilers=inductor,aot_eager"], "--why explains one compiler"),
+        (["--why", "--training", "--compilers=eager"], "--why: eager has no settings to test"),
+        (["--tune", "--training", "--accuracy"], "--tune needs times"),
+        (["--why", "--tune", "--training"], "exclude each other"),
+        (["--why", "--training", "--compilers=inductr"], "did you mean inductor"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed(words)
+    assert says in str(caught.value)
