@@ -140,7 +140,7 @@ def _planted(
             bits = bits_of(calls.results[1], calls.results[3])
             outcome = judged(checks, variant, compiled, calls)
             if kind in LATE_CALLS and not outcome.ours:
-                outcome = replace(outcome, **watched(checks, variant, calls))
+                outcome = watched(checks, variant, calls, outcome)
             bits += bits_of(*calls.results.values())
             plain = plain or bits
             if kind and kind not in (*AROUND, *LATE_CALLS) and bits == plain and not outcome.ours:
@@ -178,20 +178,17 @@ def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: Calls) -
     return replace(_of(status, parity), field=by_field)
 
 
-def watched(checks: Checks, variant: Variant, calls: Calls) -> dict[str, str]:
-    """What is seen of a fault in the calls after the check, as a session looks at them."""
+def watched(checks: Checks, variant: Variant, calls: Calls, outcome: Outcome) -> Outcome:
+    """The outcome after more calls, at which a session looks after the check."""
     watch = Watch()
     watch.remember(variant, calls.results[1], checks.truth)
     for _ in range(LOOKS):
         watch.look(variant, checks.bench.step(variant))
     error = watch.changed_in_rounds(variant)
     if error is None:
-        return {}
-    return {
-        "status": Status.FAIL_ACCURACY.value,
-        "found_by": "the rounds",
-        "why": f"{error.name}: {error.failure}",
-    }
+        return outcome
+    why = f"{error.name}: {error.failure}"
+    return replace(outcome, status=Status.FAIL_ACCURACY.value, found_by="the rounds", why=why)
 
 
 def _of(status: Status, found: Parity | None) -> Outcome:

@@ -253,7 +253,7 @@ def _skipped_buffer(fault: Fault, program: Program, forward: Forward, given: Giv
 def _changed_target(fault: Fault, _: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
     """The last class or value of the target is lost after the loss has been computed."""
     made = forward(*given)
-    for _, target in named_tensors(given[2], "target"):
+    for _name, target in named_tensors(given[2], "target"):
         last = target.data.view(-1)[-1:]  # as a kernel writes: autograd does not see it
         fault.changed |= bool(last.any())
         last.zero_()

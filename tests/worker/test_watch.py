@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def go_on(session: Session, rounds: int = 3) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "amp"])
 def test_what_stays_as_it_was_is_not_reported(dtype: str, mode: Mode) -> None:
     for name in ("tokens", "conv"):
-        session = opened(lambda name=name: workload(name), mode, dtype, repeat=3)
+        session = opened(partial(workload, name), mode, dtype, repeat=3)
         assert session.prepare("eager")[0] is Status.PASS
         go_on(session)
         assert session.finish()[0] == {}
