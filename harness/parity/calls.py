@@ -128,15 +128,15 @@ def continue_on_other_data(
         calls.compiled = latest_recompilation() or "torch gives no reason"
 
 
-def noisy_runs(bench: Workbench, eager: Variant, seed: int = 0) -> list[Tensors]:
+def noisy_runs(bench: Workbench, eager: Variant, seed: int = 0, coarseness: float = 1.0) -> list[Tensors]:
     """Results of the next step with noise, ``RUNS`` times. Leaves the variant's state as it is.
 
-    ``seed``: the number of the neighbor; 0 is the data itself.
+    ``seed``: the number of the neighbor; 0 is the data itself. ``coarseness``: multiple of the loudness.
     """
     runs: list[Tensors] = []
     for run in range(RUNS):
         with eager.kept():
-            noise = Noise(loudness(bench.precision), RUNS * seed + run)
+            noise = Noise(coarseness * loudness(bench.precision), RUNS * seed + run)
             runs.append(bench.run(eager, noise, restored=False))
     return runs
 

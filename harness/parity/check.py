@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_NOISE = 0.2  # share of the values of outputs, and of gradients, that need not be judged
 FINE = 0.01  # a value is judged finely if its limit is at most this share of its tensor's size
+COARSEST = 8.0  # multiple of the noise on neighbors, for a candidate whose outputs are so far off
 REPEATED = 0.5  # share of an error that a repeated call shows at least
 
 
@@ -206,7 +208,9 @@ class Check:
                 worst[judgment.name] = judgment
         data, directions = (FIRST_DATA, None) if other is None else (other.data, other.directions)
         plain = not self.compiled.constant_weights and has_plain_weights(self.variant.program.module)
-        neighbors = self.checks.neighbors(data, WEIGHTS if plain else INPUTS, directions)
+        neighbors = self.checks.neighbors(
+            data, WEIGHTS if plain else INPUTS, directions, self._coarseness(truth)
+        )
         ranked = neighbors.ranked(self.variant, truth, worst)
         passed = [name for name, rank in ranked.items() if not rank.figures]
         again = [row.on_data(self.checks.bench, self.variant, data) for _ in range(2)] if passed else []
@@ -217,6 +221,19 @@ class Check:
                 self.failures.append((judgment, "another call on the same data does not show this error"))
             elif name in truth.eager:
                 self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
+
+    def _coarseness(self, truth: Truth) -> float:
+        """How many times as far off as noisy eager the candidate's outputs are: a power of two.
+
+        A right compiler may round more coarsely than noisy eager, as convolutions in channels-last do. Its
+        outputs show how coarsely, and their error is judged by itself.
+        """
+        ratios = [1.0]
+        for judgment in self.judgments if not self.checks.rule.reduced else ():
+            if judgment.name in truth.eager and family_of(judgment.name) == "value":
+                usual = self.truth_of(judgment).usual(judgment.name, "size")
+                ratios += [judgment.error.size / usual] if usual > 0.0 else []
+        return min(COARSEST, 2.0 ** math.ceil(math.log2(max(1.0, *ratios))))
 
     def _repeats(
         self, directions: Directions | None, truth: Truth, judgment: Judgment, again: Sequence[Tensors]

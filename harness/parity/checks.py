@@ -57,7 +57,7 @@ class Checks:
         self._of_inputs: Expected | None = None  # other inputs, but the first weights
         self._chance: Chance | None = None
         self._pair: list[Variant] = []  # eager and fp64, if neighbors were looked at
-        self._neighbors: dict[tuple[bool, bool, str], Neighbors] = {}
+        self._neighbors: dict[tuple[bool, bool, str, float], Neighbors] = {}
         self.why_not = "a generating step is compared on its own data, and restored before each comparison"
 
     @property
@@ -221,11 +221,13 @@ class Checks:
             self._of_inputs = self._expect(eager, exact, None, data, why_not)
         return self._of_inputs
 
-    def neighbors(self, data: Data, digits: str, directions: Directions | None) -> Neighbors:
-        key = data.weights, data.inputs, digits
+    def neighbors(
+        self, data: Data, digits: str, directions: Directions | None, coarseness: float
+    ) -> Neighbors:
+        key = data.weights, data.inputs, digits, coarseness
         if key not in self._neighbors:
             near = [replace(data, neighbor=n + 1, digits=digits) for n in range(NEIGHBORS)]
-            self._neighbors[key] = Neighbors(self.bench, self.rule, near, self._pair, directions)
+            self._neighbors[key] = Neighbors(self.bench, self.rule, near, self._pair, directions, coarseness)
         return self._neighbors[key]
 
     def truth_with_more_noise(self) -> Truth:

@@ -25,13 +25,18 @@ class Neighbors:
         data: Sequence[Data],
         pair: list[Variant],
         directions: Directions | None,
+        coarseness: float,
     ) -> None:
-        """``data``: the neighbors. ``pair``: empty, or eager and fp64, which all neighbors share."""
+        """``data``: the neighbors. ``pair``: empty, or eager and fp64, which all neighbors share.
+
+        ``coarseness``: how many times louder noise is there.
+        """
         self._bench = bench
         self._rule = rule
         self._data = data
         self._pair = pair
         self._directions = directions
+        self._coarseness = coarseness
         self._truths: list[Truth] = []
 
     def truth(self, number: int) -> Truth:
@@ -49,7 +54,7 @@ class Neighbors:
                 print(f"no fp64 run on a neighbor: {line_of(error)}", flush=True)
             eager.restore()
             with placed(eager, data):
-                noisy = noisy_runs(bench, eager, data.neighbor)
+                noisy = noisy_runs(bench, eager, data.neighbor, self._coarseness)
                 plain = bench.run(eager, restored=False)
             eager.restore()
             truth = Truth.of(self._rule, found, plain, noisy)
