@@ -57,7 +57,7 @@ def channels_last(variant: Variant) -> bool:
     """Weights and inputs in another memory format; False if there is no image."""
     program = variant.program
     images = [t for t in (*program.args, *program.kwargs.values()) if _is_image(t)]
-    program.module.to(memory_format=torch.channels_last)
+    program.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # of torch
     for image in images:
         image.data = image.data.contiguous(memory_format=torch.channels_last)
     return bool(images)

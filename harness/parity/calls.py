@@ -13,11 +13,11 @@ import torch
 
 from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
 from harness.failures import line_of
-from harness.parity.balance import NONE, Factors, balance_of
+from harness.parity.data.balance import NONE, Factors, balance_of
+from harness.parity.data.other_data import Data, placed
 from harness.parity.form import Form, overwritten
 from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.noise import Noise, loudness
-from harness.parity.other_data import Data, placed
 from harness.parity.rule import RUNS
 from harness.tensors import Tensors
 from harness.timing.first_calls import stopwatch

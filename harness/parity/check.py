@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from harness.parity import calls as row
 from harness.parity.calls import BASE, FIRST, ON_OTHER, OTHER, Calls
+from harness.parity.data.other_data import FIRST_DATA, INPUTS, WEIGHTS, Data, has_plain_weights
 from harness.parity.directions import Directions
 from harness.parity.form import other_strides, wrong_forms
 from harness.parity.measure import Error, family_of, is_exact_kind, same_bits
-from harness.parity.other_data import FIRST_DATA, INPUTS, WEIGHTS, Data, has_plain_weights
 from harness.parity.rule import GARBAGE, Judgment, Truth, as_error, judge
 from harness.parity.told.words import of_rank
 from harness.program import Compiled
@@ -233,7 +233,7 @@ class Check:
             if judgment.name in truth.eager and family_of(judgment.name) == "value":
                 usual = self.truth_of(judgment).usual(judgment.name, "size")
                 ratios += [judgment.error.size / usual] if usual > 0.0 else []
-        return min(COARSEST, 2.0 ** math.ceil(math.log2(max(1.0, *ratios))))
+        return 2.0 ** math.ceil(math.log2(min(COARSEST, max(ratios))))
 
     def _repeats(
         self, directions: Directions | None, truth: Truth, judgment: Judgment, again: Sequence[Tensors]

@@ -18,13 +18,13 @@ from harness.parity import calls as row
 from harness.parity.calls import BASE, FIRST, ON_OTHER, OTHER, Calls
 from harness.parity.chance import Chance, chance_of
 from harness.parity.check import FINE, Check, Expected
+from harness.parity.data.other_data import FIRST_DATA, Data, placed
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.form import Form
 from harness.parity.measure import family_of, same_bits, sketch
 from harness.parity.neighbors import Neighbors
 from harness.parity.noise import Noise, loudness
-from harness.parity.other_data import FIRST_DATA, Data, placed
 from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth
 from harness.parity.told.figures import write
 from harness.program import Compiled

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from harness.failures import line_of
 from harness.parity.calls import noisy_runs, on_data
+from harness.parity.data.other_data import Data, placed
 from harness.parity.directions import Directions
 from harness.parity.measure import Error
-from harness.parity.other_data import Data, placed
 from harness.parity.rule import NEIGHBORS, WORSE, Judgment, Ranked, Rule, Truth, judge
 from harness.tensors import Tensors
 from harness.timing.step import Variant

@@ -74,7 +74,10 @@ def dangers(tree: ast.Module) -> Iterator[str]:
             yield str(node.module)
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            if called in BUILTINS or called in CALLS:
+            tensors_only = any(
+                k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in node.keywords
+            )
+            if (called in BUILTINS or called in CALLS) and not tensors_only:
                 yield called
             for keyword in node.keywords:
                 off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
@@ -84,7 +87,8 @@ def dangers(tree: ast.Module) -> Iterator[str]:
 
 def test_the_check_for_dangers_sees_them() -> None:
     text = "import pickle\nfrom yaml import load\neval('1')\nos.system('x')\nrun(x, shell=True)\n"
-    text += "torch.load(f)\nmodel.eval()\nrun(x, shell=False)\nfrom_pretrained(x, trust_remote_code=flag)\n"
+    text += "torch.load(f)\ntorch.load(f, weights_only=True)\n"
+    text += "model.eval()\nrun(x, shell=False)\nfrom_pretrained(x, trust_remote_code=flag)\n"
     assert sorted(dangers(ast.parse(text))) == sorted(
         ["pickle", "yaml", "eval", "os.system", "shell=True", "torch.load", "trust_remote_code=flag"]
     )

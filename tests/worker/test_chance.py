@@ -164,7 +164,7 @@ def test_an_encoder_layer_has_several() -> None:
     assert record.status is Status.CANNOT_JUDGE
     assert record.parity is not None
     assert (record.parity.failed, record.parity.random) == (0, "")
-    assert record.parity.unjudged.startswith("eager's loss changes by more than its third")
+    assert record.parity.unjudged.endswith("when its operations round differently")
 
 
 def test_the_callers_module_and_its_configuration_are_left_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.parity.balance import balance_of, scale_weights
+from harness.parity.data.balance import balance_of, scale_weights
 from harness.parity.directions import Directions
 from harness.parity.rule import Truth
 from harness.parity.told.words import of_rank

@@ -2,7 +2,7 @@
 
 With its first weights, a model may hide a wrong part: a residual branch of small random weights adds less to
 the output than bfloat16 rounds away, and a network without trained normalization returns little more than
-its last bias. On other data (``harness.parity.other_data``) the weights are therefore scaled, module by
+its last bias. On other data (``harness.parity.data.other_data``) the weights are therefore scaled, module by
 module in the order of execution, until the part of each module's output that depends on its input has a root
 mean square near 1 (as in layer-sequential unit-variance initialization, Mishkin & Matas 2016). All factors
 are powers of two, which no floating type rounds, so eager, fp64 and candidate have the same weights.

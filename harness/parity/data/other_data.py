@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from harness.parity.balance import Factors, scale_weights
+from harness.parity.data.balance import Factors, scale_weights
 from harness.tensors import named_tensors
 from harness.timing.step import Variant
 
@@ -34,7 +34,7 @@ LOOKED_AT = 1024  # elements: where these are not all zero, the rest is not look
 class Data:
     """What of a variant's first data is changed.
 
-    ``factors``: by which changed weights are multiplied (``harness.parity.balance``). ``neighbor``: its
+    ``factors``: by which changed weights are multiplied (``harness.parity.data.balance``). ``neighbor``: its
     number; 0 is the data itself. ``digits``: where the neighbor has other last digits.
     """
 
