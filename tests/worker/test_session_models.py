@@ -145,7 +145,7 @@ def test_eager_itself_fails(
 def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
     session: Callable[..., Session], calls: int, *, drifts: bool
 ) -> None:
-    """Once for the balance of weights, twice and once on other data, and on both data: fp64, and two noisy runs.
+    """Once for the balance of weights, twice and once on other data; on both, fp64 and two noisy runs.
 
     Where the two differ: six steps in a row of eager and of fp64, one more step, and three on a copy.
     """
