@@ -1,7 +1,5 @@
 """What the program makes of a command line, without doing it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

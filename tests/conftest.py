@@ -1,7 +1,5 @@
 """Settings for every test."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

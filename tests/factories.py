@@ -1,7 +1,5 @@
 """Records made up for tests: round numbers with a seeded wobble, measured nowhere."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The real command line, as a person types it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

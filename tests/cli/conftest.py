@@ -1,7 +1,5 @@
 """Settings for tests of the real command line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -6,8 +6,6 @@ Most of what a short run costs is the import of scipy, matplotlib and the runner
 own all the same, with the arguments, folder, environment variables, output and end that it has otherwise.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc

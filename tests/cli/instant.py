@@ -8,8 +8,6 @@ A run can be made to kill itself as ``SIGKILL`` would: at its n-th use of a file
 the middle of writing its n-th record.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

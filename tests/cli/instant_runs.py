@@ -1,7 +1,5 @@
 """Many runs with workers that pretend, each in a fork of one process that has imported everything already."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Bad input through the real program: one sentence, exit code 2, no traceback, nothing written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``--time-budget`` and ``--processes``, whole runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``--compare``, ``--history`` and ``--tag`` as a person types them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``--compile-runs``, a whole run: cold and warm compilations, each in a process of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.cli.command import records, runner

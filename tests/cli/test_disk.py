@@ -1,7 +1,5 @@
 """A disk that is full, or cannot be written: one sentence, exit code 2, and nothing is hurt."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``--envs`` through the real program: one torch under two settings, and another torch where there is one."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

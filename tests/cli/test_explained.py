@@ -1,7 +1,5 @@
 """Reasons that a run gives: recompilations, kernels, the end of measuring. Through the command line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The blocks that the first pages ask a newcomer to type, typed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

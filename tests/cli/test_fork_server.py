@@ -1,7 +1,5 @@
 """Workers forked from a host that has imported everything: as good as fresh ones, and started in no time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

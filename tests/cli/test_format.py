@@ -1,7 +1,5 @@
 """``--format`` on the real command line: which files there are afterwards, and what is printed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ In this process and without a worker: lists of flags end in ``--list``, ``--prin
 that cannot be used; damaged records are read by ``--visualize-logs``.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """The examples of docs/HOWTO.md, put into a copy of the project where they say they belong, and run."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

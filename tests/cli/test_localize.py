@@ -1,7 +1,5 @@
 """``--localize`` through the real command line: the record, the report, and the script of the fault."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

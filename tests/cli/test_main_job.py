@@ -1,7 +1,5 @@
 """The main job end to end, on a suite of toy modules and with real worker processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

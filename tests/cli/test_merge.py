@@ -1,7 +1,5 @@
 """Two parts of a plan, measured apart and joined, are the whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

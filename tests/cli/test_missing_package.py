@@ -1,7 +1,5 @@
 """Started with a Python that lacks what the project needs, as when the environment was not activated."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``--compilers file.py:function``: a compiler of the user's own, through the real command line."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

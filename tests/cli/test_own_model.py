@@ -1,7 +1,5 @@
 """``--model``: a model of the user's own, through the real command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

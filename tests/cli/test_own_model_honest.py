@@ -1,7 +1,5 @@
 """``--model``: random numbers and compiled code, through the real command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The runs are those of the real command line, in a process that is really killed;
 pretend (``tests/cli/instant.py``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

@@ -1,7 +1,5 @@
 """``--prepare-ahead``, whole runs. Slow groups of the zoo run with it, too (``tests/zoo/expected.py``)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

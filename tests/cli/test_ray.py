@@ -1,7 +1,5 @@
 """``--executor=ray`` on a real Ray cluster of this machine, with a node that is lost on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Study C by its command, with real compilers: the form for CI."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

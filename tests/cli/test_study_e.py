@@ -10,8 +10,6 @@ runner.py --suites=timm_models --training --dtypes=float32
     --compilers=aot_nvfuser --output-dir=timm_logs               measured as aot_ts_mincut
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

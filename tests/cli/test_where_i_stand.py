@@ -1,7 +1,5 @@
 """Around the numbers: counts, the mode, hints, refusals; commands that run where the person is."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``--why`` through the real command line, on a model with one planted cause."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

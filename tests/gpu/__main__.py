@@ -7,8 +7,6 @@ CPU stand in at tiny sizes, so that no line here runs for the first time on a GP
 part did what it should.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The device of these tests. ``GPU_TESTS_ON=cpu`` has the CPU stand in: each line has run somewhere."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model, and compilers that break the device or fill its memory. Workers load this file by its path."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

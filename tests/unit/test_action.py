@@ -1,7 +1,5 @@
 """action.yml: the shell of each step is executed, with stand-ins for python, torchduet and gh."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

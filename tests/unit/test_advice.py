@@ -1,7 +1,5 @@
 """Advice for users of ``compare()``: its own words in place of flags, and no files that it does not write."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``--batch-size-file``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """tau, the variation between processes: found again where it was put, and named where it is assumed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

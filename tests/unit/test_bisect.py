@@ -1,7 +1,5 @@
 """The search over versions, with made-up outcomes; the result_changes, from made-up records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """tau of a machine: found again where it was put, kept for the conditions it belongs to, and named."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

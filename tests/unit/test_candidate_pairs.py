@@ -1,7 +1,5 @@
 """Candidate against candidate, and the averages over models with their intervals."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

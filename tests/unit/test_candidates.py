@@ -1,7 +1,5 @@
 """Candidates with settings of their own: their names, and their ratio to the plain candidate."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Run against run: like with like, what changed, and what may not be left unsaid."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

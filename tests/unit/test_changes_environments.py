@@ -1,7 +1,5 @@
 """Two environments of one run compared like two runs (RUN@ENV), and the gates on what Dynamo captured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

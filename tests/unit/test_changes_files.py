@@ -1,7 +1,5 @@
 """The comparison written out: terminal, Markdown, JSON; and what cannot be read."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two environments of one run (RUN@ENV): the rounds that timed both sides pair them."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

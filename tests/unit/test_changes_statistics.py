@@ -1,7 +1,5 @@
 """Two runs of the same speedups must not be told apart, and a change must be: by simulation, fixed seeds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 ``UPDATE_GOLDEN=1 pytest tests/unit/test_closing.py`` writes the golden files anew; read the difference.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a worker of another environment finds on its path: this program, and no package beside it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

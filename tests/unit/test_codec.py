@@ -1,7 +1,5 @@
 """The record format: round trips, older and newer files, and a line that must be read for ever."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import is_dataclass, replace

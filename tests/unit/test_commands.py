@@ -1,7 +1,5 @@
 """The command of a job makes the same job: for every setting that there is, and for every committed run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """The statistics of compile times, and break-even."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Flags become a frozen configuration once; everything wrong is one sentence that names its flag."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

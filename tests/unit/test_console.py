@@ -1,7 +1,5 @@
 """The console's report: it fits, says what it left out, and prints no digit that the data does not carry."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The CPUs of lanes that run side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The one decision: what an interval holds, when a verdict is given, and when it is withheld."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

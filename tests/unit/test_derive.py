@@ -1,7 +1,5 @@
 """What is said about records: numbers where there are any, honest denominators, findings with causes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import replace

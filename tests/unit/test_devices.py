@@ -1,7 +1,5 @@
 """Names of devices, without torch; and that one file alone knows them."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages of docs/ against the program: flags, the fields of the record, links."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """The doctor, on machines that are folders of files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

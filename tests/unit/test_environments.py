@@ -1,7 +1,5 @@
 """What ``--envs`` means, how an environment is made and kept, and the sentences for what cannot be used."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """The tables of several environments: everything against eager of the reference environment."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One job in several environments, with fake workers: how rounds alternate, who is paired, who fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

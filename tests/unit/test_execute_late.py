@@ -1,7 +1,5 @@
 """What a job makes of candidates that turned wrong during the timed rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs on this machine's devices: side by side where they may be, each once, and nothing lost on the way."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import itertools

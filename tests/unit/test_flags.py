@@ -1,7 +1,5 @@
 """The flags are frozen here: a new one is a conscious change of this list."""
 
-from __future__ import annotations
-
 import argparse
 
 from runner.cli.parser import build_parser

@@ -1,7 +1,5 @@
 """``--format``: which files are made, from which words."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

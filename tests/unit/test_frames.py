@@ -1,7 +1,5 @@
 """torchduet.load(run): three tidy DataFrames with declared columns and types."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

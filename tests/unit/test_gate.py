@@ -1,7 +1,5 @@
 """``--prepare-ahead``: jobs prepare side by side, and each is timed while nothing else runs."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The gates on compile time, memory and recompilations, in a comparison and in a run; and ``--accept``."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

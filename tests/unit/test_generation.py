@@ -1,7 +1,5 @@
 """Prefill and decode, taken apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """``benchmarks/headline.py``: several processes share the parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

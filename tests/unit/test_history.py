@@ -1,7 +1,5 @@
 """``--history``: every run of a folder is listed, whatever has become of its files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

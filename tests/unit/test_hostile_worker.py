@@ -1,7 +1,5 @@
 """What a model can write where its worker writes: it costs the candidate, never the run."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path

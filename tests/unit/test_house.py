@@ -1,7 +1,5 @@
 """What keeps the house habitable: file lengths, no hidden state, no shell, no torch in the parent."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """report.html and summary.json without a browser: what is in them, and what must never be."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """benchmark.hud.json: what the dashboards of PyTorch and vLLM read."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

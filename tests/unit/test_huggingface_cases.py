@@ -1,7 +1,5 @@
 """The suite huggingface as the runner sees it: its list, its sizes, its script. No torch."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.schema import Case, Mode, Setting

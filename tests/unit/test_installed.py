@@ -1,7 +1,5 @@
 """A checkout beside a user's own modules. ``test_wheel.py`` has the wheel."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

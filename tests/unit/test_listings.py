@@ -1,7 +1,5 @@
 """What ``--list-compilers`` prints, here and in several environments. The answers are made up."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The paired loop with a fake clock: its exact order of events and exact digits."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """Joining runs: what belongs together becomes one run, what does not is refused with the reason."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Noise of a record: numbers known beforehand, and findings where they matter."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The suite ops as the runner sees it: its list of cases, and what it promises of them. No torch."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What the parent asks and says about devices. Nothing is started: the answers are made up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What reports say of a check of parity: how fine it was, what could not be judged, what is approximate."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Splitting a plan: every job in exactly one part, the same everywhere, and equally many in each part."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A job whose measured peak was disturbed does not make the others look as if they beat the machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

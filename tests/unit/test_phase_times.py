@@ -1,7 +1,5 @@
 """Where a worker's time went."""
 
-from __future__ import annotations
-
 from harness.schema import WHOLE
 from harness.worker.phase_times import PhaseTimes
 from harness.worker.status_page import Activity

@@ -1,7 +1,5 @@
 """Which interpreter make installs with, on machines with pythons of all kinds."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """From a configuration to jobs, and the command that makes one job again."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Questions for a worker's interpreter that does not answer, and for files of the user that misbehave."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """records.jsonl: appended, synced, never rewritten; damage is named and the rest is used."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

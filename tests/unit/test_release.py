@@ -1,7 +1,5 @@
 """The number and the date of a release agree in every place that has them (docs/RELEASING.md)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

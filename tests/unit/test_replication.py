@@ -1,7 +1,5 @@
 """Several processes make one record."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

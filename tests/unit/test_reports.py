@@ -4,8 +4,6 @@
 anew; read the difference before keeping it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -1,7 +1,5 @@
 """A candidate that was only skipped is in no average, and breaks no report."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.schema import Status

@@ -1,7 +1,5 @@
 """The roofline of single operations: what is drawn, and what never is."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """The folder of a run: no two runs share one, and nothing is written over."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every setting through the command line and back: values -> words -> values, job -> command -> job."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 import typing

@@ -1,7 +1,5 @@
 """The forest plot: what is drawn, what is only said, and that rebuilding changes no byte."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date

@@ -1,7 +1,5 @@
 """Cold and warm caches, other allocators, and the flags for them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path

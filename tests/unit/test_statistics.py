@@ -1,7 +1,5 @@
 """The formulas, by hand-made numbers and by properties."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

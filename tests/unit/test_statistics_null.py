@@ -5,8 +5,6 @@ machine that slows down does. Autocorrelated *differences* break the
 assumption of the signed-rank test, and the test says by how much.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page that a worker writes and its parent reads, through one file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When a job has been measured enough."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

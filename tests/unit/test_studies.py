@@ -1,7 +1,5 @@
 """What the studies share, and study A's arithmetic: chunks, journal, corpus, flags, tables."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study B without training: the questions of its source, and what is said of the source's claims."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Study C without workers: its two runs, what it says of their records, and its flags."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the lists of all suites have in common: names, modes, scales, batches, scripts. No torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The note on versions that are newer than any tested, and where the tested ones are listed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """How a run's time is shared out between its jobs."""
 
-from __future__ import annotations
-
 from runner.engine import Ungated
 from runner.engine.executors.time_budget import TimeBudget
 from tests.factories import Clock

@@ -1,7 +1,5 @@
 """The suite timm_models as the runner sees it: its list of cases, and the script. No torch."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

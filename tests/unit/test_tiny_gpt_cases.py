@@ -1,7 +1,5 @@
 """The suite tiny_gpt as the runner sees it: its list of cases, and the script. No torch."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.schema import Case, Mode, Setting

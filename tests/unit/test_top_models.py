@@ -1,7 +1,5 @@
 """What a very large run shows where there is no room for all of it."""
 
-from __future__ import annotations
-
 from harness.schema import Status
 from runner.analysis.derive import summarize
 from runner.reports.parts.sections import Section, sections

@@ -1,7 +1,5 @@
 """Suite torchbench without torch: the list of a checkout, batch sizes, skips, refusals of --torchbench."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Command lines of PyTorch's benchmarks/dynamo: every flag has an answer, and whole commands run as typed."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

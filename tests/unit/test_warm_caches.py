@@ -1,7 +1,5 @@
 """What warm compile caches saved is said; where torch does not say how much, that is not made up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The wheel's layout: one package in site-packages. A user may have a ``runner`` or ``harness`` beside it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

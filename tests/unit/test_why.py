@@ -1,7 +1,5 @@
 """Texts that explain a number, in report.md: as they are, and unable to become markup."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from runner.analysis.derive import summarize

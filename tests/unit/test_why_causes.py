@@ -1,7 +1,5 @@
 """``--why``: signatures propose, pairs decide. Planted causes and controls, as records."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from io import StringIO

@@ -1,7 +1,5 @@
 """The parent's handle on a worker, tried on small programs that speak the protocol, or fail to."""
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap

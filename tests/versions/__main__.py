@@ -4,8 +4,6 @@ Makes each environment once, below ~/.cache/torchduet/versions (XDG_CACHE_HOME m
 acceptance in it: what is missing somewhere is a skip with its reason, anything else is a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import sys

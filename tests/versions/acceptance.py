@@ -1,7 +1,5 @@
 """What an environment must do, through the real command line: compact, and the same for each."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The environments that ``make versions`` makes: one row each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

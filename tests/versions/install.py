@@ -1,7 +1,5 @@
 """Makes the environments, once each, and keeps them outside the repository."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Settings for tests of what runs inside a worker, in this process."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

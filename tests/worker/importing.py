@@ -5,8 +5,6 @@ the callers as JSON: ``[["torch.cuda.is_available", "file:line in function"], ..
 ``torch.mps`` are not watched: a torch for CUDA is built without them, and nobody has tried a torch with them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Compilers with a planted fault, models with a planted trait, and short ways to run them."""
 
-from __future__ import annotations
-
 import operator
 import types
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The real compilers on small models: they compile, they prove it, and they compute what eager does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What other projects' compilers are told about the device, with modules in their place."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Compilers that take a whole model ahead of time, and other projects': each for real, where it is here."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path

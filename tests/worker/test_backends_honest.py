@@ -1,7 +1,5 @@
 """A candidate that did nothing does not look like 1.00x, and one that is inexact on purpose is not failed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

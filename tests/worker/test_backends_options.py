@@ -1,7 +1,5 @@
 """What is asked of the compilers beside their names, and what they say about themselves."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """What one environment exports to another, and how their eager results are compared."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable

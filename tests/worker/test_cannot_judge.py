@@ -1,7 +1,5 @@
 """Where eager's own results allow no judgment, the status says so."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

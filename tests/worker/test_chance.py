@@ -1,7 +1,5 @@
 """Dropout and other random numbers, through ``compare()``: neutralized, or named."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from collections.abc import Callable

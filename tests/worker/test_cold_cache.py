@@ -1,7 +1,5 @@
 """``--cold-cache``: a write over the last cache before every sample, and one step a sample."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """``torchduet.compare``: the Python way in."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

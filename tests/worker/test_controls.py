@@ -1,7 +1,5 @@
 """What is right and rounds differently passes; what is wrong beside a kink does not."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

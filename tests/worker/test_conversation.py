@@ -1,7 +1,5 @@
 """The worker as a process: calls and replies over its pipes, and one job run by hand."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """CUDA graphs that torch skips are no success. torch's counters are set by hand: there is no GPU here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any

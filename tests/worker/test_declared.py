@@ -1,7 +1,5 @@
 """A metric's one file: what it declares is found in every report; what is recorded is declared."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """What differs between devices, with fake modules in torch's place: this runs where there is no GPU."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from pathlib import Path

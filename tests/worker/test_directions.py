@@ -1,7 +1,5 @@
 """Weights at which every part counts, and the direction of each part: what low precision would hide."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

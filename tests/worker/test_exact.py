@@ -1,7 +1,5 @@
 """Operations without an fp64 kernel: ``harness.timing.exact``."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

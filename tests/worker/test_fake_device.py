@@ -1,7 +1,5 @@
 """No curated model leaves a tensor on the CPU: see ``tests.worker.fake_device``."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 import pytest

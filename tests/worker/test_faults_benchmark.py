@@ -1,7 +1,5 @@
 """benchmarks/faults.py on one small model: it plants, it judges, and its table counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of a check's figures that a worker writes, read as a report reads it."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A forked worker opens its device first; if it cannot, a new interpreter takes its place."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

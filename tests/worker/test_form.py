@@ -1,7 +1,5 @@
 """The form of outputs: leaves that are no tensors, tensors inside objects, strides, memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

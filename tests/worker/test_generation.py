@@ -1,7 +1,5 @@
 """Generation as a workload: the tokens, the cache, the compiled graphs, and a session over it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What people give to ``compare()``: compiled modules, modes, losses, inputs."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

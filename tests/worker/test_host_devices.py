@@ -1,7 +1,5 @@
 """What a forked worker does first with its device, in this process: system calls are noted, not made."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

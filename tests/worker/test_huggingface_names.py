@@ -1,7 +1,5 @@
 """Which classes are models, by the lists of newer and older transformers: fakes, each in its own process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

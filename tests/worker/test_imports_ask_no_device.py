@@ -1,7 +1,5 @@
 """What a host imports uses no driver: a worker that is forked from it could not use its device."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

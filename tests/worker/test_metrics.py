@@ -1,7 +1,5 @@
 """Metrics round a compilation or a step; above all, that peak memory is exact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bytes of known steps, and the memory's speed by an injected clock."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Explanations, traces, disturbances; and that no metric runs inside a timed sample, or costs a result."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """FLOPs, activations, items, peaks and energy of known models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A torch with CUDA on a machine without a card: each question is answered with a sentence."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Noisy eager: how large its noise is, and what gets none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

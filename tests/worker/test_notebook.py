@@ -1,7 +1,5 @@
 """The code of docs/compare.ipynb, executed as its cells are: each in turn, its last value shown."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

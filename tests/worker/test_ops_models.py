@@ -1,7 +1,5 @@
 """The operations of suite ops: what they compute, what they move, whose storage their results lie in."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

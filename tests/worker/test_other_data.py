@@ -1,7 +1,5 @@
 """Faults that no step on the first data can show: stale inputs, baked weights, damage, every n-th call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

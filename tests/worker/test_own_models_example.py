@@ -1,7 +1,5 @@
 """``examples/own_models.py``: each kind is measured, and ``examples/README.md`` has a line for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

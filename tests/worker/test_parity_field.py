@@ -1,7 +1,5 @@
 """The published rule: allclose, else the RMS error against m times eager's, else the cosine."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is kept of a tensor, and its error: nothing that a sketch leaves out may hide damage."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The judge of one tensor, and the rank of a suspect: what passes, what fails, and how often by chance."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What the words of ``--dtypes`` mean."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """With dynamic shapes a step runs several batches."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

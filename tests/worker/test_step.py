@@ -1,7 +1,5 @@
 """Copies of a workload, the step made of one, and what is left to compare."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Mapping

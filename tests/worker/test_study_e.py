@@ -9,8 +9,6 @@
 NVFuser itself is in no TorchScript of today; the compilers are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

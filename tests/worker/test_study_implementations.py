@@ -1,7 +1,5 @@
 """Study B: its examples, its tasks, when it stops, and what a run of it reports."""
 
-from __future__ import annotations
-
 import csv
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study A as a person runs it, with sizes that a test can afford."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the models of all suites have in common."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

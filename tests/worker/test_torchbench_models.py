@@ -1,7 +1,5 @@
 """Suite torchbench builds the models of a made-up checkout, and says what a model lacks."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """torchvision in each form that a machine may have: fakes, and the installed one, each in its own process."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Results that are compared are on one device, or the comparison says so. ``meta`` stands for a GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """How long warm-up lasts, and whether its last round counts."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator

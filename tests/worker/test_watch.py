@@ -1,7 +1,5 @@
 """What turns wrong after the check is seen: in the rounds, or after them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
