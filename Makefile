@@ -62,7 +62,7 @@ study-c: $(STAMP)
 	$(RUN) -m studies compile-modes $(STUDY_FLAGS)
 
 # A file's tests stay in one process, with what they share; the heaviest files begin (tests/conftest.py)
-SIDE_BY_SIDE := -n logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=1
 test: $(STAMP)
 	$(RUN) -m pytest $(SIDE_BY_SIDE)
 
