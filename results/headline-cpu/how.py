@@ -1,4 +1,4 @@
-"""The picture of docs/RESULTS.md: sorted speedups, from the runs of ``benchmarks/headline.py``.
+"""The picture of docs/RESULTS.md: sorted speedups, from the runs of ``make headline``.
 
     python results/headline-cpu/how.py results/headline-cpu docs/images/headline.svg
 
@@ -10,6 +10,7 @@ Kept beside the results that it made. No check covers it: it may need the progra
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ import matplotlib as mpl
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
-from benchmarks.headline import processor, records_below, unique  # noqa: E402
+
+from tables import processor, records_below, unique  # noqa: E402
 from runner.analysis.comparison import Comparison  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.reports.parts.axes import (  # noqa: E402
@@ -53,7 +54,7 @@ class Named(NamedTuple):
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("picture", type=Path)
     parser.add_argument("--compiler", default="inductor")

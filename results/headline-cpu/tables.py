@@ -1,118 +1,43 @@
-"""Every curated model of tiny_gpt, huggingface and timm_models, checked and timed.
+"""The tables of docs/RESULTS.md, from the runs of ``make headline``.
 
-    python benchmarks/headline.py --keep logs/headline              # all parts, one after another
-    python benchmarks/headline.py --keep logs/headline --hours 2    # a sitting; the same command continues
-    python benchmarks/headline.py --tables results/headline-cpu     # the tables of docs/RESULTS.md
+    python results/headline-cpu/tables.py results/headline-cpu
 
-Small scale, float32, inference and training, aot_eager and inductor, parity and times, the default protocol.
-On a CPU, every job has one thread; run the script on a core of its own (``taskset -c 0``). The same
-command on a second core takes parts that the first does not measure. The plan is split into parts of
-about equal time. A part that is complete is not measured again, and an interrupted part is resumed. A
-sitting begins no part that would probably end after ``--hours``. When all parts are complete, they are
-joined in ``KEEP/merged``. ``--tables`` reads runs, or folders of runs, and measures nothing.
+Reads a run or folders of runs. Kept beside the results that it made. No check covers it: it may need the
+program of its day (2026-11-23).
 """
 
 from __future__ import annotations
 
-import fcntl
-import subprocess
+import argparse
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 from scipy.stats import gmean
 from tabulate import tabulate
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
-from harness.schema import Record  # noqa: E402
+from harness.schema import Record  # noqa: E402 - nothing is installed
 from runner.analysis.columns import columns, frame  # noqa: E402
 from runner.analysis.comparison import Comparison, GroupSummary  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.digits import break_even_text, significant, speedup_text, steps_text  # noqa: E402
 from runner.analysis.estimate import Verdict  # noqa: E402
-from runner.cli.exit_codes import FAILURES, OK  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
-from runner.store.run_folder import locked  # noqa: E402
 
-SUITES = "tiny_gpt,timm_models,huggingface"
-COMPILERS = "aot_eager,inductor"
-DONE = "complete"
 ENDS = 10  # models at each end of the list of speedups
 FAILURE = ("name", "mode", "compiler", "status", "why")
 
 
-def main() -> int:
-    parser = new_parser(__doc__)
-    task = parser.add_mutually_exclusive_group(required=True)
-    task.add_argument("--keep", type=Path, help="the folder of the parts")
-    task.add_argument("--tables", type=Path, nargs="+", metavar="RUN", help="print the tables of these runs")
-    parser.add_argument("--parts", type=int, default=40, help="the same number in every sitting")
-    parser.add_argument("--hours", type=float, help="the length of this sitting")
-    parser.add_argument("--devices", default="cpu")
-    parser.add_argument("--compiler", default="inductor", help="the compiler of the lists of --tables")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--compiler", default="inductor", help="the compiler of the lists")
     options = parser.parse_args()
-    if options.tables:
-        print_tables(options.tables, options.compiler)
-        return 0
-    ends = time.monotonic() + 3600 * options.hours if options.hours else None
-    longest_s = 0.0
-    folders = [options.keep / f"part-{number:02}" for number in range(options.parts)]
-    options.keep.mkdir(parents=True, exist_ok=True)
-    for number, folder in enumerate(folders):
-        began = time.monotonic()
-        if ends is not None and began + longest_s > ends:
-            break
-        with taken(folder) as free:
-            if not free or (folder / DONE).exists():
-                continue
-            measure(folder, number, options.parts, options.devices)
-            (folder / DONE).touch()
-        longest_s = max(longest_s, time.monotonic() - began)
-    left = sum(not (folder / DONE).exists() for folder in folders)
-    if left:
-        print(f"{left} of {len(folders)} parts are left; the same command continues")
-        return 0
-    merged = options.keep / "merged"
-    if not merged.exists():
-        program("--merge", *map(str, folders), f"--output-dir={merged}")
-    print(merged)
-    return 0
-
-
-@contextmanager
-def taken(folder: Path) -> Iterator[bool]:
-    """Whether no other process measures this part. None does before the end of the block."""
-    with folder.with_suffix(".lock").open("w") as file:
-        yield locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def measure(folder: Path, number: int, parts: int, devices: str) -> None:
-    """One part, from its beginning or from where it was interrupted."""
-    if (folder / "run.json").exists():
-        program(f"--resume={folder}")
-        return
-    program(
-        *(f"--suites={SUITES}", "--inference", "--training", "--scale=small", "--dtypes=float32"),
-        *(f"--compilers={COMPILERS}", f"--devices={devices}", *(["--threads=1"] if devices == "cpu" else [])),
-        *(f"--total-partitions={parts}", f"--partition-id={number}", f"--output-dir={folder}"),
-    )
-
-
-def program(*flags: str) -> None:
-    """``SystemExit`` if the program was interrupted or refused its flags. A candidate may fail."""
-    command = [sys.executable, str(ROOT / "runner.py"), *flags]
-    done = subprocess.run(command, check=False)
-    if done.returncode not in (OK, FAILURES):
-        raise SystemExit(done.returncode)
-
-
-# -- the tables of docs/RESULTS.md -------------------------------------------------------------------
+    print_tables(options.runs, options.compiler)
 
 
 def print_tables(runs: Sequence[Path], compiler: str) -> None:
@@ -257,4 +182,4 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
