@@ -31,7 +31,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
+from runner.store.record_file import read_records  # noqa: E402
+from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from harness.schema import Record  # noqa: E402
 from runner.analysis.comparison import Comparison  # noqa: E402
 from runner.analysis.derive import compare  # noqa: E402
@@ -138,7 +139,7 @@ def run_program(folder: Path, *flags: str, variables: Mapping[str, str] | None =
     )
     if done.returncode not in (0, 1):  # 1: a candidate failed, and its record has the reason
         raise SystemExit(f"{' '.join(flags)} ended with {done.returncode}")
-    return records_of(folder)
+    return read_records(folder / "records.jsonl").records
 
 
 if __name__ == "__main__":

@@ -30,9 +30,11 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser, records_of  # noqa: E402 - as a script
+from runner.store.record_file import read_records  # noqa: E402
+from benchmarks.common import new_parser  # noqa: E402 - as a script
 from harness.schema import Record  # noqa: E402
-from benchmarks.processes import MODELS, SUITES, processes_of  # noqa: E402
+sys.path.insert(0, str(ROOT / "results" / "processes-cpu"))
+from how import MODELS, SUITES, processes_of  # noqa: E402
 from runner.analysis.statistics import paired_speedup  # noqa: E402
 
 Row = tuple[str, str, float, float, str, float, float, float]
@@ -97,7 +99,7 @@ def conditions(options: argparse.Namespace) -> tuple[str, ...]:
 def compared(model: str, folders: Mapping[str, Path]) -> list[Row]:
     logs: dict[str, list[list[float]]] = {}
     for folder in folders.values():
-        for (_, _, candidate), parts in processes_of(records_of(folder)).items():
+        for (_, _, candidate), parts in processes_of(read_records(folder / "records.jsonl").records).items():
             logs.setdefault(candidate, []).append([log_speedup(part) for part in parts])
     return [
         (model, candidate, *difference(*found))
@@ -110,7 +112,7 @@ def eager_steps(model: str, folders: Mapping[str, Path]) -> list[tuple[object, .
     """Of each way and candidate, the medians over rounds: eager's ms, and page faults of a step."""
     rows: list[tuple[object, ...]] = []
     for way, folder in folders.items():
-        for record in records_of(folder):
+        for record in read_records(folder / "records.jsonl").records:
             samples = record.samples
             if samples is not None:
                 figures = (
@@ -158,7 +160,7 @@ def run_program(folder: Path, *flags: str, variables: Mapping[str, str] | None =
     )
     if done.returncode not in (0, 1):  # 1: a candidate failed, and its record has the reason
         raise SystemExit(f"{' '.join(flags)} ended with {done.returncode}")
-    return records_of(folder)
+    return read_records(folder / "records.jsonl").records
 
 
 if __name__ == "__main__":

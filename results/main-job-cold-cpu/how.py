@@ -21,7 +21,8 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser, records_of  # noqa: E402 - nothing is installed
+from runner.store.record_file import read_records  # noqa: E402
+from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from harness.schema import Record  # noqa: E402
 
 NEEDED = ("build s", "compile s", "timed samples s")
@@ -31,7 +32,7 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
     options = parser.parse_args()
-    print_table([record for run in options.run for record in records_of(run)])
+    print_table([record for run in options.run for record in read_records(run / "records.jsonl").records])
 
 
 def print_table(records: Sequence[Record]) -> None:

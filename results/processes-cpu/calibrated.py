@@ -22,7 +22,7 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from benchmarks.common import records_of  # noqa: E402 - as a script
+from runner.store.record_file import read_records  # noqa: E402 - as a script
 from benchmarks.processes import processes_of  # noqa: E402
 from harness.schema import Protocol  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
@@ -39,7 +39,7 @@ rng = np.random.default_rng(36)
 
 
 def main() -> None:
-    records = [record for folder in sorted(HERE.glob("*-[0-9]")) for record in records_of(folder)]
+    records = [record for folder in sorted(HERE.glob("*-[0-9]")) for record in read_records(folder / "records.jsonl").records]
     jobs: dict[tuple[str, str], dict[str, Parts]] = {}
     for (model, mode, candidate), parts in processes_of(records).items():
         jobs.setdefault((mode, candidate), {})[model] = [np.asarray(part) for part in parts]

@@ -1,4 +1,4 @@
-"""tau, the variation between processes: found again where it was put, and named where it is assumed."""
+"""tau, the variation between processes: which value is assumed, and how models share what they show."""
 
 import math
 
@@ -6,49 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from benchmarks.processes import component, tau_of
 from runner.analysis.verdicts.between import ASSUMED, Pool, assumed_tau, kind_of, moderated, pooled
-
-Floats = np.ndarray
-
-
-def processes(rng: np.random.Generator, tau: float, *, count: int = 10, rounds: int = 20) -> list[Floats]:
-    """Heavy-tailed rounds of 3 %, whose first and second variant gains 2 % in turn, as orders do."""
-    position = np.tile([0.02, -0.02], rounds // 2)
-    return [rng.normal(0, tau) + 0.03 * rng.standard_t(3, rounds) + position for _ in range(count)]
-
-
-@pytest.mark.parametrize("tau", [0.0025, 0.011, 0.023])
-def test_tau_is_found_again(tau: float) -> None:
-    rng = np.random.default_rng(3)
-    found = [tau_of([component(processes(rng, tau)) for _ in range(10)], draws=300) for _ in range(30)]
-    squares = [np.mean([getattr(one, name) ** 2 for one in found]) for name in ("value", "halves")]
-    assert math.sqrt(squares[0]) == pytest.approx(tau, abs=0.0015)
-    assert math.sqrt(squares[1]) == pytest.approx(tau, abs=0.003)
-
-
-def test_dependent_rounds_raise_the_analysis_of_variance_but_not_the_halves() -> None:
-    rng = np.random.default_rng(5)
-    models = []
-    for _ in range(60):
-        drawn = []
-        for _ in range(10):
-            noise = rng.normal(0, 0.03, 40)
-            for i in range(1, 40):
-                noise[i] = 0.7 * noise[i - 1] + 0.7 * noise[i]
-            drawn.append(noise)
-        models.append(component(drawn))
-    found = tau_of(models, draws=300)
-    assert found.value > 1.5 * found.halves
-
-
-def test_too_little_to_tell() -> None:
-    with pytest.raises(ValueError, match="two processes"):
-        component([np.zeros(20)])
-    with pytest.raises(ValueError, match="ten rounds"):
-        component([np.zeros(20), np.zeros(9)])
-    with pytest.raises(ValueError, match="two models"):
-        tau_of([component([np.zeros(20), np.ones(20)])])
 
 
 @pytest.mark.parametrize(

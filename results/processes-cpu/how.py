@@ -1,18 +1,14 @@
 """How much a speedup varies between processes, beside what one process's interval promises.
 
-    python benchmarks/processes.py --keep logs/processes       # 10 models, 10 processes, 2 modes
-    python benchmarks/processes.py --run logs/RUN [MORE ...]   # only reads runs made with --processes
-
-Measuring goes in passes of two processes for each model, so that the processes of a model lie minutes apart.
-Every pass is a run in a folder of its own under --keep; a pass that is complete is not measured again, so an
-interrupted measurement continues with the same command. Each process is a fresh interpreter with its own
-order of rounds and of placement.
+    python results/processes-cpu/how.py results/processes-cpu/*-*
 
 For every model and candidate the first table has the standard deviation between processes, the standard
 deviation that the rounds within processes explain, and how many one-process intervals contain the mean of
 all. The second table has tau, the standard deviation between processes beyond the rounds' own noise, for each
 candidate and mode: an analysis of variance with winsorized rounds, and the covariance of the two halves of
 each process's rounds as a check; both intervals are over models.
+
+Kept beside the results that it made. No check covers it: it may need the program of its day (2026-11-22).
 """
 
 from __future__ import annotations
@@ -20,9 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import shutil
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,12 +26,12 @@ import numpy as np
 from scipy import special, stats
 from tabulate import tabulate
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser, records_of  # noqa: E402 - the project need not be installed
-from harness.schema import Record  # noqa: E402
+from harness.schema import Record  # noqa: E402 - nothing is installed
 from runner.analysis.statistics import Floats, paired_speedup  # noqa: E402
+from runner.store.record_file import read_records  # noqa: E402
 
 MODELS: dict[str, int] = {  # with a batch that makes a step take 1 to 40 ms on one core
     "MLP_addition": 2048,
@@ -52,9 +46,6 @@ MODELS: dict[str, int] = {  # with a batch that makes a step take 1 to 40 ms on 
     "MobileBertForMaskedLM": 1,
 }
 SUITES = "tiny_gpt,timm_models,huggingface"
-A_PASS = 2  # processes
-SEED = 1337
-DONE = "complete"
 FEWEST_TWOS = 4
 WINSOR = 3.0  # robust standard deviations; rounds beyond count as that far from their process's median
 
@@ -65,48 +56,10 @@ Processes = dict[Key, list[np.ndarray]]
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--run", type=Path, nargs="+", help="folders of runs made with --processes")
-    parser.add_argument("--processes", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--compilers", default="eager,aot_eager,inductor")
-    parser.add_argument("--modes", default="inference,training")
-    parser.add_argument("--only", action="append", choices=tuple(MODELS), help="these models only")
-    parser.add_argument("--keep", type=Path, help="the folder of the passes; needed to measure")
-    options = parser.parse_args()
-    if options.run is None and options.keep is None:
-        parser.error("--keep FOLDER is needed to measure, or --run FOLDER to read")
-    folders = options.run or list(measured(options))
-    print_tables(processes_of([record for folder in folders for record in records_of(folder)]))
-
-
-def measured(options: argparse.Namespace) -> Iterator[Path]:
-    """The folders of all passes, each measured unless it is complete."""
-    options.keep.mkdir(parents=True, exist_ok=True)
-    sizes = options.keep / "batch_sizes.csv"
-    sizes.write_text("".join(f"{name},{size}\n" for name, size in MODELS.items()))
-    for number in range(math.ceil(options.processes / A_PASS)):
-        for mode in options.modes.split(","):
-            folder = options.keep / f"{mode}-{number}"
-            if not (folder / DONE).exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                measure(options, mode, number, folder, sizes)
-                (folder / DONE).touch()
-            print(f"pass {number + 1}, {mode}: done", file=sys.stderr, flush=True)
-            yield folder
-
-
-def measure(options: argparse.Namespace, mode: str, number: int, folder: Path, sizes: Path) -> None:
-    names = [f"--only={name}" for name in options.only or MODELS]
-    command = [
-        *(sys.executable, str(ROOT / "runner.py"), f"--suites={SUITES}", f"--{mode}", *names),
-        *("--devices=cpu", "--performance", "--threads=1", f"--compilers={options.compilers}"),
-        *(f"--batch-size-file={sizes}", f"--processes={A_PASS}", f"-n{options.rounds}"),
-        *(f"--seed={SEED + number}", f"--output-dir={folder}"),
-    ]
-    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-    if done.returncode not in (0, 1):  # 1: a candidate failed, and its record says why
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs made with --processes")
+    records = [read_records(run / "records.jsonl").records for run in parser.parse_args().runs]
+    print_tables(processes_of([record for part in records for record in part]))
 
 
 def processes_of(records: Sequence[Record]) -> Processes:
