@@ -24,7 +24,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +105,13 @@ def drifting(size: float, rounds: int, sigma: float) -> Noise:
 # -- one measurement ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+As = tuple[str, str]
+"""The kind and the mode whose tau is assumed."""
+AS_INDUCTOR, TRAINED, CONTROL = ("inductor", "inference"), ("inductor", "training"), ("eager", "training")
+AS = {AS_INDUCTOR: "as inductor", TRAINED: "as inductor in training", CONTROL: "as eager in training"}
+
+
+@dataclass(frozen=True)
 class Cell:
     """One row of a table. ``processes``: 0 is ``auto``."""
 
@@ -113,8 +119,8 @@ class Cell:
     noise: Noise
     truth: float = 1.0
     tau: float = 0.0
-    kind: str = "inductor"
-    mode: str = "inference"
+    assumed: As = AS_INDUCTOR
+    _: KW_ONLY
     processes: int = 1
     models: int = 1  # of the run, whose variance between processes is pooled
     spread: tuple[float, ...] = ()  # tau of each model in turn, instead of ``tau``
@@ -167,14 +173,18 @@ def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
 def simulate(cell: Cell, repetitions: int) -> Tally:
     """Runs of ``cell.models`` models each, until there are so many measurements."""
     rng = np.random.default_rng(20261122)
-    assumed = assumed_tau(cell.kind, cell.mode).sd
+    assumed = assumed_tau(*cell.assumed).sd
     tally = Tally()
     while tally.judged < repetitions:
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
         between = shared(run, assumed)
         for parts in run:
-            found = judged(*columns(parts), counts(parts), between)
-            count(tally, cell, found, len(parts))
+            estimate = judged(*columns(parts), counts(parts), between)
+            tally.judged += 1
+            tally.rounds += estimate.n
+            tally.processes += len(parts)
+            tally.covered += estimate.within(cell.truth)
+            tally.verdicts[told(estimate)] += 1
     return tally
 
 
@@ -187,14 +197,6 @@ def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     return Between(assumed_sd=assumed, pool=pooled([one[:2] for one in found], assumed**2 + explained))
 
 
-def count(tally: Tally, cell: Cell, found: PairedEstimate, processes: int) -> None:
-    tally.judged += 1
-    tally.rounds += found.n
-    tally.processes += processes
-    tally.covered += found.within(cell.truth)
-    tally.verdicts[told(found)] += 1
-
-
 def told(found: PairedEstimate) -> Verdict | None:
     return verdict(found, found.p_value, Limits.of(PROTOCOL))
 
@@ -204,97 +206,73 @@ def told(found: PairedEstimate) -> Verdict | None:
 THRESHOLD = 1 + PROTOCOL.noise_threshold
 MIXED = (0.0, 0.004, 0.005, 0.006, 0.009, 0.011, 0.013, 0.016, 0.018, 0.026)
 """tau of ten models, spread as those of compilers in inference in results/processes-cpu."""
-AS_INDUCTOR, TRAINED, CONTROL = ("inductor", "inference"), ("inductor", "training"), ("eager", "training")
-AS = {AS_INDUCTOR: "as inductor", TRAINED: "as inductor in training", CONTROL: "as eager in training"}
 
 
 def tables() -> dict[str, list[Cell]]:
-    independent = [
-        Cell(
-            name=f"{name}, tau {100 * tau:g} %, true {truth:g}, {AS[as_]}",
-            noise=noise,
-            tau=tau,
-            truth=truth,
-            kind=as_[0],
-            mode=as_[1],
-        )
-        for as_ in (AS_INDUCTOR, TRAINED)
-        for truth in (1.0, THRESHOLD)
-        for tau in (0.0, assumed_tau(*as_).sd)
-        for name, noise in (
-            *((f"normal {100 * sigma:g} %", normal(sigma)) for sigma in (0.02, 0.03, 0.05, 0.08)),
-            ("Student t 5 %", heavy(0.05)),
-        )
-    ]
-    dependent = [
-        Cell(name=f"{name}, {AS[as_]}", noise=noise, kind=as_[0], mode=as_[1])
-        for as_ in (AS_INDUCTOR, TRAINED, CONTROL)
-        for name, noise in (
-            *((f"AR(1) {r:g}, 5 %", autoregressive(r, 0.05)) for r in (0.3, 0.5, 0.8)),
-            ("AR(1) 0.8, 2 %", autoregressive(0.8, 0.02)),
-            *((f"regimes 6 % apart, switch {s:g}", two_regimes(0.06, s, 0.02)) for s in (0.5, 0.1, 0.02)),
-            ("settling 5 % exp(-r / 10), 2 %", settling(0.05, 10, 0.02)),
-            ("drift +-3 % over 100 rounds, 2 %", drifting(0.03, 100, 0.02)),
-            ("drift +-3 % over 100 rounds, 3 %", drifting(0.03, 100, 0.03)),
-        )
-    ]
-    power = [
-        Cell(
-            name=f"true {truth:g}, sigma {100 * s:g} %, tau {100 * tau:g} %, {AS[as_]}",
-            noise=normal(s),
-            truth=truth,
-            tau=tau,
-            kind=as_[0],
-            mode=as_[1],
-        )
-        for as_ in (AS_INDUCTOR, TRAINED)
-        for tau in (0.0, assumed_tau(*as_).sd)
-        for truth, s in ((1.04, 0.03), (1.06, 0.03), (1.06, 0.05))
-    ]
-    processes = [
-        Cell(
-            name=f"{count} processes, {name}, sigma 3 %, true {truth:g}, models in the run: {models}",
-            noise=normal(0.03),
-            processes=count,
-            models=models,
-            truth=truth,
-            tau=tau,
-            spread=spread,
-        )
-        for count, models in ((3, 10), (3, 1), (5, 10))
-        for truth in (1.0, THRESHOLD)
-        for name, tau, spread in (
-            ("tau 1.1 %", 0.011, ()),
-            ("tau 2.3 %", 0.023, ()),
-            *((("tau 0 to 2.6 %", 0.0, MIXED),) if models > 1 else ()),
-        )
-    ]
-    auto = [
-        Cell(
-            name=f"auto, true {truth:g}, sigma 3 %, tau {100 * tau:g} %, {AS[as_]}",
-            noise=normal(0.03),
-            processes=0,
-            truth=truth,
-            tau=tau,
-            kind=as_[0],
-            mode=as_[1],
-        )
-        for truth, tau, as_ in (
-            *((1.0, tau, AS_INDUCTOR) for tau in (0.0025, 0.011, 0.023)),
-            (1.0, 0.006, TRAINED),
-            (1.0, 0.0025, CONTROL),
-            *((THRESHOLD, tau, AS_INDUCTOR) for tau in (0.0025, 0.011, 0.023)),
-            (THRESHOLD, 0.006, TRAINED),
-            *((1.06, tau, AS_INDUCTOR) for tau in (0.0025, 0.011)),
-            (1.3, 0.011, AS_INDUCTOR),
-        )
-    ]
     return {
-        "independent": independent,
-        "dependent": dependent,
-        "power": power,
-        "processes": processes,
-        "auto": auto,
+        "independent": [
+            Cell(f"{name}, tau {100 * tau:g} %, true {truth:g}, {AS[as_]}", noise, truth, tau, as_)
+            for as_ in (AS_INDUCTOR, TRAINED)
+            for truth in (1.0, THRESHOLD)
+            for tau in (0.0, assumed_tau(*as_).sd)
+            for name, noise in (
+                *((f"normal {100 * sigma:g} %", normal(sigma)) for sigma in (0.02, 0.03, 0.05, 0.08)),
+                ("Student t 5 %", heavy(0.05)),
+            )
+        ],
+        "dependent": [
+            Cell(f"{name}, {AS[as_]}", noise, assumed=as_)
+            for as_ in (AS_INDUCTOR, TRAINED, CONTROL)
+            for name, noise in (
+                *((f"AR(1) {r:g}, 5 %", autoregressive(r, 0.05)) for r in (0.3, 0.5, 0.8)),
+                ("AR(1) 0.8, 2 %", autoregressive(0.8, 0.02)),
+                *((f"regimes 6 % apart, switch {s:g}", two_regimes(0.06, s, 0.02)) for s in (0.5, 0.1, 0.02)),
+                ("settling 5 % exp(-r / 10), 2 %", settling(0.05, 10, 0.02)),
+                ("drift +-3 % over 100 rounds, 2 %", drifting(0.03, 100, 0.02)),
+                ("drift +-3 % over 100 rounds, 3 %", drifting(0.03, 100, 0.03)),
+            )
+        ],
+        "power": [
+            Cell(
+                f"true {truth:g}, sigma {100 * s:g} %, tau {100 * tau:g} %, {AS[as_]}",
+                *(normal(s), truth, tau, as_),
+            )
+            for as_ in (AS_INDUCTOR, TRAINED)
+            for tau in (0.0, assumed_tau(*as_).sd)
+            for truth, s in ((1.04, 0.03), (1.06, 0.03), (1.06, 0.05))
+        ],
+        "processes": [
+            Cell(
+                f"{count} processes, {name}, sigma 3 %, true {truth:g}, models in the run: {models}",
+                *(normal(0.03), truth, tau),
+                processes=count,
+                models=models,
+                spread=spread,
+            )
+            for count, models in ((3, 10), (3, 1), (5, 10))
+            for truth in (1.0, THRESHOLD)
+            for name, tau, spread in (
+                ("tau 1.1 %", 0.011, ()),
+                ("tau 2.3 %", 0.023, ()),
+                *((("tau 0 to 2.6 %", 0.0, MIXED),) if models > 1 else ()),
+            )
+        ],
+        "auto": [
+            Cell(
+                f"auto, true {truth:g}, sigma 3 %, tau {100 * tau:g} %, {AS[as_]}",
+                *(normal(0.03), truth, tau, as_),
+                processes=0,
+            )
+            for truth, tau, as_ in (
+                *((1.0, tau, AS_INDUCTOR) for tau in (0.0025, 0.011, 0.023)),
+                (1.0, 0.006, TRAINED),
+                (1.0, 0.0025, CONTROL),
+                *((THRESHOLD, tau, AS_INDUCTOR) for tau in (0.0025, 0.011, 0.023)),
+                (THRESHOLD, 0.006, TRAINED),
+                *((1.06, tau, AS_INDUCTOR) for tau in (0.0025, 0.011)),
+                (1.3, 0.011, AS_INDUCTOR),
+            )
+        ],
     }
 
 
@@ -344,34 +322,27 @@ def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:
 
 def replay(folders: Sequence[Path]) -> None:
     """Eager against eager as it was measured: nothing is stopped, everything is judged."""
-    rows = []
-    every: list[PairedEstimate] = []
-    for folder in folders:
-        found = [
-            judged(
-                np.exp(d),
-                np.ones(d.size),
-                between=Between(assumed_sd=assumed_tau("eager", mode).sd),
-            )
+    estimates = {
+        folder.name: [
+            judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=assumed_tau("eager", mode).sd))
             for mode, d in sequences(folder)
             if d.size >= 10
         ]
-        if found:
-            rows.append(replayed(folder.name, found))
-            every += found
-    if every:
-        rows.append(replayed("all", every))
+        for folder in folders
+    }
+    estimates["all"] = [one for members in estimates.values() for one in members]
     headers = ("run", "sequences", "interval holds 1", "faster or slower", "same", "unsteady", "widened")
     print("\nstored A/A sequences\n")
+    rows = [replayed(name, members) for name, members in estimates.items() if members]
     print(tabulate(rows, headers=headers), flush=True)
 
 
-def replayed(name: str, found: Sequence[PairedEstimate]) -> tuple[object, ...]:
-    verdicts = Counter(told(one) for one in found)
-    held = sum(bool(o.ci_low and o.ci_high and o.ci_low <= 1 <= o.ci_high) for o in found)
+def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ...]:
+    verdicts = Counter(map(told, estimates))
+    held = sum(bool(e.ci_low and e.ci_high and e.ci_low <= 1 <= e.ci_high) for e in estimates)
     called = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
-    wider = sum(one.widened > 1 for one in found)
-    return (name, len(found), held, called, verdicts[Verdict.SAME], verdicts[Verdict.UNSTEADY], wider)
+    wider = sum(e.widened > 1 for e in estimates)
+    return (name, len(estimates), held, called, verdicts[Verdict.SAME], verdicts[Verdict.UNSTEADY], wider)
 
 
 def main() -> None:
