@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from types import MappingProxyType
 
 from packaging.version import InvalidVersion, Version
 
 from harness.declared import finite
 from harness.devices import of, type_of
+from harness.loading.toml_file import read_toml
 from harness.schema import Mode, Scalar, Status
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import share_text
@@ -20,6 +21,7 @@ from runner.labels import counted, is_scaled, ran_batch
 NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": "0.29.2"})
 """The newest versions that this program was tested with, by ``make versions``."""
 
+WORDS = Path(__file__).with_suffix(".toml")
 STEP = "a training step is forward, loss and backward (not a step of your own), with no optimizer step"
 
 
@@ -27,25 +29,12 @@ Holds = Callable[[Comparison], bool]
 Name = Callable[[Comparison], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Caveat:
-    """A sentence about the comparisons for which it holds. It may tell ``count`` of ``total`` jobs.
-
-    ``name``: what the sentence lists as ``names``, each once; "" is left out.
-    """
-
-    holds: Holds
-    sentence: str
-    name: Name = str
-    between: str = ", "
-
-
 def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """The sentences that hold for this run. A run without records has none."""
     if not comparisons:
         return ()
     sentences = (
-        *(_said(caveat, comparisons) for caveat in CAVEATS),
+        *(_said(name, sentence, comparisons) for name, sentence in read_toml(WORDS).items()),
         _warm_caches(comparisons),
         _prepared_beside(comparisons),
         _opposite_ways(comparisons),
@@ -56,12 +45,12 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def _said(caveat: Caveat, comparisons: Sequence[Comparison]) -> str:
-    cases = [comparison for comparison in comparisons if caveat.holds(comparison)]
+def _said(name: str, sentence: str, comparisons: Sequence[Comparison]) -> str:
+    holds, name_of = CAVEATS[name]
+    cases = [comparison for comparison in comparisons if holds(comparison)]
     count, total = (len({c.record.job.key for c in some}) for some in (cases, comparisons))
-    names = dict.fromkeys(filter(None, map(caveat.name, cases))) if "{names}" in caveat.sentence else {}
-    names_text = caveat.between.join(names)
-    return caveat.sentence.format(count=count, total=total, names=names_text) if cases else ""
+    names = ("; " if name == "skipped" else ", ").join(dict.fromkeys(filter(None, map(name_of, cases))))
+    return sentence.format(count=count, total=total, names=names, least=LEAST_ACROSS) if cases else ""
 
 
 def _cut_batch(comparison: Comparison) -> bool:
@@ -101,64 +90,33 @@ def _why_skipped(comparison: Comparison) -> str:
     return f"{record.job.case.name}: {record.failure.message}" if record.failure is not None else ""
 
 
-CAVEATS = (
-    Caveat(
-        _cut_batch, "The batch is smaller than the published one for {count} of {total} jobs (column batch)."
-    ),
-    Caveat(
-        lambda c: is_scaled(c.record.job.case),
-        "The model is smaller than the published one for {count} of {total} jobs (named in brackets).",
-    ),
-    Caveat(
-        _ran_less,
-        "The batch did not fit in memory in {count} of {total} jobs, so it was halved there, for eager, too.",
-    ),
-    Caveat(
-        lambda c: not c.record.job.protocol.accuracy,
-        "Parity was not checked (--performance): a fast candidate may compute wrong results.",
-    ),
-    Caveat(
-        lambda c: c.record.parity is not None and c.record.parity.reference == "eager",
-        "In {count} of {total} jobs there is no run in fp64 to compare with: parity is judged against eager.",
-    ),
-    Caveat(
-        _few_processes,
-        f"Verdicts across environments need {LEAST_ACROSS} processes a side: use --processes={LEAST_ACROSS}.",
-    ),
-    Caveat(
-        _changes_shapes,
-        "In {count} of {total} jobs a step runs batches of several sizes, as dynamic shapes.",
-    ),
-    Caveat(
-        lambda c: c.record.status is Status.SKIP,
-        "Not run, and not counted (jobs: {count}): {names}.",
-        _why_skipped,
-        "; ",
-    ),
-    Caveat(
-        _partly_compiled,
-        "These candidates compile only the forward, and the loss runs in eager: {names}.",
-        lambda c: c.record.candidate,
-    ),
-    Caveat(
-        lambda c: c.record.job.baseline_dtype not in (None, c.record.job.dtype),
-        "Every precision is timed against eager {names}. Parity is checked against eager in the candidate's "
-        "own precision.",
-        lambda c: str(c.record.job.baseline_dtype),
-    ),
-    Caveat(
-        lambda c: bool(c.record.job.environments),
-        "compiler@environment is compared with eager of its own environment, and eager@environment with "
-        "eager of {names}. The tables of environments compare all with eager of {names}.",
-        lambda c: c.record.job.environments[0].name,
-    ),
-    Caveat(
-        _borrowed,
-        "Verdicts of one process on {names} assume a variation between processes that was measured on a CPU. "
-        "It may be larger here: --calibrate measures it.",
-        lambda c: type_of(c.record.job.device),
-    ),
+def _unnamed(_: Comparison) -> str:
+    return ""
+
+
+CAVEATS: Mapping[str, tuple[Holds, Name]] = MappingProxyType(
+    {
+        "cut_batch": (_cut_batch, _unnamed),
+        "scaled": (lambda c: is_scaled(c.record.job.case), _unnamed),
+        "ran_less": (_ran_less, _unnamed),
+        "unchecked": (lambda c: not c.record.job.protocol.accuracy, _unnamed),
+        "against_eager": (lambda c: bool(c.record.parity and c.record.parity.reference == "eager"), _unnamed),
+        "few_processes": (_few_processes, _unnamed),
+        "changing_shapes": (_changes_shapes, _unnamed),
+        "skipped": (lambda c: c.status is Status.SKIP, _why_skipped),
+        "partly_compiled": (_partly_compiled, lambda c: c.record.candidate),
+        "other_baseline": (
+            lambda c: c.record.job.baseline_dtype not in (None, c.record.job.dtype),
+            lambda c: str(c.record.job.baseline_dtype),
+        ),
+        "environments": (
+            lambda c: bool(c.record.job.environments),
+            lambda c: c.record.job.environments[0].name,
+        ),
+        "borrowed": (_borrowed, lambda c: type_of(c.record.job.device)),
+    }
 )
+"""When each sentence of ``caveats.toml`` holds, and what it lists as ``names``."""
 
 
 def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
