@@ -20,7 +20,7 @@ from harness.codec import recorded_name
 from harness.declared import GROUPS
 from harness.metrics import declared
 from harness.settings import ROW
-from runner.analysis.columns import COLUMNS, Column
+from runner.analysis.columns import Column, own_columns
 from runner.cli.parser import build_parser
 from runner.cli.upstream import Theirs, answers, renamed
 from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
@@ -116,7 +116,7 @@ def _metrics(*, derived: bool) -> str:
 
 def _frames() -> dict[str, str]:
     frames = {
-        "comparisons": COLUMNS,
+        "comparisons": own_columns(),
         "samples": SAMPLES[len(KEYS) :],
         "first_calls": FIRST_CALLS[len(KEYS) :],
         "compilations": COMPILATIONS[len(KEYS) :],

@@ -1,7 +1,7 @@
-"""The columns of a result: each number and word of a ``Comparison``, declared once.
+"""The columns of a result: each number and word of a ``Comparison``, declared once, in ``columns.toml``.
 
 Data frames, CSV files, summary.json, the dashboard's JSON and report.html walk ``columns()``, in its order. A
-metric's file declares its own numbers (``harness.declared``); they follow the columns of this file.
+metric's file declares its own numbers (``harness.declared``); they follow the columns of ``columns.toml``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from harness.loading.toml_file import read_toml
 from harness.metrics import declared
 from harness.schema import Scalar
 from runner.analysis.comparison import Comparison
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 KEY, RESULT, SIZE, PARITY, STEADINESS, GENERATION, RECORD = (
     *("key", "result", "size", "parity", "steadiness", "generation", "record"),
 )
-"""The groups of this file's columns; ``harness.declared`` has those of the metrics."""
+"""The groups of ``columns.toml``; ``harness.declared`` has those of the metrics."""
 
 TYPES = {"text": "string", "truth": "boolean", "": "Int64"}
 """Types of pandas, by unit, in which a missing value is ``<NA>``. All other units are Float64."""
@@ -108,141 +110,37 @@ def _inputs(comparison: Comparison) -> str | None:
     return None if model is None else "; ".join(model.input_shapes)
 
 
-COLUMNS = (
-    Column("job", "text", "record.job.key", "one model under one set of conditions; joins the tables", KEY),
-    Column("name", "text", "record.job.case.name", "the model's name in its suite", KEY),
-    Column("compiler", "text", _in_environment(0), "the candidate; `eager` is the A/A control", KEY),
-    Column("environment", "text", _in_environment(1), "of a run with `--envs`, else missing", KEY),
-    Column("suite", "text", "record.job.case.suite", "suite, or file of the user's own", KEY),
-    Column(
-        "model", "text", lambda c: case_name(c.record.job.case), "the model, with its scale and changes", KEY
-    ),
-    Column("mode", "text", "record.job.case.mode", "`training`, `inference` or `generate`", KEY),
-    Column("dtype", "text", "record.job.dtype", "precision, a word of `--dtypes`", KEY),
-    Column("device", "text", "record.job.device", "as `--devices` names it", KEY),
-    Column("scale", "text", "record.job.case.scale", "`full`, `small` or `tiny`", KEY),
-    Column("batch_size", "", lambda c: ran_batch(c.record), "the batch that ran", KEY),
-    Column("published_batch_size", "", "record.job.case.published_batch_size", "batch of its source", KEY),
-    Column("status", "text", "record.status", "how the candidate ended ([FORMAT.md](FORMAT.md#status))"),
-    Column("passed", "truth", "record.status.passed", "whether it may enter an average"),
-    Column("verdict", "text", "verdict", "`faster`, `slower`, `same`, `inconclusive` or `unsteady`"),
-    Column(
-        "open_because",
-        "text",
-        "open.reason",
-        f"of an open verdict: {', '.join(f'`{r.value}`' for r in Reason)}",
-    ),
-    Column("closes_with", "text", "open.closes", "what would probably close it"),
-    Column("unsteady", "text", "estimate.unsteady", "why a verdict is withheld"),
-    Column("n", "", lambda c: c.n or None, "timed rounds"),
-    Column("processes", "", "estimate.processes", "processes that gave the rounds"),
-    Column("baseline_ms", "ms", "baseline_ms", ""),
-    Column("candidate_ms", "ms", "candidate_ms", "median step of eager, and of the candidate"),
-    Column("speedup", "ratio", "speedup", "eager's time / the candidate's, from paired log ratios"),
-    Column("ci_low", "ratio", "ci_low", ""),
-    Column("ci_high", "ratio", "ci_high", "ends of its 95 % interval"),
-    Column("low_90", "ratio", "estimate.low_90", ""),
-    Column("high_90", "ratio", "estimate.high_90", "ends of its 90 % interval, for *same*"),
-    Column("over_plain", "ratio", "over_plain.factor", "a candidate with settings over the plain one"),
-    Column("over_plain_low", "ratio", "over_plain.low", ""),
-    Column("over_plain_high", "ratio", "over_plain.high", "ends of its 95 % interval"),
-    Column("p_value", "p", "p_value", "of a speedup of 1"),
-    Column("q_value", "p", "q_value", "Benjamini-Hochberg over the run"),
-    Column("between_sd", "share", "estimate.between_sd", "sd of the log speedup between processes, measured"),
-    Column("between_df", "df", "estimate.between_df", "degrees of freedom of the interval over processes"),
-    Column("assumed_sd", "share", "estimate.assumed_sd", "the same, assumed in the interval of one process"),
-    Column("calibrated", "text", "record.calibrated", "date of the `--calibrate` that it is from, if any"),
-    Column(
-        "speedup_of_medians", "ratio", "estimate.speedup_of_medians", "eager's median time / the candidate's"
-    ),
-    Column("break_even_steps", "steps", "break_even.steps", "until the compilation has paid; `inf`: never"),
-    Column("break_even_low", "steps", "break_even.low", ""),
-    Column("break_even_high", "steps", "break_even.high", "ends of its interval"),
-    Column("pays", "text", "break_even.pays", "`yes`, `no`; `open`: the speedup's interval contains 1"),
-    Column("baseline_peak_gb", "GB", "baseline_peak_gb", ""),
-    Column("candidate_peak_gb", "GB", "candidate_peak_gb", "peak memory (1e9 bytes)"),
-    Column("parameters", "", "record.model.parameters", "of the model as built", SIZE),
-    Column("input_shapes", "text", _inputs, "of the model as built", SIZE),
-    Column(
-        *("changes", "text", lambda c: " ".join(c.record.job.case.changes)),
-        *("of the model's configuration", SIZE),
-    ),
-    Column("parity_rule", "text", "record.parity.rule", "the rule of the check", PARITY),
-    Column("reference", "text", "record.parity.reference", "`fp64`, or `eager`", PARITY),
-    Column("tolerance", "share", "record.parity.tolerance", "of the rule", PARITY),
-    Column("tensors", "", "record.parity.tensors", "", PARITY),
-    Column(
-        "tensors_failed", "", "record.parity.failed", "compared tensors, and those beyond their limit", PARITY
-    ),
-    Column("tensors_sensitive", "", lambda c: _count(c, "sensitive_tensors"), "", PARITY),
-    Column(
-        *("tensors_not_judged", "", lambda c: _count(c, "noise_tensors")),
-        *("tensors beyond a limit as noisy eager is, and those that cannot be judged", PARITY),
-    ),
-    Column("worst_tensor", "text", "record.parity.worst.name", "the tensor nearest its limit", PARITY),
-    Column("worst_scale", "error", "record.parity.worst.scale", "its RMS size", PARITY),
-    Column("worst_eager_error", "error", "record.parity.worst.eager_rmse", "", PARITY),
-    Column("worst_noisy_error", "error", "record.parity.worst.noisy_rmse", "", PARITY),
-    Column(
-        "worst_error",
-        "error",
-        "record.parity.worst.candidate_rmse",
-        "RMS error of eager, noisy eager, the candidate",
-        PARITY,
-    ),
-    Column("worst_error_allowed", "error", "record.parity.worst.allowed", "the limit of that error", PARITY),
-    Column("worst_max", "error", "record.parity.worst.candidate_max", "", PARITY),
-    Column(
-        "worst_max_allowed",
-        "error",
-        "record.parity.worst.allowed_max",
-        "the candidate's largest error, its limit",
-        PARITY,
-    ),
-    Column("worst_failure", "text", "record.parity.worst.failure", "why the tensor failed", PARITY),
-    Column("found_by", "text", "record.parity.found_by", "the check that found the failure", PARITY),
-    Column("eager_bit_equal", "truth", "record.parity.eager_bit_equal", "two runs of eager agree", PARITY),
-    Column("eager_spread", "share", "record.parity.eager_spread", "eager's own difference", PARITY),
-    Column("resolution_median", "share", "record.parity.resolution_median", "", PARITY),
-    Column(
-        *("resolution_largest", "share", "record.parity.resolution_largest"),
-        *("the largest error of a tensor that would pass: median and largest", PARITY),
-    ),
-    Column("resolution_outputs", "share", "record.parity.resolution_outputs", "", PARITY),
-    Column("resolution_gradients", "share", "record.parity.resolution_gradients", "of these kinds", PARITY),
-    Column("judged_finely", "share", "record.parity.fine", "of all values: judged to 1 % or better", PARITY),
-    Column("baseline_cv", "share", _value("baseline_cv"), "", STEADINESS),
-    Column("candidate_cv", "share", _value("candidate_cv"), "sd / mean of the samples", STEADINESS),
-    Column("lag_1", "correlation", _value("lag_1"), "of successive log ratios, near 0", STEADINESS),
-    Column("baseline_minor_faults", "faults", _value("baseline_minor_faults"), "", STEADINESS),
-    Column(
-        "candidate_minor_faults",
-        "faults",
-        _value("candidate_minor_faults"),
-        "page faults of a step",
-        STEADINESS,
-    ),
-    Column("steps_per_sample", "", "record.samples.iterations_per_sample", "steps of a sample", STEADINESS),
-    Column("allocator", "text", "record.job.extras.allocator", "the allocator of the host", STEADINESS),
-    *(
-        Column(f"{side}_{part}_ms", "ms", f"generation.{part}.{side}_ms", meaning, GENERATION)
-        for part in ("prefill", "decode")
-        for side, meaning in (("baseline", ""), ("candidate", f"median {part}"))
-    ),
-    *(
-        Column(f"{part}_speedup", "ratio", f"generation.{part}.speedup", f"of {part}", GENERATION)
-        for part in ("prefill", "decode")
-    ),
-    *(
-        Column(f"{side}_tokens_per_s", "tokens/s", f"generation.{side}_tokens_per_s", meaning, GENERATION)
-        for side, meaning in (("baseline", ""), ("candidate", "of decode"))
-    ),
-    Column("failure", "text", _failure, "phase, kind and message of the failure", RECORD),
-    Column("notes", "text", lambda c: "; ".join(notes_of(c.record)), "remarks for the reader", RECORD),
-    Column("reproduce", "text", "record.reproduce", "the command that measures it again", RECORD),
-    Column("torch", "text", lambda c: c.record.environment.get("torch"), "version of torch", RECORD),
-    Column("started", "text", "record.started", "UTC, ISO 8601", RECORD),
+COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
+    {
+        "compiler": _in_environment(0),
+        "environment": _in_environment(1),
+        "model": lambda c: case_name(c.record.job.case),
+        "batch_size": lambda c: ran_batch(c.record),
+        "n": lambda c: c.n or None,
+        "input_shapes": _inputs,
+        "changes": lambda c: " ".join(c.record.job.case.changes),
+        "tensors_sensitive": lambda c: _count(c, "sensitive_tensors"),
+        "tensors_not_judged": lambda c: _count(c, "noise_tensors"),
+        "failure": _failure,
+        "notes": lambda c: "; ".join(notes_of(c.record)),
+        "torch": lambda c: c.record.environment.get("torch"),
+    }
 )
+"""Columns that are no attribute."""
+
+
+@cache
+def own_columns() -> tuple[Column, ...]:
+    """The columns of ``columns.toml``. One without a place and without a function is a derived number."""
+    reasons = ", ".join(f"`{reason.value}`" for reason in Reason)
+    return tuple(
+        Column(
+            name, unit, place or COMPUTED.get(name) or _value(name), meaning.format(reasons=reasons), group
+        )
+        for group, rows in read_toml(Path(__file__).with_suffix(".toml")).items()
+        for name, (unit, place, meaning) in rows.items()
+    )
+
 
 OF_PYTORCH = MappingProxyType(
     {
@@ -270,13 +168,13 @@ OF_PYTORCH = MappingProxyType(
 
 @cache
 def columns() -> Mapping[str, Column]:
-    """All columns, by name, in their order: those of this file, then the metrics'."""
+    """All columns, by name, in their order: ``own_columns``, then the metrics'."""
     metrics = (
         Column(name, metric.unit, _value(name), metric.meaning, metric.group)
         for metric in declared().metrics
         for name in metric.names
     )
-    return MappingProxyType({column.name: column for column in (*COLUMNS, *metrics)})
+    return MappingProxyType({column.name: column for column in (*own_columns(), *metrics)})
 
 
 def frame(comparisons: Sequence[Comparison], shown: Iterable[Column]) -> pd.DataFrame:

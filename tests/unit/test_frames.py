@@ -9,7 +9,7 @@ import pytest
 import torchduet
 from harness.metrics import declared
 from harness.schema import Record, Status
-from runner.analysis.columns import COLUMNS, GENERATION, Column, columns
+from runner.analysis.columns import GENERATION, Column, columns, own_columns
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from tests.factories import HOSTILE_NAMES, make_job, make_record, synthetic_run
@@ -37,11 +37,11 @@ def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, 
 
 
 def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> None:
-    assert len(columns()) == len(COLUMNS) + sum(len(metric.names) for metric in declared().metrics)
+    assert len(columns()) == len(own_columns()) + sum(len(metric.names) for metric in declared().metrics)
     (comparison,) = summarize([one()]).comparisons
-    values = {column.name: column.value(comparison) for column in COLUMNS}
+    values = {column.name: column.value(comparison) for column in own_columns()}
     missing = {name for name, value in values.items() if value is None}
-    of_generation = {column.name for column in COLUMNS if column.group == GENERATION}
+    of_generation = {column.name for column in own_columns() if column.group == GENERATION}
     plain = {"over_plain", "over_plain_low", "over_plain_high"}
     assert missing - of_generation - plain == {
         *(
