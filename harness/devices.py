@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +31,8 @@ EXAMPLES = ("cpu", "cuda", "cuda:1")
 OUT_OF_MEMORY = (
     *("out of memory", "can't allocate memory"),
     # errors of libraries that do not use torch's allocator
-    *("cublas_status_alloc_failed", "cudnn_status_alloc_failed"),
+    *("cublas_status_alloc_failed", "cudnn_status_alloc_failed", "cublas_status_not_initialized"),
+    "unable to find an engine",  # of cuDNN: no algorithm's workspace fits
 )
 """Words, in lower case, of error messages that mean: out of memory on a device or on the host."""
 
@@ -46,6 +48,9 @@ DRIVER_FILES = (
 )
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Environment variables that hide devices from torch; "" or -1 hides all of them."""
+
+LEAST_DRIVER = MappingProxyType({"11": "450.80 or newer", "12": "525.60 or newer", "13": "580 or newer"})
+"""CUDA's major version -> NVIDIA's driver for Linux that it needs (CUDA's release notes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,31 @@ class Device:
         """The reason why torch cannot use this device; None if it can."""
         import torch
 
-        count = self.count()
+        with warnings.catch_warnings(record=True) as caught:  # torch gives its reason as a warning
+            warnings.simplefilter("always")
+            count = self.count()
         if not count:
-            return f"torch {torch.__version__} finds no {self.label} device"
+            reasons = [str(one.message).partition(". ")[0].strip() for one in caught]
+            more = "; ".join(dict.fromkeys([*reasons, *self._why_none()]))
+            return f"torch {torch.__version__} finds no {self.label} device" + (f": {more}" if more else "")
         return f"torch finds {count} {self.label} devices" if (self.index or 0) >= count else None
+
+    def _why_none(self) -> Iterator[str]:
+        """Facts on the driver, where torch finds no device."""
+        yield from ()
+
+    def why_unusable(self) -> str | None:
+        """As ``why_missing``, also after a first operation: torch may have no kernels for a device.
+
+        Initializes the device, so it is for a process of its own.
+        """
+        why = self.why_missing()
+        if why is None:
+            try:
+                self.open()
+            except (RuntimeError, AssertionError) as error:
+                why = f"its first operation fails: {' '.join(str(error).split()).partition('. ')[0]}"
+        return why
 
     def model(self) -> str | None:
         """The vendor's name of the device; None for a CPU, whose name comes from the operating system."""
@@ -262,6 +288,13 @@ class Cuda(_Streams):
         if any(value.strip() in ("", "-1") for value in hidden):
             return False
         return any(next(root.glob(pattern), None) is not None for pattern in DRIVER_FILES)
+
+    def _why_none(self) -> Iterator[str]:
+        import torch
+
+        driver, built_for = nvidia_driver(), str(torch.version.cuda or "").partition(".")[0]
+        if driver is not None and built_for in LEAST_DRIVER:
+            yield f"the driver is {driver}, and CUDA {torch.version.cuda} needs {LEAST_DRIVER[built_for]}"
 
     def facts(self) -> dict[str, Scalar]:
         import torch

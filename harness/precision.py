@@ -79,13 +79,13 @@ def settle(device: torch.device, *, tf32: bool = False) -> bool:
     that asks for "cuda" gets the measured device. Returns whether a setting of TF32 was another one.
     """
     devices.of(device).make_current()
-    before = (_matmul_precision(), *_switches())
+    before = facts()
     torch.set_float32_matmul_precision("highest")  # of the CPU's products, too
-    newer: Any = torch.backends
-    if getattr(newer, "fp32_precision", "none") != "none":
-        newer.fp32_precision = "none"  # a setting of everything, which the older switches would inherit
+    for newer in (torch.backends, torch.backends.cudnn):
+        if getattr(newer, "fp32_precision", "none") != "none":
+            setattr(newer, "fp32_precision", "none")  # noqa: B010 - general: the older switches inherit it
     allow_tf32(tf32)
-    return before != (_matmul_precision(), *_switches())
+    return before != facts()
 
 
 def allow_tf32(allowed: bool) -> None:
@@ -101,10 +101,16 @@ def facts() -> dict[str, Scalar]:
         "matmul_precision": _matmul_precision(),
         "matmul_allow_tf32": matmul,
         "cudnn_allow_tf32": cudnn,
+        **{f"cudnn_{kind}_precision": _newer_of(kind) for kind in ("conv", "rnn")},
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "cudnn_deterministic": torch.backends.cudnn.deterministic,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
     }
+
+
+def _newer_of(kind: str) -> str | None:
+    """cuDNN's precision of this kind of operation, "none" or "tf32"; None before torch 2.9."""
+    return getattr(getattr(torch.backends.cudnn, kind, None), "fp32_precision", None)
 
 
 def _matmul_precision() -> str | None:

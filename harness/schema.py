@@ -32,6 +32,9 @@ BASELINE = "baseline"
 WHOLE = ""
 """The key of the whole job's metrics in a dict of metrics by variant."""
 
+BREAKS_ON_OTHER_DATA = "BreaksOnOtherData"
+"""The kind of the failure of a device that breaks where eager runs on other data than the model's own."""
+
 DTYPES = (
     *("float32", "tf32", "bfloat16", "float16"),
     *("amp", "amp_bfloat16", "amp_float16", "amp_bfloat16+tf32"),

@@ -77,8 +77,8 @@ def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> An
     """An independent copy on ``device``; floating tensors are cast, others keep their type."""
 
     def own(tensor: torch.Tensor) -> torch.Tensor:
-        moved = tensor.detach().clone().to(device)
-        return cast_values(moved, cast).requires_grad_(tensor.requires_grad)
+        copied = cast_values(tensor.detach().clone(), cast)
+        return copied.to(device).requires_grad_(tensor.requires_grad)
 
     return map_tensors(value, own)
 

@@ -63,6 +63,8 @@ def _session(path: str, options: Any, provider: str, device: Device) -> Any:
 
     try:
         place = {"device_id": str(device.index or 0)} if device.numbered else {}
+        if device.has_tf32:  # ONNX Runtime uses TF32 by default
+            place["use_tf32"] = str(int(torch.backends.cuda.matmul.allow_tf32))
         session = onnxruntime.InferenceSession(path, options, providers=[(provider, place)])
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
         # few CPU kernels support bfloat16

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sysconfig
 from importlib import metadata
+from pathlib import Path
 
 
 def version_of(package: str) -> str | None:
@@ -11,3 +15,16 @@ def version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def any_program(*commands: str) -> bool:
+    """Whether one of these programs is there; "" is none."""
+    return any(command and shutil.which(command.split()[0]) for command in commands)
+
+
+def missing_for_triton() -> str:
+    """What Triton lacks to build its launcher, which is a C extension of Python; "" if it lacks nothing."""
+    if not any_program(os.environ.get("CC", ""), "gcc", "clang"):
+        return "a C compiler (apt install gcc, or one named by CC)"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return "" if header.exists() else f"{header} (apt install python3-dev)"

@@ -12,13 +12,15 @@ from typing import Any
 import torch
 
 from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
-from harness.failures import line_of
+from harness.devices import of
+from harness.failures import JobFailed, line_of
 from harness.parity.data.balance import NONE, Factors, balance_of
 from harness.parity.data.other_data import Data, placed
 from harness.parity.form import Form, overwritten
 from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS
+from harness.schema import BREAKS_ON_OTHER_DATA, Failure, Status
 from harness.tensors import Tensors
 from harness.timing.first_calls import stopwatch
 from harness.timing.step import Variant
@@ -148,8 +150,19 @@ def balance(bench: Workbench) -> Factors:
         with placed(copy, Data(weights=True, inputs=True)):
             return balance_of(copy.program.module, lambda: bench.output(copy))
     except Exception as error:
+        check_device(bench, error)
         print(f"the weights are not balanced: {line_of(error)}", flush=True)
         return NONE
+
+
+def check_device(bench: Workbench, error: Exception) -> None:
+    """After an error on other data. Raises ``JobFailed`` if the device has stopped working in this process.
+
+    An index out of range is an exception on a CPU, and on a GPU the end of the process.
+    """
+    if not of(bench.device).healthy():
+        failure = Failure(kind=BREAKS_ON_OTHER_DATA, message=line_of(error), phase="eager")
+        raise JobFailed(Status.EAGER_1ST_RUN_FAIL, failure) from error
 
 
 def in_a_row(
@@ -180,6 +193,7 @@ def eager_on_other_data(
     try:
         continue_on_other_data(bench, variant, calls, data, numbers=later, noisy=noisy)
     except Exception as error:  # the model's code may not take other values
+        check_device(bench, error)
         calls.changed = ()
         return f"eager fails on other data ({type(error).__name__}: {line_of(error)})"
     return "" if calls.changed else "no input can be changed"

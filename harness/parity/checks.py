@@ -40,14 +40,16 @@ Verdict = tuple[Status, Parity, tuple[str, ...]]
 class Checks:
     """The checks of one job. ``begin``, ``go_on`` and ``open`` come first, in this order.
 
-    ``drawn``: the generators that eager's step uses.
+    ``drawn``: the generators that eager's step uses. ``first_data_only``: why no other data is used ("": it
+    is used).
     """
 
     truth: Truth  # of the first call; set by ``open``
     spread: Mapping[str, float]  # distance of two runs of eager, relative to each tensor's size
 
-    def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str]) -> None:
+    def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str], first_data_only: str = "") -> None:
         self.bench = bench
+        self._first_data_only = first_data_only
         self.rule = rule
         self._drawn = drawn
         self._eager = Calls()
@@ -69,7 +71,7 @@ class Checks:
 
     def begin(self, eager: Variant) -> None:
         """Before eager's first step."""
-        if not self.bench.generates:
+        if not self.bench.generates and not self._first_data_only:
             self.data = Data(weights=True, inputs=True, factors=row.balance(self.bench))
         self._eager.before[FIRST] = row.State.of(eager)
 
@@ -89,7 +91,9 @@ class Checks:
             calls.step(3, bench, eager)
             numbers = [*ON_OTHER]
         calls.after[FIRST] = row.State.of(eager)
-        self.why_not = row.eager_on_other_data(bench, eager, calls, self.data, numbers)
+        self.why_not = self._first_data_only or row.eager_on_other_data(
+            bench, eager, calls, self.data, numbers
+        )
 
     def open(self, eager: Variant, first: Results, second: Results) -> None:
         """Runs fp64 and noisy eager, and makes the truths.
@@ -126,6 +130,8 @@ class Checks:
             row.continue_on_other_data(bench, variant, calls, self.data, numbers=later)
         except Exception as error:  # an operation may not support fp64; eager is then the truth
             print(f"no fp64 reference{' of other data' if results else ''}: {line_of(error)}", flush=True)
+            if results is not None:
+                row.check_device(bench, error)
             if not of(bench.device).healthy():
                 raise  # nothing else can run in this process, either
             return results, None, None
@@ -213,6 +219,8 @@ class Checks:
         if self._of_inputs is None:
             bench, first = self.bench, self.expected
             assert first is not None
+            if self._first_data_only:
+                return first
             data, numbers = Data(inputs=True), sorted(first.eager.results)
             eager, why_not = row.in_a_row(bench, bench.variant(), data, numbers, noisy=True)
             exact = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.failures import line_of
-from harness.parity.calls import noisy_runs, on_data
+from harness.parity.calls import check_device, noisy_runs, on_data
 from harness.parity.data.other_data import Data, placed
 from harness.parity.directions import Directions
 from harness.parity.measure import Error
@@ -51,6 +51,7 @@ class Neighbors:
                 found = on_data(bench, exact, data)
                 found = {name: tensor for name, tensor in found.items() if name != TOKENS}
             except Exception as error:  # eager is then the truth
+                check_device(bench, error)
                 print(f"no fp64 run on a neighbor: {line_of(error)}", flush=True)
             eager.restore()
             with placed(eager, data):

@@ -11,7 +11,7 @@ from harness.probes.answering import answer
 
 def missing(names: Iterable[str]) -> dict[str, str]:
     """Of these devices, those that torch cannot use -> the reason."""
-    return {name: why for name in names if (why := named(name).why_missing())}
+    return {name: why for name in names if (why := named(name).why_unusable())}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness.devices import of
 from harness.loading.dropout import neutralize
 from harness.loading.plain_model import in_mode, unwrapped
 from harness.loading.sizes import smaller_inputs
@@ -61,9 +62,12 @@ def replica(
     ``exact`` widens it to fp64 *after* the cast, so that the reference has the weights and inputs of the
     timed variants.
     """
-    module = _copied(workload.module, _unowned(workload.module) if exact else {}).to(device)
+    # the cast comes before the move, and copies parameter by parameter: a copy needs no more than it keeps
+    shares = exact or (cast is not None and of(device).accelerated)
+    module = _copied(workload.module, _unowned(workload.module, None if exact else cast) if shares else {})
     if cast is not None:
         cast_module(module, cast)
+    module = module.to(device)
     values = [fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)]
     if exact:
         cast_module(module, torch.float64)
@@ -106,12 +110,15 @@ def _of_modes(others: tuple[str, ...], *, training: bool) -> tuple[str, ...]:
     return (f"left in {'eval' if training else 'training'} mode, as given: {named}",)
 
 
-def _unowned(module: torch.nn.Module) -> dict[int, Any]:
-    """A memo for ``deepcopy``: the copied parameters share memory until ``cast_module`` copies them."""
+def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
+    """A memo for ``deepcopy``: the copied parameters share memory until ``cast_module`` copies them.
+
+    ``cast``: to this type; None: to fp64.
+    """
     return {
         id(parameter): torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
         for parameter in module.parameters()
-        if type(parameter) is torch.nn.Parameter and parameter.dtype in NARROWER
+        if type(parameter) is torch.nn.Parameter and parameter.dtype in NARROWER and parameter.dtype != cast
     }
 
 

@@ -4,7 +4,8 @@
                                                   or  {"failed": {"status": ..., "failure": {...}}}
     A failure with ``"broken": true`` says that the device no longer works in this process. The worker ends.
 
-    open {imported: path}         builds the model and runs eager; ``imported``: another worker's export
+    open {imported: path, first_data_only: why}
+                                  builds the model and runs eager; ``imported``: another worker's export
     prepare {candidate, figures}  compiles a candidate, checks its parity, writes a table to ``figures``
     warm_up {candidates}
     measure {candidates, rounds, within_s}
@@ -141,8 +142,8 @@ class Answers:
         with self._times.call():
             return method(**arguments)
 
-    def open(self, imported: str | None = None) -> Any:
-        model, environment = self._session.open(_path(imported))
+    def open(self, imported: str | None = None, first_data_only: str = "") -> Any:
+        model, environment = self._session.open(_path(imported), first_data_only)
         return {"model": model, "environment": environment}
 
     def export(self, path: str) -> None:

@@ -52,7 +52,9 @@ class Opening:
         device: torch.device,
         say: Callable[[str], None],
         build: Callable[[Case], Workload] | None,
+        first_data_only: str = "",
     ) -> None:
+        self._first_data_only = first_data_only
         self.imported: exchange.Imported | None = None
         self.checks: Checks | None = None  # None without parity
         self.watch = Watch()
@@ -148,7 +150,8 @@ class Opening:
         if bench.baseline_precision != bench.precision:
             eager = bench.variant()  # candidates are timed against another precision
         if self._job.protocol.accuracy:
-            self.checks = Checks(bench, rule_of(self._job, self.bench), self._drawn)
+            rule = rule_of(self._job, self.bench)
+            self.checks = Checks(bench, rule, self._drawn, self._first_data_only)
             bench.take = self.checks.take
             self.checks.begin(eager)
         loss, output = bench.step(eager, self._watching())

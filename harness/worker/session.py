@@ -95,12 +95,16 @@ class Session:
 
     # -- open ---------------------------------------------------------------
 
-    def open(self, imported: Path | None = None) -> tuple[ModelFacts, dict[str, Scalar]]:
+    def open(
+        self, imported: Path | None = None, first_data_only: str = ""
+    ) -> tuple[ModelFacts, dict[str, Scalar]]:
         """Builds the model and runs eager. If parity is to be checked, eager runs twice and in fp64.
 
         ``imported``: a file of another worker's ``export``; its weights and inputs replace the session's own.
+        ``first_data_only``: why parity is not checked on other data ("": it is).
         """
-        opening = Opening(self._job, self._device, self._say, self._builder)  # not kept: it holds tensors
+        # not kept: it holds tensors
+        opening = Opening(self._job, self._device, self._say, self._builder, first_data_only)
         facts = opening.open(imported)
         self._bench, self._checks, self._watch = opening.bench, opening.checks, opening.watch
         self._rounds.look = self._watch.look
@@ -319,6 +323,8 @@ class Session:
                 variant.release()
             except Exception as error:
                 log_traceback()
+                if of(self._device).accelerated and not of(self._device).healthy():
+                    raise  # no later step can run in this process, either
                 failed[name] = describe_failure(error, "finish")
                 continue
             if late is not None:

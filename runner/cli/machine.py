@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.hardware.cpus import usable_cpus
+from harness.hardware.installed import missing_for_triton
 from runner.labels import counted
 
 GIB = 1 << 30
@@ -211,6 +212,8 @@ def _gpus(machine: Machine) -> Iterator[Check]:
         name, use, persistence, *_ = (*line.split(", "), "", "")
         advice = "the driver unloads between runs: sudo nvidia-smi -pm 1" if persistence == "Disabled" else ""
         yield Check("GPU", f"{name}, {use} in use", "nvidia-smi --query-gpu", advice)
+    if missing := missing_for_triton():
+        yield Check("Triton", "cannot build its launcher", "PATH, sysconfig", f"it needs {missing}")
     apps = machine.run((*NVIDIA, "--query-compute-apps=pid,process_name,used_memory")) or ""
     others = "; ".join(apps.strip().splitlines())
     advice = "they use the device during samples: wait for them, or use another device" if others else ""

@@ -11,7 +11,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Record, Scalar, Status, Where
+from harness.schema import (
+    BASELINE,
+    BREAKS_ON_OTHER_DATA,
+    Failure,
+    Job,
+    ModelFacts,
+    Parity,
+    Record,
+    Scalar,
+    Status,
+    Where,
+)
 from harness.timing.measure import placement
 from runner.analysis.measuring_ended import STOPPED
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
@@ -81,7 +92,15 @@ class JobState:
         self.reported = {name: _Reported() for name in context.place.logs}
         # (the part's eager, batch size) -> failure
         self.failed_to_open: dict[tuple[str, int | None], CallFailed] = {}
+        self.first_data_only = ""  # why parity is not checked on other data
         self._started = now()
+
+    def omits_other_data(self, failure: Failure) -> bool:
+        """After a device that broke on other data, which may be none that the model takes: once."""
+        if failure.kind != BREAKS_ON_OTHER_DATA or self.first_data_only:
+            return False
+        self.first_data_only = f"the model breaks the device on it ({failure.message})"
+        return True
 
     def asks_to_be_alone(self, status: Status, failure: Failure | None) -> bool:
         """Whether the job is repeated without other jobs, because they held memory that it lacked."""
@@ -220,7 +239,9 @@ class JobSession:
         # with several environments, each worker also waits while the others compile and are timed
         patience_s = self._job.protocol.timeout_s * (1 + len(self._job.environments))
         session = WorkerSession(part, worker, part_job, self._context.clock, patience_s)
-        model, environment = session.open(None if exchange is None else exchange.weights)
+        model, environment = session.open(
+            None if exchange is None else exchange.weights, self._state.first_data_only
+        )
         reported = self._state.reported[part.name]
         reported.model, reported.environment = model, environment
         if exchange is not None and part.is_reference:
@@ -233,6 +254,8 @@ class JobSession:
         if key in failures:
             return False
         if self._state.asks_to_be_alone(failed.status, failed.failure):
+            return True
+        if self._state.omits_other_data(failed.failure):
             return True
         failures[key] = failed
         return self._state.halves(failed.status)
@@ -281,6 +304,8 @@ class JobSession:
                 try:
                     self._candidate_states[candidate] = session.prepare(compiler, self._notes, figures)
                 except CallFailed as failed:
+                    if self._state.omits_other_data(failed.failure):
+                        yield Retry(groups=(self._group,))
                     yield self._failed(candidate, failed)
                     if failed.lost:
                         self._candidate_states.clear()  # the others are measured again by fresh workers

@@ -184,9 +184,15 @@ class WorkerSession:
         """Adds the time that the session has waited for other jobs to its time limit."""
         self._deadline += seconds
 
-    def open(self, imported: Path | None = None) -> tuple[ModelFacts, dict[str, Scalar]]:
-        """Builds the model. ``imported`` is the file that the reference's session exported."""
+    def open(
+        self, imported: Path | None = None, first_data_only: str = ""
+    ) -> tuple[ModelFacts, dict[str, Scalar]]:
+        """Builds the model. ``imported`` is the file that the reference's session exported.
+
+        ``first_data_only``: why parity is not checked on other data ("": it is).
+        """
         given = {"imported": str(imported)} if imported is not None else {}
+        given |= {"first_data_only": first_data_only} if first_data_only else {}
         opened = self._call("open", partial(from_json, Opened), **given)
         return opened.model, opened.environment
 

@@ -21,6 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     why = chosen().why_missing() if ours else None
     for item in ours:
         item.add_marker(pytest.mark.gpu)
+        item.add_marker(pytest.mark.filterwarnings("default"))  # torch warns of what a card could do
         if why is not None:
             item.add_marker(pytest.mark.skip(reason=f"{why}; {CHOICE}=cpu has the CPU stand in"))
 

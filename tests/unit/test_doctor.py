@@ -127,6 +127,15 @@ def test_other_users_of_the_gpu(tmp_path: Path) -> None:
     assert found["other GPU users"].advice
 
 
+def test_what_triton_needs_is_asked_for_where_there_is_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.cli.machine.missing_for_triton", lambda: "a C compiler")
+    assert "Triton" not in by_name(machine(tmp_path))
+    found = by_name(machine(tmp_path, commands={"query-gpu": "NVIDIA X, 0 %, Enabled\n"}))
+    assert found["Triton"].advice == "it needs a C compiler"
+
+
 def test_nonsense_in_a_file_ends_no_other_check(tmp_path: Path) -> None:
     files = {"proc/loadavg": "?", "sys/fs/cgroup/cpu.max": "1 0", "proc/meminfo": "MemTotal: lots"}
     found = by_name(machine(tmp_path, files))

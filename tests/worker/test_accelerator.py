@@ -22,12 +22,13 @@ from harness.metrics import bandwidth, observing, peak, trace
 from harness.metrics.energy import per_step_j
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Record, Status
 from harness.timing.rounds import Rounds
 from harness.timing.workbench import Workbench
 from harness.worker import session as sessions
 from harness.worker.main import Answers, guarded, serve
 from harness.worker.session import Session
+from harness.worker.status_page import Activity
 from harness.workload import Workload
 from runner import engine
 from runner.engine import job_run
@@ -412,6 +413,111 @@ def test_an_error_that_stays_is_reported_as_such_and_others_are_not(machine: Acc
     assert replies[2]["failed"]["failure"]["message"].endswith(ILLEGAL)
 
 
+class Indexed(Model):
+    """Fails an assertion on the device where its integers are not the first ones (``bad``: always)."""
+
+    def __init__(self, machine: Accelerator, *, bad: bool = False) -> None:
+        super().__init__(machine)
+        self.bad = bad
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor | None = None) -> torch.Tensor:
+        if self.bad or (places is not None and places.tolist() != PLACES):
+            self.machine.fail("CUDA error: device-side assert triggered")
+        return super().forward(x)
+
+
+PLACES = [3, 1, 2, 0]
+
+
+def records_of(
+    machine: Accelerator,
+    work: Callable[[], Workload],
+    compilers: Compilers,
+    log: Path,
+    *,
+    fresh: bool = True,
+    tell: Callable[[Activity], None] = silent,
+) -> dict[str, Record]:
+    """The records of a job whose workers are (``fresh``) processes of their own."""
+
+    def launch(part: Job) -> AbstractContextManager[LocalWorker]:
+        if fresh:
+            machine.restart()
+        return nullcontext(LocalWorker(lambda _: work(), compilers, log, tell))
+
+    place = engine.Place(logs={"": "log"})
+    context = engine.JobContext(candidates=tuple(compilers), place=place, reproduce=lambda *_: "")
+    run = job_run.JobRun(job(*compilers, repeat=2), launch, context)
+    return {record.candidate: record for record in run.run()}
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_model_that_takes_no_other_data_is_measured_without(
+    machine: Accelerator, tmp_path: Path, *, bad: bool
+) -> None:
+    def work() -> Workload:
+        given = (torch.ones(4, 8), torch.tensor(PLACES))
+        return replace(built(machine), module=Indexed(machine, bad=bad), args=given)
+
+    (record,) = records_of(machine, work, {"plain": times(machine, 1.0)}, tmp_path / "log").values()
+    if bad:
+        assert (record.status, record.notes) == (Status.EAGER_1ST_RUN_FAIL, ())
+        return
+    assert record.status is Status.PASS
+    assert record.parity is not None
+    assert any(
+        "other data: the model breaks the device on it (CUDA error: device-side" in why
+        for why in record.parity.not_checked
+    )
+
+
+@pytest.mark.parametrize("rule", ["noise", "field"])
+def test_what_is_kept_of_a_call_is_no_memory_that_a_replay_overwrites(
+    machine: Accelerator, rule: str
+) -> None:
+    """A graph writes gradients and outputs where those of its last replay are."""
+    ready = Session(
+        job("replayed", parity=rule), silent, lambda _: built(machine), {"replayed": replaying(machine)}
+    )
+    ready.open()
+    variant, _, calls, _ = ready._compile("replayed")
+    assert calls is not None
+    third = {name: tensor.clone() for name, tensor in calls.results[3].items()}
+    with torch.no_grad():
+        for parameter in variant.program.module.parameters():
+            parameter.mul_(2.0)
+    variant.step()
+    gradient: Any = next(variant.program.module.parameters()).grad
+    assert not torch.equal(gradient, third["gradient.linear.weight"])
+    assert all(torch.equal(calls.results[3][name], tensor) for name, tensor in third.items())
+
+
+def test_an_error_that_stays_in_the_last_step_is_its_own_candidates(
+    machine: Accelerator, tmp_path: Path
+) -> None:
+    def tell(activity: Activity) -> None:
+        if (activity.phase, activity.variant) == ("finish", "breaks"):
+            breaks.clear()
+
+    breaks = ["not yet"]
+
+    def compile_it(program: Program) -> Compiled:
+        eager = program.forward()
+
+        def forward(*given: Any) -> Any:
+            if not breaks:
+                machine.fail()
+            return eager(*given)
+
+        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
+
+    compilers: Compilers = {"a": times(machine, 1.0), "breaks": compile_it, "c": times(machine, 1.0)}
+    found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", tell=tell)
+    statuses = {name: record.status for name, record in found.items()}
+    assert statuses == {"a": Status.PASS, "breaks": Status.FAIL_TO_RUN, "c": Status.PASS}
+    assert all(record.samples is not None for record in found.values())
+
+
 def test_the_worker_ends_after_it(machine: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.worker.main.limit_memory", lambda _: None)
     machine.opened_by = 0  # by a process that forked this one
@@ -439,20 +545,7 @@ def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be
     machine: Accelerator, tmp_path: Path, *, fresh: bool
 ) -> None:
     compilers: Compilers = {"breaks": breaking(machine, 4), "plain": times(machine, 1.0)}
-
-    def launch(part: Job) -> AbstractContextManager[LocalWorker]:
-        if fresh:
-            machine.restart()
-        return nullcontext(LocalWorker(lambda _: built(machine), compilers, tmp_path / "log", silent))
-
-    run = job_run.JobRun(
-        job(*compilers, repeat=2),
-        launch,
-        engine.JobContext(
-            candidates=tuple(compilers), place=engine.Place(logs={"": "log"}), reproduce=lambda *_: ""
-        ),
-    )
-    found = {record.candidate: record for record in run.run()}
+    found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", fresh=fresh)
     broken, other = found["breaks"], found["plain"]
     assert broken.status is Status.FAIL_TO_RUN
     assert broken.failure is not None

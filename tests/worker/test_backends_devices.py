@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,10 @@ import torch._dynamo  # looks at the real modules, before others take their plac
 from torch import nn
 
 from harness import devices
-from harness.backends import cudagraphs, load_backend, onnxrt, tvm, why_unavailable
+from harness.backends import cudagraphs, load_backend, onnxrt, tensorrt, tvm, why_unavailable
 from harness.backends.shared import captured, inductor, torchscript
+from harness.hardware.installed import missing_for_triton
+from harness.precision import precision, settle
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
 
@@ -56,8 +59,10 @@ class Binding:
     ("name", "place", "provider"),
     [
         ("cpu", ("made", "cpu", 0), ("CPUExecutionProvider", {})),
-        ("cuda", ("made", "cuda", 0), ("CUDAExecutionProvider", {"device_id": "0"})),
-        ("cuda:1", ("made", "cuda", 1), ("CUDAExecutionProvider", {"device_id": "1"})),
+        *(
+            (name, ("made", "cuda", at), ("CUDAExecutionProvider", {"device_id": f"{at}", "use_tf32": "0"}))
+            for at, name in enumerate(("cuda", "cuda:1"))
+        ),
     ],
 )
 def test_onnx_runtime_leaves_its_results_on_the_device(
@@ -187,7 +192,44 @@ def test_a_compiler_says_which_devices_it_has(
     assert why_unavailable(name, kind) == expected
 
 
-def compiled(_: Program, *names: object, **__: object) -> Compiled:
+def test_tensorrt_uses_tf32_where_the_precision_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", SimpleNamespace())
+    monkeypatch.setattr(
+        tensorrt, "compile_with_dynamo", lambda *_, options, **__: seen.append(options) or compiled(_)
+    )
+    for name in ("float32", "tf32"):
+        settle(torch.device("cpu"))
+        with precision(name, "cuda").surroundings():
+            tensorrt.compile(program())
+    assert [options["disable_tf32"] for options in seen] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "header", "expected"),
+    [
+        (False, True, "a C compiler (apt install gcc, or one named by CC)"),
+        (True, False, "{}/Python.h (apt install python3-dev)"),
+        (True, True, ""),
+    ],
+)
+def test_triton_builds_its_launcher_with_a_c_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: str, *, compiler: bool, header: bool
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc" if compiler and name == "gcc" else None)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    if header:
+        (tmp_path / "Python.h").touch()
+    missing = expected.format(tmp_path)
+    assert missing_for_triton() == missing
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
+    monkeypatch.setattr(inductor, "_triton_works", lambda: True)
+    says = f"inductor needs Triton, and Triton needs {missing}" if missing else None
+    assert why_unavailable("inductor", "cuda") == says
+
+
+def compiled(_: object, *names: object, **__: object) -> Compiled:
     return Compiled(forward=lambda *_: (None, None), region="forward", compiler_calls=lambda: 1)
 
 

@@ -229,7 +229,15 @@ def test_the_environment_says_what_nobody_has_tried(fake: Fake) -> None:
     assert found["device_name"] == "Fake xpu:0"
 
 
-@pytest.mark.parametrize("words", ["CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "out of memory"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "GET was unable to find an engine to execute this computation",
+        "out of memory",
+    ],
+)
 def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
     assert is_out_of_memory(RuntimeError(words))
 

@@ -107,8 +107,21 @@ def _convolutions() -> None:
     torch.backends.cudnn.allow_tf32 = True
 
 
+def _cudnn_newer(*kinds: str) -> Callable[[], None]:
+    """Of all of cuDNN, or of one kind of its operations."""
+
+    def change() -> None:
+        place: Any = torch.backends.cudnn
+        for kind in kinds:
+            place = getattr(place, kind)
+        place.fp32_precision = "tf32"
+
+    return change
+
+
 CHANGES = (
     *(_matmul_older, _convolutions, _matmul_newer, _all_newer),
+    *(_cudnn_newer(), _cudnn_newer("conv"), _cudnn_newer("rnn")),
     *(
         lambda: torch.set_float32_matmul_precision("high"),
         lambda: torch.set_float32_matmul_precision("medium"),

@@ -3,12 +3,13 @@
 import dataclasses
 import random
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
+from harness import devices
 from harness.precision import precision
 from harness.program import forward_of
 from harness.schema import Mode
@@ -155,6 +156,32 @@ def test_the_fp64_copy_has_the_weights_and_inputs_that_are_timed() -> None:
 
 
 # -- the step -------------------------------------------------------------------------------------------
+
+
+class _Moved(nn.Linear):
+    """Notes the type that it has when it is moved, and how many copies were made of its weight before."""
+
+    types: ClassVar[list[torch.dtype]] = []
+
+    def to(self, *given: Any, **more: Any) -> Any:
+        self.types.append(self.weight.dtype)
+        return super().to(*given, **more)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_copy_is_cast_before_it_is_moved(monkeypatch: pytest.MonkeyPatch, *, exact: bool) -> None:
+    """In full precision it would need twice its memory on the device."""
+    monkeypatch.setattr(_Moved, "types", [])
+    monkeypatch.setattr("harness.timing.step.of", lambda _: devices.named("cuda"))  # of this CPU
+    module = _Moved(4, 4)
+    weight = module.weight.detach().clone()
+    made = replica(
+        Workload(module=module, args=(torch.ones(1, 4),)), CPU, torch.bfloat16, training=False, exact=exact
+    )
+    assert module.types == [torch.bfloat16]
+    assert made.module.weight.dtype == (torch.float64 if exact else torch.bfloat16)
+    made.module.weight.data.zero_()
+    assert torch.equal(module.weight, weight)
 
 
 def test_a_training_step_gives_the_gradients_of_one_backward_however_often_it_runs() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import DYNAMO, inductor_settings
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
+from harness.hardware.installed import any_program, missing_for_triton
 from harness.program import Compiled, Program
 from harness.tensors import named_tensors
 
@@ -139,13 +139,15 @@ def all_settings(
 def why_unavailable(device_type: str) -> str | None:
     """Why inductor cannot compile: it needs a C++ compiler for a CPU, and Triton for CUDA."""
     if device_type == "cpu":
-        compilers = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
-        if not any(name and shutil.which(name.split()[0]) for name in compilers):
+        if not any_program(os.environ.get("CXX", ""), "g++", "clang++", "c++"):
             return "inductor needs a C++ compiler (g++ or clang++, or one named by CXX) and finds none"
         return None
     if importlib.util.find_spec("triton") is None:
         return f"inductor needs Triton for {device_type}, and it is not installed (pip install triton)"
-    return None if _triton_works() else "inductor needs a GPU that Triton supports, and finds none"
+    if not _triton_works():
+        return "inductor needs a GPU that Triton supports, and finds none"
+    missing = missing_for_triton()
+    return f"inductor needs Triton, and Triton needs {missing}" if missing else None
 
 
 def _triton_works() -> bool:
