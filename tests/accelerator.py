@@ -31,7 +31,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import devices
 from harness.program import Compiled, Program
+from harness.schema import Case, Job, Mode, Protocol
 from harness.tensors import named_tensors
+from harness.worker.session import Session
+from harness.workload import Workload
 
 ROOT = Path(__file__).parents[1]
 LAUNCH_S = 1e-6  # the host's time for a submission
@@ -367,3 +370,28 @@ def replaying(
         return Compiled(forward=forward, region="forward+loss", compiler_calls=lambda: 1, replays=True)
 
     return compile_it
+
+
+# -- sessions ------------------------------------------------------------
+
+Compilers = Mapping[str, Callable[[Program], Compiled]]
+
+
+def job(*candidates: str, mode: Mode = Mode.TRAINING, **protocol: Any) -> Job:
+    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
+    settings = Protocol(**{"min_sample_s": 0.0, "threads": 1, **protocol})
+    return Job(case=case, device="cpu", dtype="float32", candidates=candidates, protocol=settings)
+
+
+def built(machine: Accelerator, **sizes: Any) -> Workload:
+    model = Model(machine, **sizes)
+    return Workload(module=model, args=(torch.ones(4, 8),), loss=lambda output, _: output.square().mean())
+
+
+def session(machine: Accelerator, compilers: Compilers, **sizes: Any) -> Session:
+    return Session(job(*compilers), lambda _: None, lambda _: built(machine, **sizes), compilers)
+
+
+def about(value: float) -> Any:
+    """``value``, and the launches."""
+    return pytest.approx(value, rel=1e-3)

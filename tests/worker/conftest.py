@@ -6,6 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from harness.loading.torchvision_ops import mend_torchvision
+from harness.metrics import bandwidth, peak
+from harness.worker import session as sessions
+from tests.accelerator import Accelerator, in_place_of_the_cpu
 
 mend_torchvision()  # as load_suite does: many tests import suites and model libraries themselves
 
@@ -31,3 +34,14 @@ def fresh_compiler() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Accelerator]:
+    """Small copies and products, no facts about packages, and no collections, which take most of the time."""
+    monkeypatch.setattr(gc, "collect", lambda *_: 0)
+    monkeypatch.setattr(sessions, "describe", lambda device: {"device": str(device)})
+    monkeypatch.setattr(bandwidth, "COPIED_BYTES_ACCELERATED", 1 << 10)
+    monkeypatch.setattr(peak, "SIZES_ACCELERATED", (8, 16))
+    with in_place_of_the_cpu(Accelerator()) as found:
+        yield found
