@@ -195,9 +195,12 @@ def test_a_compiler_says_which_devices_it_has(
 def test_tensorrt_uses_tf32_where_the_precision_does(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setitem(sys.modules, "torch_tensorrt", SimpleNamespace())
-    monkeypatch.setattr(
-        tensorrt, "compile_with_dynamo", lambda *_, options, **__: seen.append(options) or compiled(_)
-    )
+
+    def compile_it(_: Program, *names: object, options: Any, **__: object) -> Compiled:
+        seen.append(options)
+        return compiled(_)
+
+    monkeypatch.setattr(tensorrt, "compile_with_dynamo", compile_it)
     for name in ("float32", "tf32"):
         settle(torch.device("cpu"))
         with precision(name, "cuda").surroundings():
@@ -229,7 +232,7 @@ def test_triton_builds_its_launcher_with_a_c_compiler(
     assert why_unavailable("inductor", "cuda") == says
 
 
-def compiled(_: object, *names: object, **__: object) -> Compiled:
+def compiled(_: Program, *names: object, **__: object) -> Compiled:
     return Compiled(forward=lambda *_: (None, None), region="forward", compiler_calls=lambda: 1)
 
 

@@ -1,6 +1,6 @@
 """CUDA graphs that torch skips are no success. torch's counters are set by hand: there is no GPU here."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,16 +13,9 @@ from harness.backends.shared import inductor
 from harness.failures import JobFailed
 from harness.program import Compiled, Program
 from harness.schema import Status
-from tests.accelerator import Accelerator, in_place_of_the_cpu, times
-from tests.worker.test_accelerator import session
+from tests.accelerator import Accelerator, session, times
 
 REASON = "skipping cudagraphs due to mutated inputs"
-
-
-@pytest.fixture
-def machine() -> Iterator[Accelerator]:
-    with in_place_of_the_cpu(Accelerator()) as found:
-        yield found
 
 
 def graphs(machine: Accelerator, *, skips: int, copied: int, pool: int = 0) -> Callable[[Program], Compiled]:

@@ -179,8 +179,9 @@ def test_a_copy_is_cast_before_it_is_moved(monkeypatch: pytest.MonkeyPatch, *, e
         Workload(module=module, args=(torch.ones(1, 4),)), CPU, torch.bfloat16, training=False, exact=exact
     )
     assert module.types == [torch.bfloat16]
-    assert made.module.weight.dtype == (torch.float64 if exact else torch.bfloat16)
-    made.module.weight.data.zero_()
+    copied = next(made.module.parameters())
+    assert copied.dtype == (torch.float64 if exact else torch.bfloat16)
+    copied.data.zero_()
     assert torch.equal(module.weight, weight)
 
 
