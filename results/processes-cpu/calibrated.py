@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from runner.store.record_file import read_records  # noqa: E402 - as a script
-from benchmarks.processes import processes_of  # noqa: E402
+from how import processes_of  # noqa: E402
 from harness.schema import Protocol  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.statistics import Floats  # noqa: E402

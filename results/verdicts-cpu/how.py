@@ -1,0 +1,186 @@
+"""How much speedups vary between processes, and what one process and ``--processes=auto`` say about them.
+
+    python runner.py --processes=10 -n20 --threads=1 ...        # any run with several processes of each model
+    python results/verdicts-cpu/how.py logs/RUN [MORE ...]      # reads such runs
+
+*Models*: the standard deviation between the processes of each model, beside what their rounds explain, and
+how many intervals of the rounds alone contain the mean over processes. *tau*: the standard deviation beyond
+the rounds, as ``--calibrate`` computes it. *Verdicts*: each process judged alone, then ``auto`` from each
+process on, with the tau that the record assumes (that of ``--calibrate``, where the run used one). *Holds*:
+the interval contains the mean of the model's other processes; for eager, the A/A control, it contains 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
+from harness.schema import Protocol, Record  # noqa: E402
+from runner.analysis.comparison import CONTROL  # noqa: E402
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.statistics import Floats  # noqa: E402
+from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
+from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
+from runner.analysis.verdicts.family import assumed_of  # noqa: E402
+from runner.engine.stopping import more_processes  # noqa: E402
+from runner.store.record_file import read_records  # noqa: E402
+
+OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """The log ratios of each process's rounds, of a model and candidate. ``tau``: assumed for one process."""
+
+    model: str
+    mode: str
+    candidate: str
+    parts: tuple[Floats, ...]
+    tau: float
+    calibrated: bool
+
+    def estimate(self, numbers: Sequence[int], tau: float) -> PairedEstimate:
+        """Of these processes, in this order."""
+        return judged(*columns([self.parts[n] for n in numbers]), Between(assumed_sd=tau))
+
+    @property
+    def alone(self) -> list[PairedEstimate]:
+        """Each process by its rounds."""
+        return [self.estimate([number], 0.0) for number in range(len(self.parts))]
+
+    def automatic(self, first: int) -> list[int]:
+        """The processes that ``auto`` measures, if it begins with this one."""
+        order = np.roll(np.arange(len(self.parts)), -first).tolist()
+        done = 1
+        while done < len(order) and more_processes(
+            Protocol(), self.estimate(order[:done], self.tau), calibrated=self.calibrated
+        ):
+            done += 1
+        return order[:done]
+
+
+def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats, tuple[int, ...]]:
+    whole = np.concatenate(parts)
+    return np.exp(whole), np.ones(whole.size), tuple(p.size for p in parts) if len(parts) > 1 else ()
+
+
+def processes_of(records: Sequence[Record]) -> list[Processes]:
+    """Of records that share model, mode and candidate, the processes of all, if there are several."""
+    members: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        if record.samples is not None:
+            key = record.job.case.name, record.job.case.mode.value, record.candidate
+            members.setdefault(key, []).append(record)
+    every = (
+        Processes(
+            model=model,
+            mode=mode,
+            candidate=candidate,
+            parts=tuple(part for record in alike for part in parts_of(record)),
+            tau=assumed_of(alike[0]),
+            calibrated=bool(alike[0].calibrated),
+        )
+        for (model, mode, candidate), alike in members.items()
+    )
+    return [one for one in every if len(one.parts) > 1]
+
+
+def parts_of(record: Record) -> list[Floats]:
+    samples = record.samples
+    assert samples is not None
+    logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
+    ends = list(itertools.accumulate(samples.rounds_by_process or (len(samples),)))
+    return np.split(logs, ends[:-1])
+
+
+def main() -> None:
+    parser = new_parser(__doc__)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs made with --processes")
+    options = parser.parse_args()
+    print_tables(processes_of([record for folder in options.runs for record in read_records(folder / "records.jsonl").records]))
+
+
+def print_tables(every: Sequence[Processes]) -> None:
+    print(tabulate([of_model(one) for one in every], headers="keys", floatfmt=".2f"), end="\n\n")
+    groups: dict[tuple[str, str], list[Processes]] = {}
+    for one in every:
+        groups.setdefault((one.mode, one.candidate), []).append(one)
+    taus = [of_tau(*key, members) for key, members in sorted(groups.items())]
+    print(tabulate(taus, headers="keys", floatfmt=".2f"), end="\n\n")
+    verdicts = [row for key, members in sorted(groups.items()) for row in of_verdicts(*key, members)]
+    print(tabulate(verdicts, headers="keys", floatfmt=".1f"))
+
+
+def of_model(one: Processes) -> Mapping[str, object]:
+    alone = one.alone
+    mean = one.estimate(range(len(alone)), 0.0)
+    widths = [estimate.rounds_half for estimate in alone if estimate.rounds_half is not None]
+    held = sum(estimate.within(mean.factor) for estimate in alone)
+    return {
+        "model": one.model,
+        "mode": one.mode,
+        "candidate": one.candidate,
+        "processes": len(alone),
+        "speedup [95 %]": f"{mean.factor:.3f} [{mean.low:.3f}, {mean.high:.3f}]",
+        "sd between %": 100 * (mean.between_sd or 0.0),
+        "sd explained %": 100 * statistics.fmean(widths) / Z_95 if widths else None,
+        "rounds alone hold the mean": f"{held}/{len(alone)}",
+    }
+
+
+def of_tau(mode: str, candidate: str, members: Sequence[Processes]) -> Mapping[str, object]:
+    spreads = [spread for one in members if (spread := spread_of(*columns(one.parts)))]
+    tau = tau_of(candidate, mode, spreads)
+    return {
+        "mode": mode,
+        "candidate": candidate,
+        "models": tau.models,
+        "processes": tau.processes,
+        "tau %": f"{100 * tau.low:.2f} to {100 * tau.high:.2f}",
+        "80 % end": 100 * tau.sd,
+        "assumed": 100 * members[0].tau,
+        "by --calibrate": members[0].calibrated,
+    }
+
+
+def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iterator[Mapping[str, object]]:
+    """One process, then ``auto``."""
+    for name in ("one", "auto"):
+        tally: Counter[str] = Counter()
+        for one in members:
+            logs = [estimate.log for estimate in one.alone]
+            for first in range(len(logs)):
+                used = [first] if name == "one" else one.automatic(first)
+                others = [log for number, log in enumerate(logs) if number not in used] or logs
+                truth = 1.0 if candidate == CONTROL else math.exp(statistics.fmean(others))
+                estimate = one.estimate(used, one.tau)
+                word = verdict(estimate, estimate.p_value, Limits.of(Protocol()))
+                kind = "open" if word in OPEN else "same" if word is Verdict.SAME else "called"
+                tally.update({"n": 1, kind: 1, "held": estimate.within(truth), "processes": len(used)})
+        shares = {f"{kind} %": 100 * tally[kind] / tally["n"] for kind in ("held", "called", "same", "open")}
+        mean = tally["processes"] / tally["n"]
+        yield {
+            "mode": mode,
+            "candidate": candidate,
+            "processes": name,
+            "n": tally["n"],
+            **shares,
+            "mean": mean,
+        }
+
+
+if __name__ == "__main__":
+    main()
