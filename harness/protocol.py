@@ -30,7 +30,7 @@ from harness.settings import (
 PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
-ALLOCATORS = ("default", "system", "jemalloc", "tcmalloc")
+ALLOCATORS = ("default", "system", "both", "jemalloc", "tcmalloc")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
 _condition = partial(by_flag, group=Group.CONDITIONS)
@@ -261,7 +261,8 @@ class Extras:
         "default",
         "--allocator=NAME",
         kind=choice("allocator", ALLOCATORS),
-        help="the worker's malloc: default (the system's, but it keeps its heap), system, jemalloc, tcmalloc",
+        help="the worker's malloc: default (the system's, but it keeps its heap), system, both (default, "
+        "then processes as system where steps have page faults), jemalloc, tcmalloc",
     )
 
     @property

@@ -256,7 +256,7 @@ def between(former: Comparison, latter: Comparison) -> Estimate | None:
 
     The interval includes an assumed difference between processes: one process of each cannot show it.
     """
-    from runner.runs.compare.statistics import difference
+    from runner.analysis.verdicts.decision import difference
 
     first, second = (c.estimate if c.record.status.passed else None for c in (former, latter))
     return difference(first, second)

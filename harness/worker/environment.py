@@ -14,6 +14,7 @@ from harness.hardware.installed import version_of
 from harness.precision import facts as facts_of_precision
 from harness.schema import Scalar
 from harness.worker import KIND, WHY_FRESH
+from harness.worker.limits import GLIBC_SETTINGS
 
 TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 RECORDED_PREFIXES = (
@@ -66,7 +67,8 @@ def _allocator(maps: Path = Path("/proc/self/maps")) -> str | None:
         loaded = maps.read_text(errors="replace")
     except OSError:
         return None
-    return next((name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded), "default")
+    system = "default" if GLIBC_SETTINGS.keys() <= os.environ.keys() else "system"
+    return next((name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded), system)
 
 
 def _cpu_model() -> str:

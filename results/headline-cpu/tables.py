@@ -92,6 +92,16 @@ def averages(group: GroupSummary, passed: pd.DataFrame) -> dict[str, str]:
         "pass [95 %]": f"{group.passed}/{group.total} "
         f"[{percent(group.pass_low)}, {percent(group.pass_high)}]",
         "speedup, geometric mean [models like these] (these models)": mean_text(group),
+        **(
+            {
+                "with malloc as the system has it": speedup_text(system.value, system.low, system.high),
+                "the allocator's factor (these models)": speedup_text(
+                    group.allocator.value, group.allocator.these_low, group.allocator.these_high
+                ),
+            }
+            if (system := group.system).models
+            else {}
+        ),
         "10 / 50 / 90 % of models": " / ".join(f"{q:.2f}" for q in spread) if len(speedups) > 1 else "-",
         "faster / same / slower / open": " / ".join(
             map(str, (*decided, sum(group.verdicts.values()) - sum(decided)))

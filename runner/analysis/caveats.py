@@ -22,6 +22,7 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 """The newest versions that this program was tested with, by ``make versions``."""
 
 WORDS = Path(__file__).with_suffix(".toml")
+HEAP = "malloc keeps its heap, so a compiler gains nothing by fewer page faults (--allocator=both adds it)"
 STEP = "a training step is forward, loss and backward (not a step of your own), with no optimizer step"
 
 
@@ -85,6 +86,11 @@ def _borrowed(comparison: Comparison) -> bool:
     return assumed and not record.calibrated and of(record.job.device).accelerated
 
 
+def _keeps_heap(comparison: Comparison) -> bool:
+    job = comparison.record.job
+    return comparison.n > 0 and job.extras.allocator == "default" and not of(job.device).accelerated
+
+
 def _why_skipped(comparison: Comparison) -> str:
     record = comparison.record
     return f"{record.job.case.name}: {record.failure.message}" if record.failure is not None else ""
@@ -125,6 +131,7 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     limits = (
         "" if all(map(_changes_shapes, comparisons)) else "shapes are fixed",
         STEP if training else "",
+        HEAP if any(map(_keeps_heap, comparisons)) else "",
         *_assumptions(comparisons),
     )
     text = "; ".join(limit for limit in limits if limit)

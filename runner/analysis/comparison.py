@@ -89,6 +89,8 @@ class Comparison(Estimated):
     break_even: BreakEven | None
     derived: Mapping[str, Scalar] = field(default_factory=dict)
     over_plain: PairedEstimate | None = None  # over the candidate without own settings, in the same rounds
+    system: PairedEstimate | None = None  # with malloc as the system has it (`--allocator=both`)
+    allocator: Estimate | None = None  # the factor of `system` over this speedup
     generation: Generation | None = None
 
     def __repr__(self) -> str:
@@ -194,6 +196,8 @@ class GroupSummary:
     common_low: float | None = None
     common_high: float | None = None
     break_even: Paying = field(default_factory=Paying)
+    system: Geomean = field(default_factory=Geomean)  # of speedups with malloc as the system has it
+    allocator: Geomean = field(default_factory=Geomean)  # of their factors over the speedups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

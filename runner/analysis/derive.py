@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import methodcaller
 from statistics import fmean
 
@@ -29,7 +30,7 @@ from runner.analysis.verdicts.compiling import (
     compile_starts,
     paying,
 )
-from runner.analysis.verdicts.decision import verdict
+from runner.analysis.verdicts.decision import difference, verdict
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
@@ -69,8 +70,8 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
     devices = device_labels(records)
     peaks = peaks_of(records, devices)
-    plain = over_plain(records)
-    each = zip(records, devices, estimates, q_values, peaks, plain, strict=True)
+    plain, system = over_plain(records), estimates_of([replace(r, samples=r.system_samples) for r in records])
+    each = zip(records, devices, estimates, q_values, peaks, plain, system, strict=True)
     return tuple(_comparison(*one) for one in each)
 
 
@@ -81,6 +82,7 @@ def _comparison(
     q_value: float | None,
     peaks: Peaks,
     plain: PairedEstimate | None,
+    system: PairedEstimate | None,
 ) -> Comparison:
     derived = {**derived_of(record, estimate, peaks), **steadiness(record)}
     numbers, times = record.metrics, compilations_of(record)
@@ -107,6 +109,8 @@ def _comparison(
         break_even=None if _is_eager(record) else break_even(times, estimate),
         derived=derived,
         over_plain=plain,
+        system=system,
+        allocator=difference(estimate, system),
         generation=generation_of(record),
     )
 
@@ -190,6 +194,8 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
         common_geomean=shared.value,
         common_low=shared.low,
         common_high=shared.high,
+        system=geomean([c.system for c in passed if c.system is not None]),
+        allocator=geomean([c.allocator for c in passed if c.allocator is not None]),
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
         means={one.name: _mean(passed, methodcaller("number", one.name)) for one in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},

@@ -14,7 +14,7 @@ from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import MISSING, break_even_text, share_text, speedup_text, with_unit
 from runner.analysis.environments import is_eager_of
-from runner.analysis.estimate import Limits, Verdict
+from runner.analysis.estimate import Estimate, Limits, Verdict
 from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.compiling import by_round, is_warm, paired_ratio
 from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
@@ -95,6 +95,10 @@ class _Known:
         if value is None:
             return MISSING
         return f"{value:,}" if isinstance(value, int) else with_unit(value, column.unit)
+
+
+def _factor(estimate: Estimate | None) -> str:
+    return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
 
 
 def _number(comparison: Comparison, name: str) -> float:
@@ -287,6 +291,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "throttled": lambda c: _number(c, "throttled_share") > MOST_THROTTLED,
         "crowded": is_crowded,
         "unequal_faults": lambda c: _compiled(c) and _share_of_faults(c) >= LEAST_OF_FAULTS,
+        "allocator": lambda c: _compiled(c) and c.allocator is not None,
         "held_back": _held_back,
         "short_of_memory": lambda c: _number(c, "allocator_retries") > 0,
     }
@@ -313,6 +318,8 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "open": _open,
         "independent_rounds": lambda c: f"{c.estimate.effective_n:.0f}" if c.estimate else MISSING,
         "widened": lambda c: f"{c.estimate.widened:.1f}" if c.estimate else MISSING,
+        "system": lambda c: _factor(c.system),
+        "allocator": lambda c: _factor(c.allocator),
         "share_of_faults": lambda c: share_text(_share_of_faults(c)),
         "throttle_reasons": _reasons,
     }

@@ -23,7 +23,7 @@ from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
 from runner.labels import reason
-from runner.plan.allocators import library_of, malloc_settings
+from runner.plan.allocators import BOTH, library_of, malloc_settings
 from runner.plan.environments.plan import split_candidate
 from runner.plan.environments.probe import base_environment
 from runner.plan.interpreter import worker_environment
@@ -52,8 +52,8 @@ class Workers:
 
     def of(self, job: Job) -> Workers:
         """Without the pool, if processes need different memory layouts, or environments equal conditions."""
-        fresh = job.protocol.processes != 1 or job.environments or job.extras.compile_runs
-        return replace(self, pool=None) if fresh else self
+        several = job.protocol.processes != 1 or job.extras.allocator == BOTH or job.extras.compile_runs
+        return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:
         if self.pool is not None:

@@ -10,18 +10,23 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from statistics import median
 from typing import Any
 
 from harness.metrics import of_compiling
 from harness.protocol import AUTO
 from harness.schema import AS_FOUND, Compilation, Failure, Job, Protocol, Record, Samples
+from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Z_95, Between, judged
 from runner.analysis.verdicts.family import assumed_of
 from runner.engine import Pause
 from runner.engine.stopping import more_processes
+from runner.plan.allocators import BOTH, SYSTEM
 
 Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
 """Measures these candidates of a job in a fresh process."""
+
+FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time
 
 
 def with_processes(
@@ -36,9 +41,24 @@ def with_processes(
     Every process checks parity, with its late check; metrics are those of the first. Compilations of later
     processes, which share the compile caches unless every worker has its own, are kept. A candidate that
     fails in any process has failed. With ``auto``, processes are added for the candidates whose open verdict
-    they can close.
+    they can close. With ``--allocator=both``, processes with malloc as the system has it follow.
     """
-    if job.protocol.processes == 1 or not job.protocol.performance:
+    if not job.protocol.performance:
+        yield from measure(job, candidates)
+        return
+    steps = _alone(job, candidates, measure, stop, clock)
+    yield from _with_system(job, steps, measure, stop) if job.extras.allocator == BOTH else steps
+
+
+def _alone(
+    job: Job,
+    candidates: tuple[str, ...],
+    measure: Measure,
+    stop: Callable[[], bool],
+    clock: Callable[[], float],
+) -> Iterator[Record | Pause]:
+    """Without ``--allocator=both``."""
+    if job.protocol.processes == 1:
         yield from measure(job, candidates)
         return
     began = clock()
@@ -66,6 +86,44 @@ def with_processes(
                 yield _failed(records[0], record, number, why_not)
     for records in going.values():
         yield _joined(records, job.protocol.processes)
+
+
+def _with_system(
+    job: Job, steps: Iterator[Record | Pause], measure: Measure, stop: Callable[[], bool]
+) -> Iterator[Record | Pause]:
+    """The records, each with ``system_samples``: of as many processes, and at least ``LEAST_ACROSS``.
+
+    Two are enough where neither eager's steps nor the candidate's have page faults. Chance decides in each
+    process which memory glibc gives back.
+    """
+    timed: dict[str, Record] = {}
+    for step in steps:
+        if isinstance(step, Record) and step.samples is not None and step.status.passed:
+            timed[step.candidate] = step
+        else:
+            yield step
+    count = max(LEAST_ACROSS, job.protocol.processes)
+    protocol = replace(job.protocol, processes=count, accuracy=False)
+    extras, parts = replace(job.extras, allocator=SYSTEM), {name: list[Samples]() for name in timed}
+    going = tuple(timed)
+    for number in range(count):
+        if going:
+            yield Pause()
+        if stop() or not going:
+            break
+        again = replace(job, extras=extras, protocol=replace(protocol, process=number))
+        measured = {record.candidate: record.samples for record in measure(again, going)}
+        known = {name: samples for name, samples in measured.items() if samples is not None}
+        for name, samples in known.items():
+            parts[name].append(samples)
+        going = tuple(name for name in known if number < 1 or any(map(_faults, parts[name])))
+    for name, record in timed.items():
+        yield replace(record, system_samples=joined_samples(parts[name]) if parts[name] else None)
+
+
+def _faults(samples: Samples) -> bool:
+    sides = (samples.baseline_minor_faults, samples.candidate_minor_faults)
+    return any(median(side) >= FAULTS for side in sides if side)
 
 
 def _another(protocol: Protocol, records: Sequence[Record]) -> bool:

@@ -10,6 +10,8 @@ from runner.errors import UsageError
 
 DEFAULT = "default"
 SYSTEM = "system"
+BOTH = "both"
+"""Processes with DEFAULT, then processes with SYSTEM."""
 # allocator: its library's names without "lib" and ".so", and the packages that contain it
 LIBRARIES = {
     "jemalloc": (("jemalloc",), "libjemalloc2 on Debian and Ubuntu, jemalloc elsewhere"),
@@ -41,7 +43,7 @@ def library_of(
 
     Raises ``UsageError``, which begins with ``asked``, if the library is not installed.
     """
-    if word in (DEFAULT, SYSTEM):
+    if word not in LIBRARIES:
         return None
     names, packages = LIBRARIES[word]
     for name in names:

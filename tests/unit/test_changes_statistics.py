@@ -8,8 +8,8 @@ import pytest
 
 from runner.analysis.estimate import Estimate, PairedEstimate
 from runner.analysis.statistics import mean_of_logs, student
-from runner.analysis.verdicts.decision import Between, judged
-from runner.runs.compare.statistics import beyond_drift, difference, drift, shamos
+from runner.analysis.verdicts.decision import Between, difference, judged
+from runner.runs.compare.statistics import beyond_drift, drift, shamos
 from tests.factories import known
 
 ASSUMED = 0.006

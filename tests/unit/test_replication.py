@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import Failure, Job, Protocol, Record, Status
+from harness.schema import Extras, Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine import processes as engine
@@ -165,3 +165,34 @@ def test_a_calibrated_tau_is_not_doubled() -> None:
         return len(jobs)
 
     assert measured("2026-11-23") == 1 < measured("")
+
+
+@pytest.mark.parametrize(
+    ("faults", "processes", "counts"), [(0.0, 1, (1, 2)), (200.0, 1, (1, 2, 3)), (200.0, 5, (1, 2, 3, 4, 5))]
+)
+def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
+    faults: float, processes: int, counts: tuple[int, ...]
+) -> None:
+    jobs: list[Job] = []
+
+    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        jobs.append(one)
+        system = one.extras.allocator == "system"
+        samples = make_samples(speedup=1.3 if system else 1.1, rounds=20, seed=str(len(jobs)))
+        samples = replace(samples, baseline_minor_faults=(faults if system else 0.0,) * 20)
+        for candidate in candidates:
+            yield replace(make_record(one, candidate), samples=samples)
+
+    asked = replace(job(processes), extras=Extras(allocator="both"))
+    record, _ = with_processes(asked, ("a", "b"), measure, lambda: False)
+    system = known(record.system_samples)
+    assert system.rounds_by_process == (20,) * len(counts)
+    of_system = [one.protocol for one in jobs if one.extras.allocator == "system"]
+    assert [protocol.process for protocol in of_system] == [number - 1 for number in counts]
+    assert {protocol.accuracy for protocol in of_system} == {False}
+    assert len(known(record.samples)) == 20 * processes
+    comparison, group = summarize([record]).comparisons[0], summarize([record]).groups[0]
+    assert known(comparison.system).factor == pytest.approx(1.3, abs=0.01)
+    assert known(comparison.allocator).within(1.3 / 1.1)
+    assert known(group.allocator.value) == pytest.approx(1.3 / 1.1, abs=0.02)
+    assert known(group.system.value) == pytest.approx(1.3, abs=0.01)

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from scipy import special
 
-from runner.analysis.estimate import Geomean, PairedEstimate
+from runner.analysis.estimate import Estimate, Geomean
 from runner.analysis.statistics import geometric_mean
 
 
-def geomean(estimates: Sequence[PairedEstimate]) -> Geomean:
+def geomean(estimates: Sequence[Estimate]) -> Geomean:
     if not estimates:
         return Geomean()
-    value, low, high = geometric_mean([estimate.speedup for estimate in estimates])
+    value, low, high = geometric_mean([estimate.factor for estimate in estimates])
     mean = Geomean(models=len(estimates), value=value, low=low, high=high)
     widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
     if len(widths) < len(estimates):

@@ -150,6 +150,18 @@ def _of_several(
     )
 
 
+def difference(first: PairedEstimate | None, second: PairedEstimate | None) -> Estimate | None:
+    """The change of ln(speedup) between two measurements in different processes; None if unknown."""
+    parts = []
+    for estimate in (first, second):
+        if estimate is None or estimate.error is None:
+            return None
+        parts += [(estimate.error**2, estimate.df), ((estimate.assumed_sd or 0.0) ** 2, TAU_DF)]
+    assert first is not None
+    assert second is not None
+    return student(second.log - first.log, parts)
+
+
 def spread_of(
     baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]
 ) -> tuple[float, int, float] | None:

@@ -63,6 +63,9 @@ def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:
     yield TextColumn("speedup, these models\n[95 % interval]", _speedup_of_these)
     if any(group.common_models != group.averaged for group in summary.groups if group.averaged):
         yield TextColumn("speedup, models that all compilers passed\n[95 % interval], n", _speedup_in_common)
+    if any(group.system.models for group in summary.groups):
+        yield TextColumn("speedup, malloc as the system has it\n[95 % interval], n", _speedup_of_system)
+        yield TextColumn("the allocator's factor, these models\n[95 % interval]", _allocator)
 
 
 def _speedup(row: Average) -> str:
@@ -95,6 +98,16 @@ def _speedup_in_common(row: Average) -> str:
     group = row[1]
     text = speedup_text(group.common_geomean, group.common_low, group.common_high)
     return f"{text}, {group.common_models}/{group.total}" if group.common_models > 1 else MISSING
+
+
+def _speedup_of_system(row: Average) -> str:
+    mean = row[1].system
+    return f"{speedup_text(mean.value, mean.low, mean.high)}, {mean.models}/{row[1].total}"
+
+
+def _allocator(row: Average) -> str:
+    mean = row[1].allocator
+    return speedup_text(mean.value, mean.these_low, mean.these_high)
 
 
 def _break_even(row: Average) -> str:

@@ -27,7 +27,7 @@ from harness.schema import Samples
 from runner.analysis.estimate import Estimate, PairedEstimate
 from runner.analysis.statistics import Column, Floats, paired_speedup, student
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
-from runner.analysis.verdicts.decision import TAU_DF, Between, judged_or_none
+from runner.analysis.verdicts.decision import Between, difference, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
 from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
 from runner.runs.compare.run import Result
@@ -73,18 +73,6 @@ def factors(first: Result, second: Result, moved: Drift | None) -> Factors:
         eager=time(lambda samples: samples.baseline_s),
         compiled=time(lambda samples: samples.candidate_s) if first.passed and second.passed else None,
     )
-
-
-def difference(first: PairedEstimate | None, second: PairedEstimate | None) -> Estimate | None:
-    """The change of ln(speedup) between two runs; None if an error is unknown."""
-    parts = []
-    for estimate in (first, second):
-        if estimate is None or estimate.error is None:
-            return None
-        parts += [(estimate.error**2, estimate.df), ((estimate.assumed_sd or 0.0) ** 2, TAU_DF)]
-    assert first is not None
-    assert second is not None
-    return student(second.log - first.log, parts)
 
 
 def drift(logs: Sequence[float]) -> Drift | None:
