@@ -53,7 +53,7 @@ HEADLINE := logs/headline
 headline: $(STAMP)
 	$(RUN) runner.py $(if $(wildcard $(HEADLINE)/run.json),--resume=$(HEADLINE),\
 		--suites=tiny_gpt,timm_models,huggingface --inference --training --scale=small --dtypes=float32 \
-		--compilers=aot_eager,inductor --devices=cpu --threads=1 --output-dir=$(HEADLINE))
+		--compilers=aot_eager,inductor --devices=cpu --threads=1 --allocator=both --output-dir=$(HEADLINE))
 
 # docs/STUDIES.md; for CI: make study-a STUDY_FLAGS=--quick
 study-a: $(STAMP)

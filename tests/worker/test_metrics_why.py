@@ -299,7 +299,7 @@ def test_the_watch_sees_a_metric_that_stays_on(monkeypatch: pytest.MonkeyPatch) 
     [
         ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libjemalloc.so.2\n", "jemalloc"),
         ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libtcmalloc_minimal.so.4.5\n", "tcmalloc"),
-        ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libc.so.6\n", "default"),
+        ("7f00-7f01 r-xp 0 0:0 1 /usr/lib/libc.so.6\n", "system"),
         (None, None),
     ],
 )
