@@ -7,9 +7,7 @@ PRECISE = "precise"
 CLEAR_VERDICT = "clear verdict"
 MOST_ROUNDS = "most rounds"
 OUT_OF_TIME = "out of time"
-OUT_OF_BUDGET = "out of budget"
 STOPPED = "stopped"
 NEEDS_PROCESSES = "needs processes"
 
 CLEAR = 3.0  # a verdict is clear if it still holds with the interval widened so many times
-ROUNDS_IN_BUDGET = 10  # with --time-budget, the limit on rounds is max_rounds times this factor

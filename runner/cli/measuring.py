@@ -45,17 +45,9 @@ def measure(
         if stopped and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
-        code = report(folder, console, formats, _unfinished(folder, jobs, stopped=stopped))
+        unfinished = f"Stopped early; {folder.how_to_go_on()}" if stopped else ""
+        code = report(folder, console, formats, unfinished)
     return INTERRUPTED if stopped else code
-
-
-def _unfinished(folder: RunFolder, jobs: Sequence[Job], *, stopped: bool) -> str:
-    """How to continue a run that was stopped, or whose time budget ended; "" if all is measured."""
-    if stopped:
-        return f"Stopped early; {folder.how_to_go_on()}"
-    left = len(_without_records(folder, jobs))
-    of_all = f"{left} of {counted(len(jobs), 'job')}"
-    return f"The time budget ended before {of_all}; {folder.how_to_go_on()}" if left else ""
 
 
 @contextmanager

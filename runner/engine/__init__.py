@@ -86,8 +86,7 @@ class Ungated:
 class JobContext:
     """What a job gets from outside. ``candidates`` are those without a record.
 
-    ``stop()`` says whether the user wants to end after the current rounds. With a time budget,
-    ``allowance(timed)`` returns the seconds for all rounds of this job, after ``timed`` seconds of rounds.
+    ``stop()`` says whether the user wants to end after the current rounds.
     """
 
     candidates: tuple[str, ...]
@@ -95,7 +94,6 @@ class JobContext:
     reproduce: Reproduce
     watcher: Watcher = field(default_factory=Quiet)
     stop: Callable[[], bool] = lambda: False
-    allowance: Callable[[float], float] | None = None
     gate: Gate = field(default_factory=Ungated)
     calibrations: tuple[Calibration, ...] = ()  # of the user
     clock: Callable[[], float] = time.monotonic

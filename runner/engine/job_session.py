@@ -49,7 +49,6 @@ from runner.store.invocation import program_facts
 
 MAX_RECOMPILING_BATCHES = 3
 LONGEST_REASON = 400  # characters of torch's reason for a recompilation
-SHARE_OF_TIMEOUT = 0.5  # the share of --timeout that rounds may take with a time budget
 KILLED = "SIGKILL"  # by the kernel, for memory: the kill of a worker by this program has another name
 REFERENCE_LOST = "the reference environment {name} could not run this model: {why}"
 
@@ -339,14 +338,11 @@ class JobSession:
             rounds.finish(states)
 
     def _next(self, rounds: PairedRounds) -> Decision:
-        states, allowed, elapsed_s = self._candidate_states, None, rounds.elapsed_s
-        protocol = self._job.protocol
-        if self._context.allowance is not None:  # limited, so that the worker does not reach --timeout
-            allowed = min(self._context.allowance(elapsed_s), SHARE_OF_TIMEOUT * protocol.timeout_s)
+        states = self._candidate_states
         pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
         tau = {name: self._state.assumed(name).sd if name in states else ASSUMED_ACROSS for name in pairs}
         again = not any(state.measured_again for state in states.values())
-        return decide(protocol, pairs, elapsed_s, allowed, tau, again=again)
+        return decide(self._job.protocol, pairs, rounds.elapsed_s, tau, again=again)
 
     def _measure_again(self, why: str) -> None:
         """Discards the rounds of all candidates, once: what settles late has settled now."""

@@ -26,10 +26,8 @@ from runner.analysis.measuring_ended import (
     FIXED_COUNT,
     MOST_ROUNDS,
     NEEDS_PROCESSES,
-    OUT_OF_BUDGET,
     OUT_OF_TIME,
     PRECISE,
-    ROUNDS_IN_BUDGET,
 )
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.decision import (
@@ -71,7 +69,6 @@ def decide(
     protocol: Protocol,
     pairs: Pairs,
     elapsed_s: float,
-    allowance_s: float | None = None,
     tau: Mapping[str, float] | None = None,
     *,
     again: bool = False,
@@ -79,10 +76,9 @@ def decide(
     """What to do after the rounds in ``pairs``, which took ``elapsed_s`` seconds.
 
     The candidate with the fewest rounds decides; a batch in which a candidate recompiled does not count
-    for that candidate. ``allowance_s`` is this job's share of a time budget. It replaces the protocol's
-    time limit, and rounds continue within it until no verdict is open that rounds can close. ``tau``: the
-    assumed variation between processes of each candidate; 0 where it is not named. ``again``: whether
-    rounds without a common speedup may be measured again, which takes as long as they did.
+    for that candidate. ``tau``: the assumed variation between processes of each candidate; 0 where it is not
+    named. ``again``: whether rounds without a common speedup may be measured again, which takes as long as
+    they did.
     """
     done = min((len(baseline) for baseline, _ in pairs.values()), default=0)
     if protocol.repeat is not None:
@@ -90,28 +86,27 @@ def decide(
         return Decision(rounds=min(left, LARGEST_BATCH), reason=FIXED_COUNT)
     if done < protocol.min_rounds:
         return Decision(rounds=protocol.min_rounds - done, reason="at least")
-    most = protocol.max_rounds * (1 if allowance_s is None else ROUNDS_IN_BUDGET)
-    if done >= most:
+    if done >= protocol.max_rounds:
         return Decision(rounds=0, reason=MOST_ROUNDS)
-    rule = _Rule(protocol=protocol, in_budget=allowance_s is not None)
+    rule = _Rule(protocol=protocol)
     between = {name: Between(assumed_sd=(tau or {}).get(name, 0.0)) for name in pairs}
     now = {name: judged(*columns, between=between[name]) for name, columns in pairs.items()}
     ended = {name: rule.ended(now[name], pairs[name], between[name]) for name in pairs}
     wanting = [now[name] for name, reason in ended.items() if not reason]
-    time_s = protocol.max_measure_s if allowance_s is None else allowance_s
+    time_s = protocol.max_measure_s
     why = _unsteady(now.values(), protocol) if again and elapsed_s < time_s / 2 else ""
     if why or not wanting:
         reason = next((name for name in ORDER if name in ended.values()), "unsteady")
         return Decision(rounds=0, reason=reason, again=why)
     affordable = _affordable(done, elapsed_s, time_s)
     if affordable < 1:
-        return Decision(rounds=0, reason=OUT_OF_TIME if allowance_s is None else OUT_OF_BUDGET)
+        return Decision(rounds=0, reason=OUT_OF_TIME)
     wide = any(not rule.narrow(estimate) for estimate in wanting)
     aim = protocol.ci_width if wide else rule.finest
     missing = max(_needed(estimate, aim) for estimate in wanting) - done
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil(missing / 2)))
     return Decision(
-        rounds=min(batch, affordable, most - done),
+        rounds=min(batch, affordable, protocol.max_rounds - done),
         reason="not yet precise" if wide else "verdict open",
         within_s=time_s - elapsed_s,
     )
@@ -148,7 +143,6 @@ class _Rule:
     """When one candidate is done."""
 
     protocol: Protocol
-    in_budget: bool
 
     @property
     def finest(self) -> float:
@@ -173,7 +167,7 @@ class _Rule:
             return PRECISE
         if not rounds_can_close(estimate, Limits.of(self.protocol)):
             return NEEDS_PROCESSES
-        return PRECISE if not self.in_budget and width <= math.log1p(self.finest) else ""
+        return PRECISE if width <= math.log1p(self.finest) else ""
 
     def narrow(self, estimate: PairedEstimate) -> bool:
         return estimate.rounds_half is not None and estimate.rounds_half <= math.log1p(self.protocol.ci_width)

@@ -50,11 +50,8 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
     if config.environments and ray:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
-    for flag, value in (("--time-budget", where.time_budget_s), ("--prepare-ahead", where.prepare_ahead)):
-        if value is not None and ray:
-            raise UsageError(f"{flag} works on this machine only; leave it out with --executor=ray")
-    if where.time_budget_s is not None and config.protocol.repeat is not None:
-        raise UsageError("--time-budget and -n exclude each other: a time budget sets the number of rounds")
+    if where.prepare_ahead is not None and ray:
+        raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
     if config.extras.compile_runs and (where.prepare_ahead or 1) > 1:
         raise UsageError("--compile-runs times every compilation alone; leave --prepare-ahead out")
     return where

@@ -25,7 +25,6 @@ from harness.schema import (
 )
 from harness.settings import (
     COUNT,
-    DURATION,
     KEY_VALUE,
     PATTERN,
     Given,
@@ -332,12 +331,6 @@ class Where:
         "--no-fork-server",
         means=False,
         help="start a new interpreter for every worker",
-    )
-    time_budget_s: float | None = _protocol(
-        None,
-        "--time-budget=TIME",
-        kind=DURATION,
-        help="for the whole run, such as 30m; spare time goes to jobs without a clear verdict",
     )
     # None: as many as suit the machine
     prepare_ahead: int | None = _protocol(

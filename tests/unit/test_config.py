@@ -153,7 +153,7 @@ def test_a_flag_that_the_action_does_not_read_is_refused(words: str, says: str) 
 @pytest.mark.parametrize(
     "words",
     [
-        "--resume R --format=md --prepare-ahead=2 --time-budget=1h",
+        "--resume R --format=md --prepare-ahead=2",
         "--list --suites=ops --prepare-ahead=2 --format=md -t1",
         "--print-run-commands --inference --format=md",
         "--history R --suites=ops --compilers=inductor --tag=x --format=json",

@@ -87,7 +87,6 @@ FLAGS = [
     "--suites",
     "--tag",
     "--threads",
-    "--time-budget",
     "--timeout",
     "--torchbench",
     "--total-partitions",

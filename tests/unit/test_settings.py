@@ -34,7 +34,7 @@ from runner.cli.formats import Output
 from runner.cli.parser import given
 from runner.errors import UsageError
 from runner.plan import allocators
-from runner.plan.checks import run_config, where_asked
+from runner.plan.checks import run_config
 from runner.plan.config import QUICK, Changes, RunConfig, Selection, Where
 from runner.plan.environments.prepare import named as in_environments
 from runner.plan.environments.spec import EnvSpec
@@ -364,12 +364,6 @@ def test_the_help_says_the_defaults_that_are_used() -> None:
 
     theirs = huggingface.cases(Setting(mode=Mode.GENERATE, device_type="cpu", scale="small"))[0]
     assert (theirs.prompt_tokens, theirs.new_tokens) == (job.case.prompt_tokens, job.case.new_tokens)
-
-
-def test_a_time_budget_is_no_number_of_rounds() -> None:
-    typed = given(["--training", "--time-budget=3m", "-n5"])
-    with pytest.raises(UsageError, match="--time-budget and -n exclude each other"):
-        where_asked(typed, run_config(typed))
 
 
 def test_selection_is_used() -> None:

@@ -28,7 +28,6 @@ def opened(where: Where, jobs: Sequence[Job], reproduce: Reproduce) -> Iterator[
     yield LocalExecutor(
         reproduce,
         fork=where.fork_server,
-        time_budget_s=where.time_budget_s,
         ahead=where.prepare_ahead,
         calibrations=read_calibrations(),
     )

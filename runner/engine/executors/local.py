@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 
 from harness.hardware.cpus import usable_cpus
@@ -32,7 +32,6 @@ from runner.engine.executors import (
 from runner.engine.executors.ahead import jobs_ahead
 from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
-from runner.engine.executors.time_budget import TimeBudget
 from runner.engine.launch import Workers, measure_in_turns
 from runner.engine.worker_start import HostPool, forking_works
 from runner.store.calibrations import Calibration
@@ -224,7 +223,6 @@ class LocalExecutor:
         *,
         measure: JobRecords | None = None,
         fork: bool = True,
-        time_budget_s: float | None = None,
         ahead: int | None = 1,
         available: Callable[[], int] = available_bytes,
         calibrations: tuple[Calibration, ...] = (),
@@ -232,54 +230,40 @@ class LocalExecutor:
         self._reproduce = reproduce
         self._measure = measure
         self._fork = fork
-        self._time_budget_s = time_budget_s
         self._ahead = ahead
         self._available = available
         self._calibrations = calibrations
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
-        budget, ahead = None, self._ahead
+        ahead = self._ahead
         if ahead is None:
             ahead = jobs_ahead([item.job for item in work], memory_bytes=self._available())
         side_by_side = max((len(_lanes(together)) for together in by_kind(work).values()), default=1)
-        if self._time_budget_s is not None:
-            budget = TimeBudget(self._time_budget_s, len(work), side_by_side, ahead)
         with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
             pool = hosts if self._fork and forking_works() else None
-            yield from self._run(work, cases, stop, ahead, pool, budget)
+            yield from self._run(work, cases, stop, ahead, pool)
 
     def _run(
-        self,
-        work: Sequence[Work],
-        cases: Cases,
-        stop: Stop,
-        ahead: int,
-        pool: HostPool | None,
-        budget: TimeBudget | None,
+        self, work: Sequence[Work], cases: Cases, stop: Stop, ahead: int, pool: HostPool | None
     ) -> Events:
         shares: dict[str, tuple[int, ...]] = {}
 
-        def over() -> bool:
-            return stop() or (budget is not None and budget.exhausted())
-
         def measure(item: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record | Pause]:
             log = cases.open_case(item.job)
-            with nullcontext() if budget is None else budget.job(gate) as share:
-                context = JobContext(
-                    candidates=item.candidates,
-                    place=Place(logs={"": cases.relative(log)}),
-                    reproduce=self._reproduce,
-                    watcher=watch,
-                    stop=stopped,
-                    allowance=share,
-                    gate=gate,
-                    calibrations=self._calibrations,
-                )
-                workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
-                yield from measure_in_turns(item.job, context, log, workers)
+            context = JobContext(
+                candidates=item.candidates,
+                place=Place(logs={"": cases.relative(log)}),
+                reproduce=self._reproduce,
+                watcher=watch,
+                stop=stopped,
+                gate=gate,
+                calibrations=self._calibrations,
+            )
+            workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
+            yield from measure_in_turns(item.job, context, log, workers)
 
         for together in by_kind(work).values():
-            if over():
+            if stop():
                 return
             shares = cpu_shares(
                 sorted({item.job.device for item in together}),
@@ -287,7 +271,7 @@ class LocalExecutor:
                 max(item.job.protocol.threads or 1 for item in together),
             )
             memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
-            lanes = Lanes(self._measure or measure, over, ahead=ahead, room=memory.suffices)
+            lanes = Lanes(self._measure or measure, stop, ahead=ahead, room=memory.suffices)
             yield from lanes.run(_lanes(together))
 
 

@@ -1,4 +1,4 @@
-"""``--time-budget`` and ``--processes``, whole runs."""
+"""``--processes`` and ``--calibrate``, whole runs."""
 
 from pathlib import Path
 
@@ -23,30 +23,6 @@ def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
         assert len(record["samples"]["baseline_s"]) == 16
         assert record["parity"] is not None
         assert record["environment"]["worker"] != "forked"  # forks of one host have one memory layout
-
-
-@pytest.mark.slow
-def test_a_budget_that_ends_leaves_the_rest_to_resume(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    done = runner(
-        *(
-            "--inference",
-            f"--suites={TOYS}",
-            "--only=linear",
-            "--compilers=eager",
-            "--threads=1",
-            "--devices=cpu",
-        ),
-        *("--time-budget=0.001s", "--format=console", f"--output-dir={folder}"),
-    )
-    assert done.returncode == 2  # there is nothing to report
-    assert "The time budget ended before" in done.stdout
-    assert "--resume" in done.stdout
-    assert records(folder) == []
-    again = runner("--resume", str(folder), "--format=console")
-    assert again.returncode in (0, 1), again.stdout + again.stderr
-    assert "The time budget ended" not in again.stdout
-    assert len(records(folder)) > 0
 
 
 @pytest.mark.slow
