@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,8 +15,9 @@ from harness.loading.own_model import is_own_model
 from harness.protocol import DROPOUT
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
 from runner.cli.commands import job_command
+from runner.cli.progress import View
 from runner.engine import JobContext, Place
-from runner.engine.executors.local import Watch
+from runner.engine.executors import Timed
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
@@ -35,7 +37,7 @@ from torchduet.asked import (
 )
 from torchduet.caller import left_as_it_was
 from torchduet.local_worker import LocalWorker
-from torchduet.progress import shown, watch
+from torchduet.progress import shown, tell
 from torchduet.result import Result, without_files
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ def compare(
         folder = new_folder(path, job)
         log = folder.open_case(job)
         records = []
-        for measured in _measured(job, workload, chosen, folder, log, watch(job, view)):
+        for measured in _measured(job, workload, chosen, folder, log, view):
             record = replace(measured, notes=(*before, *measured.notes, *after))
             folder.append(record)
             records.append(record if output_dir is not None else without_files(record))
@@ -136,7 +138,7 @@ def compare(
 
 
 def _measured(
-    job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: Watch
+    job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: View
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
     place = Place(logs={"": folder.relative(log)}, folder=log.parent)
@@ -144,14 +146,15 @@ def _measured(
         candidates=job.candidates,
         place=place,
         reproduce=job_command,
-        watcher=seen,
+        doing=partial(tell, job, seen),
+        timed=lambda done, pairs: seen.event(Timed(job=job, done=done, pairs=pairs)),
         calibrations=read_calibrations(),
     )
     if workload is None:
         return measure_job(job, context, log)
 
     def launch(_: Job) -> AbstractContextManager[LocalWorker]:
-        return nullcontext(LocalWorker(lambda _: workload, chosen.here, log, seen.activity))
+        return nullcontext(LocalWorker(lambda _: workload, chosen.here, log, context.doing))
 
     # a command cannot name a module of this process
     return JobRun(job, launch, replace(context, reproduce=lambda *_: "")).run()

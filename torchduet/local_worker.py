@@ -31,7 +31,7 @@ class LocalWorker:
     build: Callable[[Case], Workload]
     compilers: Mapping[str, Compile]
     log: Path
-    tell: Callable[[Activity], None]
+    tell: Callable[[Activity], object]
     _answer: Callable[[dict[str, Any]], Any] | None = None
     _activity: Activity = field(default_factory=lambda: Activity(phase="import"))
     _device: Device = CPU

@@ -11,9 +11,9 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from harness.schema import Job
+from harness.worker.status_page import Activity
 from runner.cli.progress import NotebookView, View, view
 from runner.engine.executors import Doing, Event
-from runner.engine.executors.local import Watch
 
 QUIET_PHASES = ("measure", "warm up")
 """Phases with timed steps, which drawing would disturb."""
@@ -37,14 +37,10 @@ def shown(wanted: bool | None) -> Iterator[View]:
             yield seen
 
 
-def watch(job: Job, seen: View) -> Watch:
+def tell(job: Job, seen: View, activity: Activity) -> None:
     """Passes on what happens between timed steps."""
-
-    def tell(event: Event) -> None:
-        if not (isinstance(event, Doing) and event.activity.phase in QUIET_PHASES):
-            seen.event(event)
-
-    return Watch(job, tell)
+    if activity.phase not in QUIET_PHASES:
+        seen.event(Doing(job=job, activity=activity))
 
 
 @contextmanager

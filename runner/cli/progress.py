@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.schema import Job, Record
-from runner.engine.executors import Doing, Event, JobEnded, Pairs, Paused, Started, Timed, Waits
+from runner.engine import Pairs
+from runner.engine.executors import Doing, Event, JobEnded, Paused, Started, Timed, Waits
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text

@@ -5,8 +5,10 @@ A job of several environments has a worker for each, all open at once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,7 +30,6 @@ from runner.analysis.measuring_ended import STOPPED
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
-from runner.engine.exchange import Exchange, exchange_in
 from runner.engine.pairs import PairedRounds
 from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import (
@@ -79,6 +80,41 @@ class _Reported:
     model: ModelFacts | None = None
     environment: dict[str, Scalar] = field(default_factory=dict)
     parity: Parity | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange:
+    """The file of weights that the reference environment's session exports, for the others to import.
+
+    ``notes``: why the other sessions have their own weights and inputs.
+    """
+
+    file: Path
+    has_reference: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exported(self) -> Path | None:
+        return self.file if self.has_reference and not self.notes else None
+
+    def export(self, reference: WorkerSession) -> None:
+        """Exports the reference's weights. Raises ``CallFailed`` if the worker is lost."""
+        try:
+            reference.export(self.file)
+        except CallFailed as failed:
+            if failed.lost:
+                raise
+            self.notes = (f"has its own weights and inputs, because the export failed: {failed}",)
+        self.has_reference = True
+
+
+@contextmanager
+def _exchange_in(folder: Path) -> Iterator[_Exchange]:
+    """An exchange in a temporary folder. Deletes first what a killed run left in ``folder``."""
+    for leftover in folder.glob("exchange-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="exchange-", dir=folder) as name:
+        yield _Exchange(file=Path(name) / "weights.pt")
 
 
 class JobState:
@@ -211,7 +247,7 @@ class JobSession:
         with ExitStack() as while_opening:
             exchange = None
             if len(self._job.environments) > 1 and folder is not None:
-                exchange = while_opening.enter_context(exchange_in(folder))
+                exchange = while_opening.enter_context(_exchange_in(folder))
             for part in parts_of(self._job, self._candidates):
                 if self._context.stop():
                     return
@@ -228,7 +264,7 @@ class JobSession:
                 if exchange is not None and not part.is_reference:
                     yield from self._compare_eager(session, exchange)
 
-    def _open(self, part: Part, workers: ExitStack, exchange: Exchange | None) -> WorkerSession:
+    def _open(self, part: Part, workers: ExitStack, exchange: _Exchange | None) -> WorkerSession:
         """Starts a worker and opens its session. A part that failed to open is not tried again."""
         earlier = self._state.failed_to_open.get((part.eager, self._state.batch_size))
         if earlier is not None:
@@ -239,7 +275,7 @@ class JobSession:
         patience_s = self._job.protocol.timeout_s * (1 + len(self._job.environments))
         session = WorkerSession(part, worker, part_job, self._context.clock, patience_s)
         model, environment = session.open(
-            None if exchange is None else exchange.weights, self._state.first_data_only
+            exchange.exported if exchange else None, self._state.first_data_only
         )
         reported = self._state.reported[part.name]
         reported.model, reported.environment = model, environment
@@ -259,16 +295,16 @@ class JobSession:
         failures[key] = failed
         return self._state.halves(failed.status)
 
-    def _compare_eager(self, session: WorkerSession, exchange: Exchange) -> Events:
+    def _compare_eager(self, session: WorkerSession, exchange: _Exchange) -> Events:
         """Checks cross-environment parity. The session's eager may also be a candidate."""
         eager = session.part.eager
         is_candidate = eager in self._candidates
-        if exchange.reference is None:
+        if not exchange.has_reference:
             if is_candidate:
                 yield self._without_reference(eager)
             return
         try:
-            state = exchange.cross_parity(session, self._notes)
+            state = session.cross_parity((*self._notes, *exchange.notes))
         except CallFailed as failed:
             if is_candidate:
                 yield self._failed(eager, failed)
@@ -333,7 +369,7 @@ class JobSession:
                     return
             yield from self._take(batch)
             rounds.keep_only(states)
-            self._context.watcher.rounds(_least_rounds(states), rounds.pairs(states))
+            self._context.timed(_least_rounds(states), rounds.pairs(states))
         if states:
             rounds.finish(states)
 

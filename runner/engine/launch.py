@@ -136,8 +136,8 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
             root = caches()
             # a cache folder for each environment: versions of torch cannot share compiled code
             variables = workers.variables(job, root / env if root is not None else None)
-            activity, memory = context.watcher.activity, job.protocol.max_memory_bytes
-            return WorkerProcess(workers.start(job), variables, logs[env], activity, memory)
+            memory = job.protocol.max_memory_bytes
+            return WorkerProcess(workers.start(job), variables, logs[env], context.doing, memory)
 
         def measure(again: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
             return JobRun(again, launch, replace(context, candidates=candidates, place=place)).run()

@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.schema import BASELINE, WHOLE, Job, Protocol, Round, Samples
+from runner.engine import Pairs
 from runner.engine.stopping import Decision
 from runner.engine.worker_session import Batch, CandidateState, WorkerSession
-
-Pairs = dict[str, tuple[list[float], list[float]]]
-"""Candidate -> (baseline seconds, candidate seconds), one value of each per round."""
 
 
 class PairedRounds:
@@ -79,7 +77,7 @@ class PairedRounds:
 
     def pairs(self, states: Mapping[str, CandidateState]) -> Pairs:
         """Each candidate's pairs with its baseline, and with the reference's eager if that differs."""
-        pairs: Pairs = {}
+        pairs = {}
         for candidate, state in states.items():
             own = self._baseline(candidate)
             pairs[candidate] = _columns(state.rounds, own, candidate)

@@ -54,7 +54,7 @@ class WorkerProcess:
         start: Start,
         environment: Mapping[str, str],
         log: Path,
-        on_tick: Callable[[Activity], None],
+        on_tick: Callable[[Activity], object],
         max_memory_bytes: int | None = None,
     ) -> None:
         self._log = log

@@ -11,7 +11,8 @@ import pytest
 from harness.schema import BASELINE, WHOLE, Case, Failure, Job, Mode, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
-from runner.engine import Gate, JobContext, Place, Ungated
+from runner.engine import JobContext, Place
+from runner.engine.gate import DeviceGate, Seat
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.store.invocation import program_facts
@@ -120,7 +121,7 @@ def run(
     *,
     batch_size: int = 1,
     skip: str = "",
-    gate: Gate | None = None,
+    gate: Seat | None = None,
     **protocol: Any,
 ) -> list[Record]:
     case = Case(
@@ -149,7 +150,7 @@ def run(
             reproduce=job_command,
             stop=stop,
             clock=lambda: float(next(ticks)),
-            gate=gate or Ungated(),
+            gate=gate or DeviceGate().seat(),
         ),
     )
     records = list(going.run())

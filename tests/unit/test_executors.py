@@ -19,10 +19,11 @@ from harness.schema import Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.cli.progress import BarView, PlainView
-from runner.engine import Gate, Pause
+from runner.engine import Pause
 from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed, Work
 from runner.engine.executors.choice import opened
-from runner.engine.executors.local import PAUSED, JobRecords, LocalExecutor, Watch
+from runner.engine.executors.local import PAUSED, JobRecords, LocalExecutor, Tell
+from runner.engine.gate import Seat
 from runner.engine.worker_start import PlainStart
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
@@ -62,7 +63,7 @@ class Devices:
         self.closed: list[str] = []
         self.lock = threading.Lock()
 
-    def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+    def measure(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         device = one.job.device
         with self.lock:
             assert device not in self.busy, "two jobs on one device"
@@ -70,17 +71,17 @@ class Devices:
             assert len({name.split(":")[0] for name in self.busy}) == 1, "two kinds at work"
             self.most = max(self.most, len(self.busy))
         try:
-            yield from self.job(one, watch, stop, gate)
+            yield from self.job(one, tell, stop, gate)
         finally:
             with self.lock:
                 self.busy.remove(device)
                 self.closed.append(one.job.case.name)
 
-    def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+    def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         for candidate in one.candidates:
             if stop():
                 return
-            watch.activity(Activity(phase="prepare", variant=candidate))
+            tell(Doing(job=one.job, activity=Activity(phase="prepare", variant=candidate)))
             time.sleep(0.01)
             yield record(one, candidate)
 
@@ -118,9 +119,9 @@ class Meeting(Devices):
         super().__init__()
         self.both = threading.Barrier(2, timeout=PATIENCE_S)
 
-    def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+    def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         self.both.wait()
-        yield from super().job(one, watch, stop, gate)
+        yield from super().job(one, tell, stop, gate)
 
 
 def test_two_lanes_overlap_in_time() -> None:
@@ -140,7 +141,7 @@ def test_different_kinds_of_devices_follow_each_other() -> None:
 def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
     written: list[Record] = []
 
-    def measure(one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+    def measure(one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         for number, candidate in enumerate(one.candidates):
             assert len(written) == number
             yield record(one, candidate)
@@ -168,7 +169,7 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     class Broken(Devices):
         both = threading.Barrier(2, timeout=PATIENCE_S)
 
-        def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
             self.both.wait()
             if one.job.device == "cuda:1":
                 raise OSError("no space left")
@@ -186,9 +187,9 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
 
 def test_whoever_stops_listening_ends_all_workers() -> None:
     class Endless(Devices):
-        def job(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record]:
+        def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
             while True:
-                watch.activity(Activity(phase="measure"))
+                tell(Doing(job=one.job, activity=Activity(phase="measure")))
                 time.sleep(0.01)
             yield record(one, "a")
 
@@ -345,7 +346,7 @@ class InProcesses:
     def __init__(self) -> None:
         self.order: list[str] = []
 
-    def measure(self, one: Work, watch: Watch, stop: Stop, gate: Gate) -> Iterator[Record | Pause]:
+    def measure(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record | Pause]:
         for process in range(3):
             if process:
                 yield Pause()

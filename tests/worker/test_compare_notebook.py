@@ -17,10 +17,11 @@ import torch
 from torch import nn
 
 from harness.schema import Protocol, Status
+from runner.engine.executors import Timed
 from runner.errors import UsageError
 from tests.factories import known, make_job
 from torchduet import Result, compare
-from torchduet.progress import shown, watch
+from torchduet.progress import shown
 
 FEW = Protocol(repeat=6, min_sample_s=0.0)
 QUICK = Protocol(performance=False)
@@ -290,7 +291,7 @@ def test_progress_on_a_terminal_writes_over_one_line(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     with shown(None) as view:
-        watch(make_job(), view).rounds(3, {})
+        view.event(Timed(job=make_job(), done=3, pairs={}))
     text = capsys.readouterr().err
     assert "model training float32  round 3" in text
     assert text.endswith("\x1b[1A\x1b[2K")  # nothing of it stays

@@ -6,7 +6,7 @@ changes its activity, has a final record, ends. Only the caller writes records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,8 +14,8 @@ from typing import Protocol
 from harness.devices import type_of
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
+from runner.engine import Pairs
 
-Pairs = Mapping[str, tuple[list[float], list[float]]]
 Stop = Callable[[], bool]
 
 

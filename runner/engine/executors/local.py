@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 
 from harness.hardware.cpus import usable_cpus
-from harness.schema import Job, Record
-from harness.worker.status_page import Activity
-from runner.engine import Gate, JobContext, Pause, Place, Reproduce
+from harness.schema import Record
+from runner.engine import JobContext, Pause, Place, Reproduce
 from runner.engine.executors import (
     Cases,
     Doing,
     Event,
     Events,
     JobEnded,
-    Pairs,
     Paused,
     Started,
     Stop,
@@ -30,8 +27,8 @@ from runner.engine.executors import (
     by_kind,
 )
 from runner.engine.executors.ahead import jobs_ahead
-from runner.engine.executors.gate import DeviceGate, Seat, sessions
 from runner.engine.executors.memory import FreeMemory, available_bytes
+from runner.engine.gate import DeviceGate, Seat, sessions
 from runner.engine.launch import Workers, measure_in_turns
 from runner.engine.worker_start import HostPool, forking_works
 from runner.store.calibrations import Calibration
@@ -43,21 +40,10 @@ class Abandoned(BaseException):
     """The lane's worker must end at once. No failure of its job: ``except Exception`` lets it pass."""
 
 
-class Watch:
-    """Turns the progress of one job into events. ``tell`` raises ``Abandoned`` to end the job."""
+Tell = Callable[[Event], object]
+"""Takes what happens to a job. Raises ``Abandoned`` to end the job."""
 
-    def __init__(self, job: Job, tell: Callable[[Event], object]) -> None:
-        self._job = job
-        self._tell = tell
-
-    def activity(self, activity: Activity) -> None:
-        self._tell(Doing(job=self._job, activity=activity))
-
-    def rounds(self, done: int, pairs: Pairs) -> None:
-        self._tell(Timed(job=self._job, done=done, pairs=pairs))
-
-
-JobRecords = Callable[[Work, Watch, Stop, Gate], Iterator[Record | Pause]]
+JobRecords = Callable[[Work, Tell, Stop, Seat], Iterator[Record | Pause]]
 """Measures one job and yields each record when it is final, as ``launch.measure_in_turns`` does."""
 
 PAUSED = 8
@@ -73,22 +59,20 @@ class _Letter:
     handled: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A job of a lane, and how long it has waited and paused until it paused last."""
+    """A job of a lane."""
 
     number: int
     work: Work
     steps: Generator[Record | Pause, None, None]
-    waited_s: float = 0.0
-    paused_at: float = 0.0
 
 
 class Lanes:
     """Runs several lists of work in parallel, the list of each device in its order.
 
     A list has one thread. If up to ``ahead`` > 1 jobs may prepare side by side, it has twice as many: so
-    many jobs are open at once, if ``room`` says that the memory suffices (see ``executors.gate``).
+    many jobs are open at once, if ``room`` says that the memory suffices (see ``runner.engine.gate``).
 
     A job that pauses between two processes is continued by its lane after ``PAUSED`` others, or at the end.
 
@@ -173,18 +157,15 @@ class Lanes:
             return paused.popleft() if paused else None
         number, work = item
         self._tell(Started(job=work.job))
-        steps = _generator(self._records(work, Watch(work.job, self._tell), self._stopped, seat))
+        steps = _generator(self._records(work, self._tell, self._stopped, seat))
         return _Begun(number=number, work=work, steps=begun.enter_context(closing(steps)))
 
     def _goes_on(self, job: _Begun, seat: Seat) -> bool:
         """Measures the job until its next pause, or its end; whether it has paused."""
-        if job.paused_at:
-            job.waited_s += time.monotonic() - job.paused_at
-        seat.begin(job.number, lambda: self._tell(Waits(job=job.work.job)), job.waited_s)
+        seat.begin(job.number, lambda: self._tell(Waits(job=job.work.job)))
         try:
             for step in job.steps:
                 if isinstance(step, Pause):
-                    job.waited_s, job.paused_at = seat.waited_s, time.monotonic()
                     self._tell(Paused(job=job.work.job))
                     return True
                 self._deliver(step)
@@ -248,13 +229,14 @@ class LocalExecutor:
     ) -> Events:
         shares: dict[str, tuple[int, ...]] = {}
 
-        def measure(item: Work, watch: Watch, stopped: Stop, gate: Gate) -> Iterator[Record | Pause]:
+        def measure(item: Work, tell: Tell, stopped: Stop, gate: Seat) -> Iterator[Record | Pause]:
             log = cases.open_case(item.job)
             context = JobContext(
                 candidates=item.candidates,
                 place=Place(logs={"": cases.relative(log)}),
                 reproduce=self._reproduce,
-                watcher=watch,
+                doing=lambda activity: tell(Doing(job=item.job, activity=activity)),
+                timed=lambda done, pairs: tell(Timed(job=item.job, done=done, pairs=pairs)),
                 stop=stopped,
                 gate=gate,
                 calibrations=self._calibrations,

@@ -147,23 +147,21 @@ class DeviceGate:
 
 
 class Seat:
-    """The gate as one lane sees it: ``runner.engine.Gate``, for one job after another."""
+    """The gate as one lane sees it, for one job after another.
+
+    ``beside``: the most other jobs that prepared at the same time as this job since it began.
+    """
 
     def __init__(self, gate: DeviceGate, number: int) -> None:
         self._gate = gate
         self.state = State.COMES
         self.number = number  # of the job in the order in which jobs begin
         self.beside = 0
-        self.waited_s = 0.0
         self.on_waiting: Callable[[], object] = lambda: None
 
-    def begin(self, number: int, on_waiting: Callable[[], object], waited_s: float = 0.0) -> None:
-        """A new job, or one that paused after it had waited for ``waited_s``.
-
-        ``on_waiting`` is called when the job is prepared and begins to wait.
-        """
-        self.number, self.on_waiting = number, on_waiting
-        self.beside, self.waited_s = 0, waited_s
+    def begin(self, number: int, on_waiting: Callable[[], object]) -> None:
+        """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
+        self.number, self.on_waiting, self.beside = number, on_waiting, 0
 
     def end_job(self) -> None:
         """The job's workers have ended."""
@@ -175,10 +173,11 @@ class Seat:
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
+        """Waits until the job may start its workers and compile. Others may do the same beside it."""
         if self.state is State.MUST_BE_ALONE:
-            self._wait(State.WANTS_TO_BE_ALONE, State.ALONE)
+            self._gate.wait(self, State.WANTS_TO_BE_ALONE, State.ALONE)
         elif self.state is not State.ALONE:
-            self._wait(State.WANTS_TO_PREPARE, State.PREPARES)
+            self._gate.wait(self, State.WANTS_TO_PREPARE, State.PREPARES)
         try:
             yield
         finally:
@@ -186,24 +185,21 @@ class Seat:
 
     @contextmanager
     def timing(self) -> Iterator[float]:
+        """Waits until nothing else runs. The value is the seconds that the job has waited."""
         self.on_waiting()
         alone = self.state is State.ALONE
-        waited_s = 0.0 if alone else self._wait(State.WANTS_TO_BE_TIMED, State.TIMED)
+        waited_s = 0.0 if alone else self._gate.wait(self, State.WANTS_TO_BE_TIMED, State.TIMED)
         try:
             yield waited_s
         finally:
             self._ends(State.TIMED)
 
     def asks_to_be_alone(self) -> bool:
+        """Whether other jobs held memory, too. If so, the next ``preparing`` waits until it is alone."""
         if self.state is State.ALONE or not self._gate.others_are_open(self):
             return False
         self._gate.enter(self, State.MUST_BE_ALONE)
         return True
-
-    def _wait(self, wanted: State, then: State) -> float:
-        waited_s = self._gate.wait(self, wanted, then)
-        self.waited_s += waited_s
-        return waited_s
 
     def _ends(self, state: State) -> None:
         if self.state is state:
