@@ -94,11 +94,6 @@ def test_versions_that_cannot_be_judged_stay_between() -> None:
         World({"m": truth}, missing=("2.15",)).search()
 
 
-def test_a_version_that_fails_is_no_answer_on_speed() -> None:
-    world = World({"m": lambda place: STATUS if place == 8 else SLOWER if place > 8 else SAME})
-    assert world.search() == {"m": (SLOWER, ("2.7", "2.8", "2.9"))}
-
-
 # -- outcomes ----------------------------------------------------------------------
 
 

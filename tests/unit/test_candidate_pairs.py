@@ -64,12 +64,6 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
     assert pair.speedup == pytest.approx(2.0, rel=0.1)
 
 
-def test_the_noise_that_both_share_cancels_in_the_ratio() -> None:
-    summary = summarize(together("a", {"inductor": 0.5, "torchscript": 0.5}, sigma=0.001))
-    (pair,) = summary.pairs
-    assert known(known(pair.estimate).rounds_half) < 0.001  # the machine varies by 20 %
-
-
 def test_candidates_of_different_workers_share_no_round() -> None:
     one, two = together("a", {"inductor": 0.5, "torchscript": 1.0})
     assert two.samples is not None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.backends.settings.candidates import compiler_of, named, parts_of, plain_of, split_list
+from harness.backends.settings.candidates import compiler_of, named, parts_of, plain_of
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.cli.commands import job_command
@@ -32,10 +32,6 @@ def test_the_plain_candidate_is_of_the_same_environment() -> None:
     assert plain_of("inductor[a=1]@new") == "inductor@new"
     assert plain_of("inductor@new") == "inductor@new"
     assert compiler_of("aot_eager[dynamo.x=1]") == "aot_eager"
-
-
-def test_commas_in_brackets_separate_no_candidates() -> None:
-    assert split_list("a, b[x=1,y=2],,[c") == ["a", "b[x=1,y=2]", "[c"]
 
 
 def compilers(text: str) -> tuple[str, ...]:

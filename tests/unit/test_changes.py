@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import CompilerOptions, Environment, Extras, Job, Mode, Protocol, Record, Status
+from harness.schema import CompilerOptions, Extras, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
 from runner.runs.compare.changes import Change, Ending, RunChanges, changes_between
 from runner.runs.compare.gates import GateResult, breaks, gate_result, gates_asked
-from runner.runs.compare.load import load, load_records, results_of
+from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Run
 from runner.runs.compare.words import head_lines
 from runner.store.record_file import append_record
 from tests.factories import control, known, make_job, make_record
 
 MODELS = tuple(f"model_{number}" for number in range(6))
-MOVED = (Verdict.SLOWER, Verdict.FASTER)
 
 
 def write(folder: Path, records: Sequence[Record], **about: Any) -> Path:
@@ -147,14 +146,6 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
         gated(changes, "regression")
 
 
-def test_another_torch_is_what_people_compare(tmp_path: Path) -> None:
-    record = make_record(make_job())
-    newer = replace(record, environment={**record.environment, "torch": "99.0"})
-    changes = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [newer]))
-    assert len(changes.timed) == 1
-    assert changes.second.facts["torch"] == "99.0"
-
-
 def test_compile_times_from_other_caches_are_not_compared(tmp_path: Path) -> None:
     cold = make_record(make_job(extras=Extras(cold_start=True)))
     changes = compared(write(tmp_path / "a", [make_record(make_job())]), write(tmp_path / "b", [cold]))
@@ -227,37 +218,6 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
         if alike
         else ["Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."]
     )
-
-
-def test_another_environments_eager_is_no_control(tmp_path: Path) -> None:
-    environments = tuple(Environment(name=n, python=f"/{n}", asked=n, torch="1") for n in ("old", "new"))
-    job = make_job(candidates=("eager@old", "eager@new", "inductor@new"), environments=environments)
-    records = [make_record(job, candidate, speedup=1.5) for candidate in job.candidates]
-    results = load_records(write(tmp_path / "a", records) / "records.jsonl").results
-    assert {r.compiler: r.is_control for r in results} == {
-        "eager@old": True,
-        "eager@new": False,
-        "inductor@new": False,
-    }
-
-
-def test_few_rounds_still_have_an_error(tmp_path: Path) -> None:
-    first = write(tmp_path / "a", [make_record(make_job(), rounds=3)])
-    second = write(tmp_path / "b", [make_record(make_job(), rounds=1)])
-    (result,) = load_records(first / "records.jsonl").results
-    assert result.speedup is not None
-    assert result.speedup.error
-    assert result.speedup.df == 2
-    assert compared(first, second).timed == (), "one round has no error that could be known"
-
-
-def test_several_processes_are_in_the_interval_already(tmp_path: Path) -> None:
-    record = make_record(make_job(), rounds=20)
-    several = replace(record, samples=replace(known(record.samples), rounds_by_process=(10, 10)))
-    (result,) = load_records(write(tmp_path / "a", [several]) / "records.jsonl").results
-    assert result.speedup is not None
-    assert result.speedup.processes == 2
-    assert result.speedup.df == 2  # one of two processes, and one of the assumption
 
 
 @pytest.mark.parametrize(
@@ -371,16 +331,6 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
     assert line.startswith(
         "Noise of a process: 0.60 % of a speedup, assumed or calibrated as in the runs' own reports;"
     )
-
-
-def test_a_gate_that_can_tell_nothing_does_not_pass(tmp_path: Path) -> None:
-    job = make_job(protocol=Protocol(performance=False))
-    runs = [write(tmp_path / name, [make_record(job)]) for name in "ab"]
-    changes = compared(*runs)
-    with pytest.raises(UsageError, match="no shared result has a speedup in both"):
-        gated(changes, "regression:5%")
-    with pytest.raises(UsageError, match="at least 3 shared models"):
-        gated(changes, "time")
 
 
 # -- real processes ---------------------------------------------------------------

@@ -144,11 +144,3 @@ def test_the_outputs_say_that_the_rounds_are_shared(
     assert main([*line, "--format=json"]) == 0
     (change,) = json.loads(capsys.readouterr().out)["changes"]
     assert change["factors"]["rounds"] == ROUNDS
-
-
-def test_a_gate_on_times_uses_the_shared_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    compared(tmp_path / "run")
-    line = ["--compare", f"{tmp_path}/run@old", f"{tmp_path}/run@new"]
-    assert main([*line, "--fail-on=time:3%"]) == 1
-    assert main([*line, "--fail-on=time:9%"]) == 0
-    assert "drift" not in capsys.readouterr().out.lower()

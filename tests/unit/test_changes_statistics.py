@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runner.analysis.estimate import Estimate, PairedEstimate
-from runner.analysis.statistics import mean_of_logs, student
+from runner.analysis.statistics import mean_of_logs
 from runner.analysis.verdicts.decision import Between, difference, judged
 from runner.runs.compare.statistics import beyond_drift, drift, shamos
 from tests.factories import known
@@ -47,12 +47,6 @@ def test_the_variation_of_several_processes_is_in_their_interval() -> None:
     assert change(alone, alone).error == pytest.approx(math.sqrt(2) * math.hypot(known(alone.error), ASSUMED))
 
 
-def test_welch_and_satterthwaite() -> None:
-    lopsided = student(0.3, [(0.02**2, 9), (4e-12, 9)])
-    assert lopsided.df == pytest.approx(9, rel=0.01)
-    assert student(0.3, [(0.02**2, 9), (0.02**2, 9)]).df == pytest.approx(18)
-
-
 def test_shamos_is_the_standard_deviation_and_keeps_its_sense() -> None:
     values = np.random.default_rng(1).normal(0, 2, 2000)
     assert shamos(values) == pytest.approx(2, rel=0.05)
@@ -82,13 +76,6 @@ def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) ->
         after = 1.3 * math.exp(rng.normal(0, spread) + rng.normal(0, 0.01))
         alarms.append(known(beyond_drift([1.0], [after], models)).p_value < 0.05)
     assert np.mean(alarms) <= 0.085
-
-
-def test_the_rounds_of_a_time_widen_its_interval() -> None:
-    moved = known(drift(np.random.default_rng(3).normal(0, 0.01, 12).tolist()))
-    noisy = np.exp(np.random.default_rng(2).normal(0, 0.2, 30)).tolist()
-    widths = [known(known(beyond_drift([1.0], after, moved)).half_width) for after in ([1.0] * 30, noisy)]
-    assert 2 * widths[0] < widths[1]
 
 
 def chances(values: Sequence[float]) -> float:

@@ -110,19 +110,3 @@ def test_the_line_of_a_result(record: Record, line: str) -> None:
     assert closing_lines(summarize([control(record.job), record])) == (
         f"model training float32, inductor: {line}",
     )
-
-
-def test_unchecked_parity_passes_nowhere() -> None:
-    jobs = [make_job(f"m{n}", protocol=UNCHECKED, candidates=("inductor",)) for n in range(13)]
-    records = [make_record(job, speedup=2.0, status=Status.PASS_DUE_TO_SKIP) for job in jobs]
-    (line,) = closing_lines(summarize(records))
-    assert line.endswith("on average; compiling pays for 13/13; 13/13 ran, parity not checked")
-
-
-def test_suite_and_device_are_named_where_a_run_has_several() -> None:
-    jobs = [make_job(suite=suite, device=device) for suite, device in (("toys", "cpu"), ("other", "cuda"))]
-    lines = closing_lines(summarize([make_record(job) for job in jobs]))
-    assert [line.split(":")[0] for line in lines] == [
-        "toys model training float32 cpu, inductor",
-        "other model training float32 cuda, inductor",
-    ]

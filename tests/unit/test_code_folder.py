@@ -46,12 +46,6 @@ def test_an_installed_program_is_found_without_the_torch_beside_it(tmp_path: Pat
         assert done.stdout.split() == ["one", "none"], done.stderr
 
 
-def test_two_installations_have_a_folder_each(tmp_path: Path) -> None:
-    current = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    one, two = (code_folder(installed(tmp_path, name), current, installed=True) for name in ("one", "two"))
-    assert one != two
-
-
 def test_the_installation_itself_for_a_user_without_a_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,12 +80,6 @@ def test_quick_and_processes_are_in_the_command() -> None:
     assert job_command(nearly).endswith("--seed=1337 --protocol=max_rounds=20")
 
 
-def test_a_compiler_that_is_not_here_is_skipped_again() -> None:
-    job = make_job(suite="ops", candidates=("eager", "tvm"), unavailable={"tvm": "not here"})
-    assert "--skip-unavailable" in job_command(job).split()
-    assert "--skip-unavailable" not in job_command(job, ("eager",))
-
-
 def test_where_it_is_installed_the_command_is_torchduet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness.schema import AS_FOUND, COLD, WARM, Compilation, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.compiling import break_even, compilations_of, paying, unpaired_ratio
+from runner.analysis.verdicts.compiling import break_even, compilations_of
 from runner.reports.parts.pairs import compile_tables
 from tests.factories import make_job, make_record
 from torchduet.frames import frames_of
@@ -65,16 +65,6 @@ def test_a_model_that_never_pays_is_in_the_median() -> None:
     assert group.break_even.median_of_paying == pytest.approx(median(paying_steps))
 
 
-def test_without_a_model_nothing_is_known() -> None:
-    assert paying([]).median is None
-    assert break_even([], None) is None
-
-
-def test_eager_has_no_break_even() -> None:
-    (control,) = summarize([make_record(make_job(candidates=("eager",)), "eager")]).comparisons
-    assert control.break_even is None
-
-
 # -- which side compiles faster --------------------------------------------------------------------
 
 
@@ -115,17 +105,6 @@ def test_the_same_compiler_twice_differs_at_most_once_in_twenty(seed: int) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_fifteen_percent_are_found_in_nineteen_of_twenty(seed: int) -> None:
     assert verdicts(1.15, seed=seed).count(Verdict.FASTER) >= 19
-
-
-def test_two_separate_runs_are_compared_without_pairs() -> None:
-    rng = random.Random(3)
-    first, second = ([time * math.exp(rng.gauss(0.0, 0.03)) for _ in range(5)] for time in (9.0, 9.9))
-    change = unpaired_ratio(first, second)
-    assert change is not None
-    assert change.low is not None
-    assert change.high is not None
-    assert 1.0 < change.low < 1.1 < change.high < 1.2
-    assert unpaired_ratio(first, second[:1]) is None
 
 
 def test_a_warm_start_that_compiles_again_is_named() -> None:

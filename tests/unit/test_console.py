@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from harness.schema import Record, Status
+from harness.schema import Record
 from runner.analysis.derive import summarize
 from runner.analysis.digits import (
     memory_text,
     ms_text,
     p_text,
-    rounds_text,
     significant,
     speedup_text,
     steps_text,
@@ -51,16 +50,6 @@ def test_columns_are_left_out_in_order_and_named() -> None:
     assert set(before) == set(whole.header) - always
 
 
-def test_status_takes_the_verdicts_place_where_parity_is_left_out() -> None:
-    job = make_job()
-    records = [make_record(job, status=Status.FAIL_ACCURACY, speedup=3.0)]
-    wide, narrow = printed(records, 200), printed(records, 50)
-    assert "(faster)" in wide
-    assert "fail_accuracy" in wide
-    assert "(faster)" not in narrow
-    assert "fail_accuracy" in narrow
-
-
 def test_no_color_where_the_console_is_no_terminal() -> None:
     assert "\x1b" not in printed(synthetic_run(), 80)
     assert "\x1b[" in printed(synthetic_run(), 80, force_terminal=True, color_system="standard")
@@ -87,13 +76,6 @@ def test_eager_time_stands_once_and_again_only_where_it_differs() -> None:
     assert eager_times(shared)[1] == ""
     assert eager_times(shared)[0] != ""
     assert all(eager_times(apart))
-
-
-def test_long_names_are_whole_and_wrap() -> None:
-    names = [f"a_very_long_common_beginning_{i}_and_a_very_long_common_end" for i in range(2)]
-    text = printed([make_record(make_job(name)) for name in names], 80)
-    unfolded = "".join(line.split(" ")[0] for line in text.splitlines())
-    assert all(name in unfolded for name in names)
 
 
 # -- digits ----------------------------------------------------------------------
@@ -177,11 +159,6 @@ def test_significant_digits_round_and_never_add(value: float, digits: int) -> No
     text = significant(value, digits)
     assert float(text.replace(",", "")) == pytest.approx(float(f"{value:.{digits - 1}e}"), rel=1e-12)
     assert len(text.replace(",", "").replace(".", "").lstrip("0").rstrip("0")) <= digits
-
-
-def test_rounds() -> None:
-    assert rounds_text(30, 30) == "n = 30"
-    assert rounds_text(10, 100) == "n = 10 to 100"
 
 
 def test_the_reasons_of_graph_breaks_have_their_lines_of_code() -> None:

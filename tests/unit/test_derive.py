@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.schema import Mode, ModelFacts, Protocol, Record, Scalar, Setting, Status
+from harness.schema import Mode, ModelFacts, Record, Scalar, Setting, Status
 from runner.analysis.comparison import Comparison, Finding, GroupSummary, Summary
 from runner.analysis.derive import compare, summarize
 from runner.analysis.digits import steps_text
@@ -75,25 +75,6 @@ def test_without_samples_every_number_is_none(status: Status) -> None:
     assert numbers == [None] * len(numbers)
 
 
-def test_empty_samples_are_no_samples() -> None:
-    record = make_record(make_job(), rounds=0)
-    assert one(record).speedup is None
-
-
-@pytest.mark.parametrize(
-    ("threshold", "verdict"), [(0.02, Verdict.FASTER), (0.2, Verdict.SAME)], ids=["2%", "20%"]
-)
-def test_the_jobs_own_noise_threshold_decides(threshold: float, verdict: Verdict) -> None:
-    job = make_job(protocol=Protocol(noise_threshold=threshold))
-    assert one(make_record(job, speedup=1.1)).verdict is verdict
-
-
-def test_break_even_is_compilation_over_time_saved() -> None:
-    found = one(make_record(make_job(), speedup=2.0, compilation_s=5.0))
-    saved_s = known(found.baseline_ms) / 1000 / 2
-    assert found.break_even_steps == pytest.approx(5.0 / saved_s, rel=0.02)
-
-
 def test_break_even_is_open_where_the_interval_has_one_in_it() -> None:
     found = one(make_record(make_job(), speedup=1.0, jitter=0.2))
     assert known(found.ci_low) <= 1 <= known(found.ci_high)
@@ -156,12 +137,6 @@ def test_nothing_passed_means_no_averages() -> None:
     assert found.means["memory_ratio"].value is None
 
 
-def test_one_model_has_a_mean_but_no_interval() -> None:
-    found = group(summarize([make_record(make_job(), speedup=1.5)]), "inductor")
-    assert found.geomean_speedup == pytest.approx(1.5, rel=0.01)
-    assert (found.geomean_low, found.geomean_high) == (None, None)
-
-
 def test_groups_keep_suite_mode_device_and_dtype_apart() -> None:
     jobs = [
         make_job(),
@@ -213,17 +188,7 @@ def test_environment_keeps_what_differs() -> None:
     assert found["threads"] == 4
 
 
-def test_no_records_make_an_empty_summary() -> None:
-    found = summarize([])
-    assert [found.comparisons, found.groups, found.warnings, found.caveats] == [()] * 4
-
-
 # -- findings --------------------------------------------------------------------
-
-
-def test_a_clean_run_has_no_warnings() -> None:
-    job = make_job()
-    assert titles(summarize([control(job), make_record(job, speedup=1.5)])) == []
 
 
 def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
@@ -252,12 +217,6 @@ def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: st
 def test_every_failure_is_a_finding(status: Status) -> None:
     record = replace(make_record(make_job(), status=status), parity=None)
     assert len(summarize([record]).warnings) == 1
-
-
-def test_isolate_is_not_advised_to_those_who_use_it() -> None:
-    job = make_job(protocol=Protocol(isolate=True))
-    found = finding(summarize([make_record(job, status=Status.OOM)]), "Out of memory")
-    assert "--isolate" not in found.advice
 
 
 def test_slowdowns_compilation_and_memory_beyond_the_fields_limits() -> None:
@@ -297,16 +256,6 @@ def test_an_open_verdict_has_one_advice(rounds: int, says: str) -> None:
     assert found.title == "Open verdicts"
     assert says in found.cases[0]
     assert "--repeat" in found.advice
-
-
-def test_an_open_verdict_with_a_clear_interval_names_q() -> None:
-    noisy = [make_record(make_job(f"m{n}"), jitter=0.3) for n in range(6)]
-    summary = summarize([make_record(make_job(), speedup=1.3, jitter=0.1, rounds=6), *noisy])
-    assert "the interval is clear, but q counts all" in finding(summary, "Open verdicts").cases[0]
-
-
-def test_a_wide_interval_of_a_settled_verdict_is_no_warning() -> None:
-    assert titles(summarize([make_record(make_job(), speedup=3.0, jitter=0.3)])) == []
 
 
 @pytest.mark.parametrize(
@@ -359,12 +308,6 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
 # -- caveats ---------------------------------------------------------------------
 
 
-def test_the_assumed_variation_names_the_mode() -> None:
-    jobs = (make_job(), make_job(mode=Mode.INFERENCE))
-    note = summarize([make_record(job) for job in jobs]).caveats[-1]
-    assert "(training: inductor 0.6 %; inference: inductor 1.1 %;" in note
-
-
 @pytest.mark.parametrize("scale", ["small", "tiny"])
 def test_models_of_tiny_gpt_are_the_published_ones_at_every_scale(scale: str) -> None:
     offered = tiny_gpt.cases(Setting(mode=Mode.TRAINING, device_type="cpu", scale=scale))
@@ -381,13 +324,6 @@ def test_a_batch_that_only_the_model_knows_was_not_halved() -> None:
         record = replace(make_record(make_job(batch_size=asked)), model=facts)
         assert any("halved" in caveat for caveat in summarize([record]).caveats) == halved
         assert ran_batch(record) == 4
-
-
-def test_unchecked_parity_is_said() -> None:
-    job = make_job(protocol=Protocol(accuracy=False), mode=Mode.INFERENCE)
-    found = summarize([make_record(job, status=Status.PASS_DUE_TO_SKIP)]).caveats
-    assert "Parity was not checked" in found[0]
-    assert not any("optimizer" in caveat for caveat in found)
 
 
 def test_eager_in_another_precision_than_its_baseline_is_no_control() -> None:

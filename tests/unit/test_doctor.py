@@ -199,13 +199,6 @@ def test_a_measurement_that_fails_is_said_so_and_costs_nothing_else(tmp_path: Pa
     assert "could not be measured: the worker ended" in text
 
 
-def test_the_specimen_is_what_a_model_of_ones_own_is() -> None:
-    job = doctor.noise_job()
-    assert job.candidates == ("eager",)
-    assert not job.protocol.accuracy
-    assert job.protocol.max_measure_s < 10
-
-
 @pytest.mark.parametrize(
     ("likely", "missing", "expected"),
     [

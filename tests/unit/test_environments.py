@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.schema import Environment, Protocol
+from harness.schema import Environment
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
 from runner.plan.environments.make import cache_folder, install_with_pip, key_of, made
@@ -45,13 +44,6 @@ def test_words(text: str, name: str, python: str | None, requirements: tuple[str
     assert found.name == name
     assert (str(found.python) if found.python else None) == python
     assert requirements is None or found.requirements == requirements
-
-
-def test_a_folder_with_an_interpreter_is_one(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").touch()
-    (found,) = environments_asked([f"x={tmp_path}"], None)
-    assert found.python == tmp_path / "bin" / "python"
 
 
 def test_the_reference_comes_first() -> None:
@@ -109,17 +101,6 @@ def test_the_cache_is_where_the_person_keeps_caches() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/torchduet/envs")
     assert cache_folder({}) == Path.home() / ".cache/torchduet/envs"
     assert cache_folder({"XDG_CACHE_HOME": "not/absolute"}) == Path.home() / ".cache/torchduet/envs"
-
-
-def test_the_key_tells_environments_apart() -> None:
-    keys = {
-        key_of(("torch==2.2.2",)),
-        key_of(("torch==2.2.2+cpu",)),
-        key_of(("torch==2.2.2", "numpy<2")),
-        key_of(("torch==2.2.2",), "another Python"),
-    }
-    assert len(keys) == 4
-    assert key_of(("a==1", "torch==2.2.2")).endswith(key_of(("torch==2.2.2", "a==1"))[-8:])
 
 
 def test_it_is_made_once_and_says_so(cache: Path) -> None:
@@ -297,14 +278,6 @@ def test_another_setting_or_library_makes_another_environment(
     assert said[1] == "a: torch 2.2.2, Python 3.11.7"
 
 
-@pytest.mark.slow
-def test_our_own_python_answers() -> None:
-    pytest.importorskip("torch")
-    facts = probe(Path(sys.executable), "here")
-    assert facts["version"] == list(sys.version_info[:2])
-    assert facts["torch"][0].isdigit()
-
-
 def test_a_device_that_one_environment_lacks(tmp_path: Path) -> None:
     python = says(tmp_path / "one", PYTHON, {**TORCH, "devices": {"cuda": 1}})
     found = resolved(environments_asked([f"a={python}"], None), lambda _: None)
@@ -358,9 +331,3 @@ def test_a_compiler_that_one_environment_lacks_has_a_reason_there() -> None:
         in_environments([job], (OLD,), ask, skip=False)
     (skipped,) = in_environments([job], (OLD,), ask, skip=True)
     assert "thunder@old" in skipped.unavailable
-
-
-def test_jobs_of_other_environments_have_other_names() -> None:
-    plain = make_job(protocol=Protocol())
-    keys = {plain.key, make_job(environments=(OLD, NEW)).key, make_job(environments=(NEW, OLD)).key}
-    assert len(keys) == 3

@@ -93,12 +93,6 @@ def test_eager_against_eager_comes_first() -> None:
     ]
 
 
-def test_the_false_discovery_rate_is_over_the_whole_family() -> None:
-    summary = summarize([*records("one"), *records("two")])
-    assert all(o.q_value is not None and o.p_value is not None for o in summary.across)
-    assert all((o.q_value or 0) >= (o.p_value or 0) for o in summary.across)
-
-
 def test_what_counts_in_an_average() -> None:
     wrong = {"inductor@new": Status.FAIL_ACCURACY}
     summary = summarize([*records("one"), *records("two", wrong)])

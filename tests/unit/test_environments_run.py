@@ -171,13 +171,6 @@ def test_eager_that_differs_from_itself_is_no_failure_of_the_environment(tmp_pat
     assert found["a@new"].env_parity is None
 
 
-def test_a_second_process_that_finds_no_memory_costs_the_control_alone(tmp_path: Path) -> None:
-    machine = Machine({("old", 2, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
-    found = run(machine, tmp_path, ("eager", "a"))
-    assert found["eager@old"].status is Status.MODEL_FAIL_TO_LOAD
-    assert all(found[n].status is Status.PASS for n in ("a@old", "eager@new", "a@new"))
-
-
 @pytest.mark.parametrize(
     ("fault", "candidate", "status", "workers"),
     [
@@ -231,13 +224,6 @@ def test_without_the_reference_the_others_still_have_their_own_eager(tmp_path: P
     assert len(samples) == 6
 
 
-def test_the_reference_fails_while_none_of_its_candidates_is_left(tmp_path: Path) -> None:
-    machine = Machine({("old", 1, "measure", ""): lost()})
-    found = run(machine, tmp_path, candidates=("a@new",))
-    assert found["a@new"].status is Status.PASS
-    assert known(found["a@new"].samples).reference_s == ()
-
-
 def test_out_of_memory_halves_the_batch_for_all(tmp_path: Path) -> None:
     machine = Machine({("new", 1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
     found = run(machine, tmp_path)
@@ -265,13 +251,6 @@ def test_what_is_missing_is_measured_with_the_reference(tmp_path: Path) -> None:
     ]
 
 
-def test_isolated_candidates_each_have_the_reference(tmp_path: Path) -> None:
-    machine = Machine()
-    found = run(machine, tmp_path, ("a", "b"), isolate=True)
-    assert all(len(record.samples.reference_s) == 6 for record in found.values() if record.samples)
-    assert machine.most_open == 2
-
-
 def test_a_compiler_that_is_not_there_is_skipped_with_its_reason(tmp_path: Path) -> None:
     job = replace(make(("a",)), unavailable={"a@new": "a cannot be used here: it is not installed"})
     found = run(Machine(), tmp_path, job=job)
@@ -286,13 +265,6 @@ def test_stopped_early_there_are_the_rounds_so_far_or_no_record(tmp_path: Path) 
     assert run(machine, tmp_path, stop=lambda: machine.now > 0, job=make(("a",), min_rounds=3)) != {}
     early = Machine()
     assert run(early, tmp_path, stop=lambda: len(early.calls) > 2) == {}
-
-
-def test_parity_alone_times_nothing(tmp_path: Path) -> None:
-    machine = Machine()
-    found = run(machine, tmp_path, performance=False)
-    assert rounds_of(machine) == []
-    assert all(record.samples is None and record.status is Status.PASS for record in found.values())
 
 
 def test_one_environment_alone_needs_nobody(tmp_path: Path) -> None:

@@ -222,25 +222,12 @@ def test_an_exception_costs_its_candidate_and_a_lost_worker_a_fresh_one(
         assert "fresh worker after b ended" in records[1].notes[0]
 
 
-def test_every_candidate_may_crash() -> None:
-    faults = {(i + 1, "prepare", name): lost(name) for i, name in enumerate("abc")}
-    script = Script(faults)
-    assert statuses(run(script)) == dict.fromkeys("abc", Status.CRASH)
-    assert script.sessions == 3
-
-
 def test_after_a_crash_of_eager_each_candidate_is_measured_alone() -> None:
     script = Script({(1, "measure", ""): lost(BASELINE), (3, "measure", ""): lost(BASELINE)})
     records = run(script)
     assert statuses(records) == {"a": Status.PASS, "b": Status.CRASH, "c": Status.PASS}
     assert script.sessions == 4
     assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (SIGSEGV)"
-
-
-def test_eager_that_crashes_alone_is_the_end_of_it() -> None:
-    script = Script({(1, "measure", ""): lost(BASELINE)})
-    assert statuses(run(script, ("a",))) == {"a": Status.CRASH}
-    assert script.sessions == 1
 
 
 def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> None:
@@ -320,11 +307,6 @@ def test_accuracy_only_measures_nothing() -> None:
     records = run(script, performance=False)
     assert not {"warm_up", "measure", "finish"} & {name for _, name in script.calls}
     assert all(r.samples is None and r.status is Status.PASS for r in records)
-
-
-def test_stopped_before_there_is_a_number_gives_no_record() -> None:
-    script = Script()
-    assert run(script, stop=lambda: len(script.calls) >= 2) == []
 
 
 def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:

@@ -24,7 +24,6 @@ from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed
 from runner.engine.executors.choice import opened
 from runner.engine.executors.local import PAUSED, JobRecords, LocalExecutor, Tell
 from runner.engine.gate import Seat
-from runner.engine.worker_start import PlainStart
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import Catalog, plan
@@ -104,12 +103,6 @@ def test_every_record_arrives_once_and_each_device_has_one_job_at_a_time() -> No
     assert recorded(events) == ALL
     for kind in (Started, JobEnded):
         assert sorted(e.job.case.name for e in events if isinstance(e, kind)) == [f"m{n}" for n in range(6)]
-
-
-def test_a_device_takes_its_jobs_in_the_order_of_the_plan() -> None:
-    started = [e.job for e in run(Devices().measure, SIX) if isinstance(e, Started)]
-    assert [job.case.name for job in started if job.device == "cuda:0"] == ["m0", "m2", "m4"]
-    assert [job.case.name for job in started if job.device == "cuda:1"] == ["m1", "m3", "m5"]
 
 
 class Meeting(Devices):
@@ -202,18 +195,6 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
             next(events)
     assert sorted(devices.closed) == ["m0", "m1"]
     assert threading.active_count() == before
-
-
-def test_a_real_worker_is_ended_with_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
-    monkeypatch.setattr("runner.engine.launch.fresh_start", lambda: PlainStart(command=silent))
-    folder = Folder(tmp_path)
-    one = work("m", "cpu")
-    with closing(LocalExecutor(job_command, fork=False).run([one], folder, lambda: False)) as events:
-        while not isinstance(next(events), Doing) or not folder.open_case(one.job).read_text():
-            pass
-    process = Path("/proc") / folder.open_case(one.job).read_text().strip()
-    assert not process.exists()
 
 
 # -- the plan -------------------------------------------------------------------

@@ -70,10 +70,3 @@ def test_a_long_report_fits_into_a_comment_and_says_what_is_missing() -> None:
     assert "<b>" not in outside  # what is cut is as harmless as the rest
     table = [line for line in outside.splitlines() if line.startswith("| a\\_model")]
     assert len({line.replace("\\|", "").count("|") for line in table}) <= 1
-
-
-def test_a_report_with_more_parts_than_fit_says_so() -> None:
-    text = long_report(300, {"graph_break_reasons": "\n".join("a reason" * 20 for _ in range(5))})
-    assert len(text.encode()) <= 65_536
-    assert "omitted, to " in text
-    assert text.count("<details>") == text.count("</details>")

@@ -8,13 +8,12 @@ import pytest
 
 import torchduet
 from harness.metrics import declared
-from harness.schema import Record, Status
+from harness.schema import Record
 from runner.analysis.columns import GENERATION, Column, columns, own_columns
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
-from tests.factories import HOSTILE_NAMES, make_job, make_record, synthetic_run
+from tests.factories import make_job, make_record, synthetic_run
 from tests.unit.test_changes import write
-from tests.unit.test_environments_compare import records as of_environments
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
 ROOT = Path(__file__).parents[2]
@@ -106,23 +105,6 @@ def test_first_calls_are_counted_from_the_compiling_one() -> None:
     table = frames_of([one()]).first_calls
     assert list(table["call"]) == [0, 1]
     assert list(table["call_s"]) == [3.0, 0.1]
-
-
-def test_environments_are_a_column() -> None:
-    table = frames_of(of_environments()).comparisons
-    assert set(zip(table["compiler"], table["environment"], strict=True)) == {
-        *(("inductor", "old"), ("inductor", "new"), ("eager", "new")),
-    }
-
-
-def test_failures_and_odd_names_are_rows_too() -> None:
-    found = [
-        make_record(make_job(name), status=Status.CRASH, speedup=None, metrics={}) for name in HOSTILE_NAMES
-    ]
-    table = frames_of(found).comparisons
-    assert len(table) == len(HOSTILE_NAMES)
-    assert table["speedup"].isna().all()
-    assert not table["passed"].any()
 
 
 def test_a_folder_or_its_records_can_be_loaded(tmp_path: Path) -> None:

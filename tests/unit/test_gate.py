@@ -189,11 +189,6 @@ def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() 
     assert len(world.timed) == len(JOBS)
 
 
-def test_a_job_that_waits_says_so() -> None:
-    waits = [event.job.case.name for event in World(2).run(JOBS[:4]) if isinstance(event, Waits)]
-    assert sorted(waits) == NAMES[:4]
-
-
 def test_a_stop_ends_the_jobs_that_wait() -> None:
     pressed = threading.Event()
 
@@ -306,30 +301,22 @@ def test_free_memory_is_judged_by_what_jobs_took() -> None:
     assert limited.suffices(1)
 
 
-def test_jobs_that_have_just_begun_are_counted_with_what_they_will_take() -> None:
-    memory = FreeMemory(available=lambda: 9 * GB)  # none of the open jobs holds anything yet
-    assert [memory.suffices(opened) for opened in (1, 2, 3, 4)] == [True, True, True, False]
-    assert 9 * GB - 3 * LEAST_BYTES >= LEAST_BYTES > 9 * GB - 4 * LEAST_BYTES
-
-
-@pytest.mark.parametrize(
-    ("cpus", "memory", "expected"),
-    [(1, 64, 1), (2, 24, 1), (4, 24, 2), (16, 64, 10), (16, 20, 3), (64, 512, 32), (64, 128, 21), (16, 2, 1)],
-)
-def test_the_default_follows_cores_and_memory(cpus: int, memory: int, expected: int) -> None:
-    assert jobs_ahead([with_threads(1)], cpus, memory * GB) == expected
-
-
 def with_threads(threads: int | None) -> Job:
     job = JOBS[0].job
     return replace(job, protocol=replace(job.protocol, threads=threads))
 
 
-@pytest.mark.parametrize(("threads", "expected"), [(None, 1), (1, 10), (4, 4), (16, 1), (32, 1)])
-def test_jobs_that_prepare_side_by_side_have_cpus_for_their_threads(
-    threads: int | None, expected: int
+@pytest.mark.parametrize(
+    ("threads", "cpus", "memory", "expected"),
+    [
+        *((1, 1, 64, 1), (1, 2, 24, 1), (1, 4, 24, 2), (1, 16, 64, 10), (1, 16, 20, 3), (1, 64, 512, 32)),
+        *((1, 64, 128, 21), (1, 16, 2, 1), (None, 16, 512, 1), (4, 16, 512, 4), (16, 16, 512, 1)),
+    ],
+)
+def test_the_default_follows_cores_memory_and_threads(
+    threads: int | None, cpus: int, memory: int, expected: int
 ) -> None:
-    assert jobs_ahead([with_threads(threads)], 16, 512 * GB) == expected
+    assert jobs_ahead([with_threads(threads)], cpus, memory * GB) == expected
 
 
 @pytest.mark.parametrize(
@@ -345,10 +332,6 @@ def test_jobs_that_prepare_side_by_side_have_cpus_for_their_threads(
 def test_too_many_threads_side_by_side_are_named(threads: int | None, ahead: int, advice: str) -> None:
     found = crowded([with_threads(threads)], ahead, 16)
     assert (advice in found) if advice else not found
-
-
-def test_a_gpus_job_has_no_threads_that_matter() -> None:
-    assert crowded([work(0, "cuda:0").job], 4, 2) == ""
 
 
 def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:
@@ -402,10 +385,6 @@ def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> No
     )  # waiting for other jobs does not use up --timeout
 
 
-def test_a_job_that_had_the_machine_for_itself_has_no_mark() -> None:
-    assert "prepared_beside" not in run(Script())[0].metrics
-
-
 @pytest.mark.parametrize("fault", [failed(Status.OOM), lost("b", signal="SIGKILL")])
 def test_memory_that_others_held_costs_a_candidate_nothing(fault: object) -> None:
     script = Script({(1, "prepare", "b"): fault})  # type: ignore[dict-item]
@@ -419,12 +398,6 @@ def test_eager_that_ran_out_of_memory_beside_others_is_opened_again_at_its_batch
     found = run(script, gate=Noting(script, crowded=1), batch_size=8)
     assert set(statuses(found).values()) == {Status.PASS}
     assert known(found[0].model).batch_size == 8
-
-
-def test_a_crash_of_its_own_costs_a_candidate_its_record() -> None:
-    script = Script({(1, "prepare", "b"): lost("b")})
-    found = run(script, gate=Noting(script, crowded=9))
-    assert statuses(found)["b"] is Status.CRASH
 
 
 def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:

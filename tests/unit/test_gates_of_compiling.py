@@ -12,7 +12,7 @@ import pytest
 from harness.schema import COLD, Compilation, Environment, Extras, Record
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
-from runner.runs.compare.accepted import Accepted, accepted_in, without_accepted
+from runner.runs.compare.accepted import accepted_in, without_accepted
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import Gate, GateResult, gate_result, gates_asked
 from runner.runs.compare.load import load
@@ -160,17 +160,6 @@ def test_an_accepted_change_passes_until_its_date(tmp_path: Path, expires: str, 
     assert without_accepted([other], accepted, TODAY) == [other]
 
 
-def test_of_two_entries_the_later_date_counts() -> None:
-    entries = [
-        Accepted(gate="memory", result="a", reason=day, expires=date.fromisoformat(day))
-        for day in ("2026-11-01", "2027-01-01")
-    ]
-    (judged,) = without_accepted(
-        [GateResult(gate=Gate(kind="memory"), title="", cases=("a: more",))], entries, TODAY
-    )
-    assert judged.cases == ()
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -188,8 +177,3 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) ->
     assert str(error.value).startswith("--accept: ")
     assert sentence in str(error.value)
     assert "accepted.toml" in str(error.value)
-
-
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--accept: .*nowhere cannot be read \(No such file"):
-        accepted_in(tmp_path / "nowhere")

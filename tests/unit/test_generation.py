@@ -32,25 +32,16 @@ def test_parts_are_compared_on_their_own() -> None:
     assert found.decode.speedup == pytest.approx(2.0)
     assert found.prefill.baseline_ms == pytest.approx(200)
     assert found.decode.candidate_ms == pytest.approx(400)
-
-
-def test_tokens_per_second_are_those_of_decode() -> None:
-    found = known(generation_of(generated()))
     # a batch of 2, 4 tokens after the first, in 0.8 s
     assert found.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
     assert found.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)
 
 
-def test_one_token_has_no_decode() -> None:
+def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
     found = known(generation_of(generated(new_tokens=1, whole=0.2)))
     assert found.decode is None
     assert found.baseline_tokens_per_s is None
-
-
-def test_other_modes_have_no_parts() -> None:
-    record = make_record(make_job())
-    assert generation_of(record) is None
-    (comparison,) = compare([record])
+    (comparison,) = compare([make_record(make_job())])
     assert comparison.generation is None
 
 

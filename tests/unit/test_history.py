@@ -232,12 +232,6 @@ def test_a_status_that_changed_in_the_newest_run_is_named(tmp_path: Path) -> Non
     assert sentence in page(tmp_path)
 
 
-def test_a_suite_file_is_shown_by_its_name(tmp_path: Path) -> None:
-    job = make_job("a", candidates=("inductor",), suite="/home/somebody/mine.py")
-    make_run(tmp_path, 0, [make_record(job)])
-    assert "    mine, training, float32, cpu, inductor: 1 of 1 passed" in shown(tmp_path, suites=("mine",))
-
-
 def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
     for number in range(2):
         make_run(tmp_path, number)

@@ -60,7 +60,3 @@ def test_every_value_is_a_number_and_every_name_survives() -> None:
     assert all(isinstance(v, (int, float)) for one in found for v in one["metric"]["benchmark_values"])
     for name in HOSTILE_NAMES:
         assert hud(make_record(make_job(name)))[0]["model"]["name"] == name
-
-
-def test_it_is_written_only_if_it_is_asked_for() -> None:
-    assert "benchmark.hud.json" not in render_all(summarize([make_record(make_job())]), None)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.loading.toml_file import read_toml
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,18 +40,3 @@ def test_the_command_says_so_without_a_traceback(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: torchduet needs its own package 'runner', but Python finds")
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_other_modules_do_not_disturb(tmp_path: Path) -> None:
-    (tmp_path / "worker.py").write_text("x = 1\n")
-    (tmp_path / "runner").mkdir()  # a folder without code is no package: Python prefers ours
-    done = python(tmp_path, "from torchduet import compare; import runner.errors")
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_wheel_marks_its_types_and_has_all_data() -> None:
-    tools = read_toml(ROOT / "pyproject.toml")["tool"]["setuptools"]
-    for package, patterns in tools["package-data"].items():
-        folder = ROOT / package.replace(".", "/")
-        assert all(list(folder.glob(pattern)) for pattern in patterns), package
-    assert (ROOT / "torchduet" / "py.typed").is_file()

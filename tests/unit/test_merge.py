@@ -115,13 +115,6 @@ def test_identical_results_are_kept_once(tmp_path: Path) -> None:
     assert log.count("words of eager of one") == 1
 
 
-def test_a_number_that_is_none_is_the_same_in_two_copies(tmp_path: Path) -> None:
-    record = make_record(ONE, "eager", metrics={"odd": float("nan")})
-    a, b = (write_run(tmp_path / name, [ONE], [record]) for name in "ab")
-    folder = merge([a, b], tmp_path / "new", []).folder
-    assert len(folder.read().records) == 1
-
-
 def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> None:
     three = make_job("three", candidates=PAIR)
     facts = part_facts(Partition(index=0, total=3), (ONE, TWO, three))
@@ -156,13 +149,6 @@ def test_a_torn_line_is_an_error_until_its_result_is_there(
     assert capsys.readouterr().err.startswith("note: ")
 
 
-def test_records_alone_are_a_run_too(tmp_path: Path) -> None:
-    a, b = two_runs(tmp_path)
-    (b / "run.json").unlink()
-    folder = merge([a, b], tmp_path / "new", []).folder
-    assert folder.jobs() == (ONE, TWO)
-
-
 # -- refusals -----------------------------------------------------------------
 
 
@@ -181,8 +167,6 @@ def other_samples() -> Record:
     samples = replace(record.samples, baseline_s=record.samples.baseline_s[::-1])
     return replace(record, samples=samples)
 
-
-ENDED = "2026-01-01T00:01:00.000+00:00"  # of all records of the factory
 
 REFUSED = {
     "torch": (
@@ -232,16 +216,6 @@ def test_what_does_not_belong_together(what: str, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_third_run_is_held_against_both_others(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    nothing_known = [replace(record, environment={}) for record in whole(TWO)]
-    b = write_run(tmp_path / "b", [TWO], nothing_known)
-    third = make_job("three", candidates=PAIR)
-    c = write_run(tmp_path / "c", [third], in_environment(third, torch="9.9"))
-    with pytest.raises(UsageError, match=f"{a} and {c} do not belong together: torch is"):
-        merge([a, b, c], tmp_path / "new", [])
-
-
 def test_other_suites_devices_and_threads_of_their_own_are_welcome(tmp_path: Path) -> None:
     suite = replace(TWO, case=replace(TWO.case, suite="other"), protocol=replace(TWO.protocol, threads=1))
     cuda = make_job("three", candidates=PAIR, device="cuda:0")
@@ -276,12 +250,6 @@ def test_paths_that_will_not_do(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=says):
             merge(paths, tmp_path / target, [])
-
-
-def test_nothing_measured_yet(tmp_path: Path) -> None:
-    a, b = (write_run(tmp_path / name, [ONE], []) for name in "ab")
-    with pytest.raises(UsageError, match="--merge: none of these runs has a record"):
-        merge([a, b], tmp_path / "new", [])
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"jobs": 3}', '{"jobs": [{}]}', '{"jobs": [3]}', "\xff"])

@@ -1,15 +1,13 @@
 """What the parent asks and says about devices. Nothing is started: the answers are made up."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from harness.schema import Environment, Job, Scalar
-from runner.cli.actions import doctor
+from harness.schema import Environment, Job
 from runner.cli.main import main
 from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
@@ -127,12 +125,6 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch,
     assert len([*launch.measure_job(job, context, tmp_path / "log", workers)]) == 1
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
-
-
-def test_the_doctor_says_which_device_it_has_measured() -> None:
-    facts: dict[str, Scalar] = {"device": "cuda:0", "device_name": "NVIDIA L4"}
-    lines = [*doctor.noise_lines(replace(make_record(make_job(), "eager"), environment=facts))]
-    assert "on cuda:0: NVIDIA L4" in lines
 
 
 @pytest.mark.parametrize(

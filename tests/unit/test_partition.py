@@ -76,17 +76,6 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], 
     return captured.out.splitlines(), captured.err
 
 
-@pytest.mark.parametrize("action", ["--list", "--print-run-commands"])
-def test_what_is_listed_is_the_part(capsys: pytest.CaptureFixture[str], action: str) -> None:
-    whole, _ = listed(capsys, "--training", action)
-    parts = [
-        listed(capsys, "--training", action, "--total-partitions=2", f"--partition-id={i}")[0]
-        for i in range(2)
-    ]
-    assert [len(part) for part in parts] == [2, 1]
-    assert sorted(parts[0] + parts[1]) == sorted(whole)
-
-
 @pytest.mark.parametrize("action", [["--list"], ["--print-run-commands"], []])
 def test_an_empty_part_is_a_sentence_and_no_error(
     capsys: pytest.CaptureFixture[str], action: list[str], tmp_path: Path

@@ -1,13 +1,11 @@
 """From a configuration to jobs, and the command that makes one job again."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 
 import pytest
 
 from harness.schema import Case, Mode, Protocol, Setting
-from runner.cli.commands import job_command
 from runner.errors import UsageError
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.jobs import Catalog, plan
@@ -91,17 +89,6 @@ def test_selection() -> None:
     assert names(quick=True, only=("middle",)) == ["middle"]
 
 
-def test_quick_takes_two_where_a_suite_marks_none() -> None:
-    unmarked = tuple(case(f"case{i}") for i in range(5))
-    jobs = plan(config(selection=Selection(quick=True)), Catalog(cases=lambda *_: unmarked))
-    assert [job.case.name for job in jobs] == ["case0", "case1"]
-
-
-def test_a_batch_size_overrules_every_models_own() -> None:
-    jobs = plan(config(changes=Changes(batch_size=3)), MADE_UP)
-    assert {(job.case.batch_size, job.case.published_batch_size) for job in jobs} == {(3, 64)}
-
-
 def test_names_beyond_the_list_come_after_it() -> None:
     assert names(only=("beyond", "small")) == ["small", "beyond"]
     assert names(only=("*d*",)) == ["middle", "beyond"]
@@ -136,12 +123,6 @@ def test_what_was_asked_for_is_in_the_case_and_in_its_key() -> None:
 def test_a_selection_of_nothing_is_an_error(selection: dict[str, tuple[str, ...]], says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("?", r"\?")):
         names(**selection)
-
-
-def test_a_suite_given_by_path_goes_through_the_runner() -> None:
-    offered = (dataclasses.replace(case("a b"), suite="/x/my suite.py"),)
-    job = plan(config(suites=("/x/my suite.py",)), Catalog(cases=lambda *_: offered))[0]
-    assert shlex.split(job_command(job))[1:3] == ["runner.py", "--suites=/x/my suite.py"]
 
 
 def test_a_model_that_only_another_mode_has_is_named_with_this_mode() -> None:

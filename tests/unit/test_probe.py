@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.loading.suite_files import ROOT
-from harness.schema import Case, Mode, Protocol, Setting
+from harness.schema import Case, Mode, Setting
 from runner.errors import UsageError
 from runner.plan import probe
 
@@ -24,7 +24,6 @@ def cases(setting):
 HARMLESS = (
     "import os; os.chdir('/')",
     "import os; os.close(1); os.close(2)",
-    "import sys; sys.stdout = sys.stderr = None",
     "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()",
     "print('[' * 100_000)",
     "import atexit, time; atexit.register(time.sleep, 600)",
@@ -34,7 +33,6 @@ REFUSED = {
     "import os; os.write(2, b'bye'); os._exit(5)": r"it ended Python \(exit 5, after 'bye'\)",
     "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": r"it ended Python \(SIGSEGV\)",
     "import builtins; builtins.len = None": "TypeError: 'NoneType' object is not callable",
-    "import json; json.dumps = None": "it ended Python",
     "import sys; sys.excepthook = None; 1 / 0": "ZeroDivisionError",
     "while True: pass": "it did not answer in 1.5 s",
 }
@@ -43,23 +41,17 @@ BAD_CASES = {
     "{'name': ' '}": "the name of a case is ' '; give it a name",
     "{'batch_size': -1}": "the batch size of the case 'x' is -1; give 1 or more",
     "{'name': '\\ud800'}": "a text of the case '\\ud800' is not valid Unicode",
-    "{'batch_size': '8'}": "of the case 'x', batch_size: '8' is not a whole number",
     "{'name': None}": "of the case None, name: None is not a text",
     "{'mode': 'generate'}": "mode of the case 'x' is generate, not inference",
     "{'scale': 'huge'}": "scale of the case 'x' is huge, not full or small or",
-    "{'loss': 'max'}": "loss of the case 'x' is max, not own or mean or sum",
 }
 BROKEN = {
     "import nothing_like_that\n": "ModuleNotFoundError: No module named 'nothing_like_that'",
-    "x = 1\n": "AttributeError: module",
     "def cases(:\n": "SyntaxError",
     "def cases(*a): return 3\n": "TypeError: 'int' object is not iterable",
-    "def cases(*a): return None\n": "TypeError: 'NoneType' object is not iterable",
     "def cases(*a): return ['one', 'two']\n": "TypeError: cases() gave a str where a harness.schema.Case",
     "import sys; sys.exit(0)\n": "SystemExit: sys.exit(0) was called",
-    "def cases(*a): import sys; sys.exit()\n": "SystemExit",
     "raise KeyboardInterrupt\n": "KeyboardInterrupt",
-    "def cases(*a): raise KeyboardInterrupt('no')\n": "KeyboardInterrupt: no",
     "def cases(*a): yield from cases(*a)\n": "RecursionError",
     "class E(Exception):\n    def __str__(self): raise self\nraise E\n": "listed: E: (str() of this exc",
     "raise ValueError('two\\nlines ' + 'x' * 5000)\n": "ValueError: two\\nlines xxx",
@@ -149,12 +141,6 @@ def test_nothing_is_left_when_the_runner_is_killed(tmp_path: Path, how: signal.S
         spinning = pid_in(pid)
         runner.send_signal(how)
     assert has_ended(spinning)
-
-
-def test_the_limit_is_the_users_if_there_is_one() -> None:
-    assert probe.limit_for(Protocol()) == probe.LIMIT_S
-    assert probe.limit_for(Protocol(timeout_s=900.0, phase_timeouts_s={"build": 600.0})) == 600.0
-    assert probe.limit_for(Protocol(timeout_s=2.0)) == probe.LEAST_S
 
 
 def test_an_interpreter_that_is_slow_is_not_called_one_without_torch(

@@ -180,15 +180,6 @@ def test_a_stop_cancels_all_tasks_and_makes_no_record(
     assert sum(isinstance(one, JobEnded) for one in events) == 3
 
 
-def test_whoever_stops_listening_cancels_all_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ray = Ray(answers)
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    events = RayExecutor(job_command).run(JOBS, Folder(tmp_path), lambda: False)
-    next(events)
-    events.close()
-    assert all(stream.canceled for stream in ray.streams)
-
-
 def test_jobs_that_share_a_node_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def script(order: dict[str, Any]) -> list[object]:
         return [{**one, "cpus": 1.0} for one in answers(order)]

@@ -134,12 +134,3 @@ def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(
     assert error.startswith("note: ")
     assert error.endswith("every planned result has a record\n")
     assert error.count("\n") == 1
-
-
-def test_what_is_missing_is_said_in_plain_words(path: Path) -> None:
-    value = to_json(record("a"))
-    del value["job"]["dtype"]
-    path.write_text(json.dumps(value) + "\n" + json.dumps({**value, "job": 3}) + "\n")
-    damage = read_records(path).damage
-    assert "job: it has no dtype" in damage[0]
-    assert "job: 3 is not an object" in damage[1]

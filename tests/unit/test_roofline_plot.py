@@ -10,7 +10,7 @@ from harness.schema import Record, Scalar, Status
 from runner.analysis.comparison import OPERATION
 from runner.analysis.derive import summarize
 from runner.reports import field_csv, roofline
-from runner.reports.parts.sections import Section, compilers, sections
+from runner.reports.parts.sections import Section, sections
 from tests.factories import known, make_job, make_record, printed
 
 PEAKS: dict[str, Scalar] = {
@@ -54,12 +54,6 @@ def test_what_has_no_flops_is_drawn_by_its_bytes_and_a_view_not_at_all() -> None
     assert set(drawn[0].bytes) == {"", "inductor"}
 
 
-def test_the_highest_limits_count_for_they_are_limits() -> None:
-    better = {**PRODUCT, "measured_peak_flop_per_s": 3e11}
-    section = section_of(operation("one", PRODUCT), operation("two", better))
-    assert roofline.highest(section, "measured_peak_tflop_per_s") == pytest.approx(0.3)
-
-
 def test_a_candidate_that_failed_parity_has_no_point() -> None:
     section = section_of(operation("product", PRODUCT, status=Status.FAIL_ACCURACY))
     assert set(roofline.operations(section)[0].flops) == {""}
@@ -81,19 +75,6 @@ def test_files_are_the_same_bytes_every_time_and_name_every_operation() -> None:
     assert "sum $x_1$" in text
     assert "peak measured here: 0.100 TFLOP/s" in text
     assert files["toys_float32_roofline.png"].startswith(b"\x89PNG")
-
-
-def test_without_measured_limits_the_points_stand_alone() -> None:
-    bare = {k: v for k, v in PRODUCT.items() if k not in PEAKS}
-    files = roofline.render(summarize([operation("product", bare)]))
-    assert "no measured limits" in files["toys_float32_roofline.svg"].decode()
-
-
-def test_more_operations_than_fit_are_counted() -> None:
-    records = [operation(f"product{n}", PRODUCT, rounds=6) for n in range(roofline.MOST_ROWS + 3)]
-    figure = roofline.draw([section_of(*records)], compilers(summarize(records)))
-    assert len(figure.axes[1].get_yticks()) == roofline.MOST_ROWS
-    assert "3 more" in figure.axes[1].get_title()
 
 
 # -- tables --------------------------------------------------------------------------

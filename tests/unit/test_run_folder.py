@@ -17,11 +17,6 @@ def test_a_new_folder_holds_the_plan(tmp_path: Path) -> None:
     assert folder.read().records == ()
 
 
-def test_an_empty_folder_is_as_good(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    RunFolder.create(tmp_path / "run", [make_job()], [])
-
-
 @pytest.mark.parametrize(
     ("path", "says"),
     [
@@ -56,10 +51,6 @@ def test_the_logs_first_line_says_how_to_run_the_job_by_hand(tmp_path: Path) -> 
     assert first.endswith(f"python -m harness.worker --job {log.parent / 'job.json'}")
     assert folder.open_case(make_job()) == log  # a second worker adds to the same log
     assert log.read_text().count("by hand") == 1
-
-
-def test_names_that_look_alike_when_cleaned_have_folders_of_their_own() -> None:
-    assert len({make_job(name).key for name in ("a/b", "a_b", "a b", "a\\b")}) == 4
 
 
 def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_file(tmp_path: Path) -> None:

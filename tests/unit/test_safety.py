@@ -18,7 +18,7 @@ from runner import reports
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.reports import speedup_plot
-from runner.store.record_file import append_record, read_records
+from runner.store.record_file import append_record
 from runner.store.run_folder import RunFolder
 from tests.factories import known, make_job, make_record
 from tests.unit.test_house import ROOT, sources
@@ -235,18 +235,6 @@ def test_a_job_of_any_name_stays_in_its_folder(text: str, tmp_path: Path) -> Non
     assert len(log.parent.name) < 200
     if "\x00" not in text:  # JSON can hold it, a command line cannot
         assert folder.jobs() == (job,)
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=shown)
-def test_a_record_of_any_text_is_one_line_that_can_be_read(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    record = hostile_record(text)
-    append_record(path, record)
-    append_record(path, make_record(make_job("after")))
-    found = read_records(path)
-    assert found.damage == ()
-    assert found.records[0] == record
-    assert path.read_bytes().count(b"\n") == 2
 
 
 def test_cases_of_any_name_are_listed_on_one_line_each(

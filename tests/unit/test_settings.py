@@ -35,7 +35,7 @@ from runner.cli.parser import given
 from runner.errors import UsageError
 from runner.plan import allocators
 from runner.plan.checks import run_config
-from runner.plan.config import QUICK, Changes, RunConfig, Selection, Where
+from runner.plan.config import QUICK, RunConfig, Selection, Where
 from runner.plan.environments.prepare import named as in_environments
 from runner.plan.environments.spec import EnvSpec
 from runner.plan.jobs import Catalog, plan
@@ -348,26 +348,6 @@ def test_settings_that_do_not_fit_are_named_as_they_are_written_in_python() -> N
         with pytest.raises(UsageError) as caught:
             torchduet.compare("harness.probes.toy:make", **arguments)
         assert str(caught.value).startswith(says)
-
-
-def test_the_help_says_the_defaults_that_are_used() -> None:
-    """Of prompt and new tokens: a case without its own takes them from the same table."""
-    case = Case(
-        suite="ops", name="x", mode=Mode.GENERATE, batch_size=1, published_batch_size=1, scale="small"
-    )
-    config = RunConfig(modes=(Mode.GENERATE,), devices=("cpu",), compilers=("eager",))
-    (job,) = plan(config, Catalog(cases=lambda *_: (case,)))
-    helps = {path: row.flags[0].help for path, _, row in rows(Changes) if row is not None}
-    assert f"{job.case.prompt_tokens} at small" in helps["prompt_tokens"]
-    assert f"{job.case.new_tokens} at small" in helps["new_tokens"]
-    from suites import huggingface
-
-    theirs = huggingface.cases(Setting(mode=Mode.GENERATE, device_type="cpu", scale="small"))[0]
-    assert (theirs.prompt_tokens, theirs.new_tokens) == (job.case.prompt_tokens, job.case.new_tokens)
-
-
-def test_selection_is_used() -> None:
-    assert run_config(given(["--training", "--quick"])).selection == Selection(quick=True)
 
 
 NOT_IDENTIFYING = {

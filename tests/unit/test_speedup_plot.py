@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from harness.schema import Mode, Record, Status
 from runner.analysis.derive import summarize
 from runner.reports import speedup_plot
 from runner.reports.parts.sections import sections
-from tests.factories import accuracy_run, known, make_job, make_record
+from tests.factories import known, make_job, make_record
 
 
 def figures(records: Sequence[Record]) -> list[Any]:
@@ -24,20 +23,6 @@ def test_plots_are_one_picture_a_suite_and_dtype() -> None:
     files = speedup_plot.render(summarize([make_record(job) for job in jobs]))
     names = ["more_float32", "toys_amp", "toys_float32"]
     assert sorted(files) == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
-
-
-def test_nothing_timed_means_no_plot() -> None:
-    assert speedup_plot.render(summarize(accuracy_run())) == {}
-
-
-def test_pictures_carry_neither_date_nor_version() -> None:
-    content, vector = speedup_plot.render(summarize([make_record(make_job())])).values()
-    text = vector.decode()
-    assert "metadata" not in text
-    assert str(date.today().year) not in text  # noqa: DTZ011 - any clock will do
-    assert content.startswith(b"\x89PNG\r\n\x1a\n")
-    assert b"tEXt" not in content
-    assert b"tIME" not in content
 
 
 def test_failures_are_words_at_the_margin_and_no_point() -> None:

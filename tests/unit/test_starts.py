@@ -54,14 +54,6 @@ def records_in(steps: Steps) -> list[Record]:
     return [step for step in steps if isinstance(step, Record)]
 
 
-def test_without_the_flags_nothing_is_changed(tmp_path: Path) -> None:
-    worker = Worker()
-    records = records_in(with_starts(job(), worker.run, tmp_path, never))
-    assert worker.folders == [None]
-    assert set(records[0].metrics) == {"compilation_latency_s"}
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
     worker = Worker(sessions=2)
     records = records_in(with_starts(job(cold_start=True), worker.run, tmp_path, never))

@@ -18,31 +18,12 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
     os.close(number)
 
 
-def test_a_fresh_page_says_start(descriptor: int) -> None:
-    assert StatusPage(descriptor).read() == Activity(phase="start", variant="", rounds=0)
-
-
 def test_the_other_side_reads_what_was_written_last(descriptor: int) -> None:
     worker, parent = StatusPage(descriptor), StatusPage(descriptor)
     worker.write(Activity(phase="a long phase name", variant="inductor", rounds=123))
     worker.write(Activity(phase="measure", variant="eager", rounds=7))
     assert parent.read() == Activity(phase="measure", variant="eager", rounds=7)
     assert worker.read() == parent.read()
-
-
-def test_a_page_outlives_its_writer(descriptor: int) -> None:
-    worker = StatusPage(descriptor)
-    worker.write(Activity(phase="compile", variant="inductor"))
-    worker.close()
-    assert StatusPage(descriptor).read() == Activity(phase="compile", variant="inductor")
-
-
-def test_the_file_is_one_page_and_is_not_cut_when_it_is_larger(descriptor: int) -> None:
-    StatusPage(descriptor)
-    assert os.fstat(descriptor).st_size == SIZE
-    os.ftruncate(descriptor, 2 * SIZE)
-    StatusPage(descriptor)
-    assert os.fstat(descriptor).st_size == 2 * SIZE
 
 
 @pytest.mark.parametrize(

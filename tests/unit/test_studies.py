@@ -10,15 +10,14 @@ import pytest
 from runner.errors import UsageError
 from studies import corpus
 from studies.cli import main
-from studies.expectations import FAILS, HOLDS, OPEN, table
+from studies.expectations import FAILS, HOLDS, OPEN
 from studies.journal import Journal, Line, of_kind, read_lines
 from studies.published import published
 from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.conclusions import conclusions
-from studies.training_time.published import PRECISIONS, minutes_text, seconds_of
+from studies.training_time.published import PRECISIONS
 from studies.training_time.report import render
 from studies.training_time.results import results
-from studies.training_time.run import step_line
 from tests.factories import Clock
 
 
@@ -207,38 +206,6 @@ def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> No
     assert claims_of({"float32 eager": alike}) == {}
 
 
-def test_the_published_ratios_include_submodules_and_all_four_lists() -> None:
-    names = ("float32 eager", "float32 submodules", "amp_bfloat16+tf32 eager")
-    text = render(lines_of(dict.fromkeys(names, (0.0, 0.1))))[0]["report.md"].decode()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
-    ratios = {(row[0], row[1]): row[4:] for row in rows if len(row) == 8}
-    assert ratios["default (fp32)", "PyTorch + compile, each block"] == ["-", "-", "-", "1.17"]  # 6:10 / 5:17
-    assert ratios["tf32 + bf16 autocast", "PyTorch"] == ["-", "-", "1.17", "-"]  # 5:27 / 4:40
-    assert "(5:19, 5:22, 5:23); these times are 1.3% apart" in text
-    assert "with 5:27 and with 4:39: 17% apart" in text
-
-
-def test_the_report_says_which_attention_kernels_torch_may_choose() -> None:
-    lines = lines_of({"float32 eager": (0.0, 0.1)})
-    assert "Fused attention kernels" not in render(lines)[0]["report.md"].decode()  # an older record
-    newer = [{**lines[0], "attention_kernels": ["flash"]}, *lines[1:]]
-    assert "Fused attention kernels that torch may choose: flash." in render(newer)[0]["report.md"].decode()
-
-
-def test_times_read_as_minutes_and_seconds() -> None:
-    assert [minutes_text(s) for s in (7.44, 59.96, 331, 3600)] == ["0:07.4", "1:00.0", "5:31", "60:00"]
-    assert seconds_of("5:31") == 331
-
-
-def test_the_line_of_a_step_has_the_format_of_the_study() -> None:
-    line = step_line(0, 4.380359, (4.359313, 4.357822), 0.0131)
-    assert line == "Step     0: loss=4.380359 train=4.359313 valid=4.357822 epoch=0.01"
-
-
-def test_a_table_does_not_break_on_what_is_in_a_cell() -> None:
-    assert table(["a", "b"], [["x|y", "1\n2"]])[2] == "| x\\|y | 1 2 |"
-
-
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run", "training-time")
     journal.write("study", study="training-time", value=float("nan"), more=[float("inf"), 1.5])
@@ -267,17 +234,6 @@ def test_the_text_is_found_by_its_checksum_or_refused(
     monkeypatch.setattr(corpus, "SHA256", "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")
     assert corpus.shakespeare(None, lambda: b"hello").text == "hello"
     assert corpus.shakespeare(None, offline).text == "hello"  # kept
-
-
-@pytest.mark.slow
-def test_a_corpus_counts_its_symbols_and_holds_out_the_last_tenth() -> None:
-    found = corpus.synthetic()
-    assert found == corpus.synthetic()
-    symbols = found.symbols  # counted anew each time
-    assert "".join(symbols[n] for n in found.encoded()) == found.text
-    assert len(found.symbols) <= 65
-    assert found.training_length == 18_000
-    assert int(corpus.TRAINING_SHARE * 1_115_394) == 1_003_854  # the published split
 
 
 @pytest.mark.parametrize(

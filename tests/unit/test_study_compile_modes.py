@@ -1,6 +1,5 @@
 """Study C without workers: its two runs, what it says of their records, and its flags."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from studies.compile_modes import (
     PARTS,
     ROOT,
     CompileModesOptions,
-    between,
     expectations,
     flags_of,
 )
@@ -173,16 +171,6 @@ def test_what_failed_is_not_compared() -> None:
     assert list(held(records(modes=["max-autotune"]))) == [FIRST]
 
 
-def test_modes_are_compared_with_what_processes_differ_by() -> None:
-    first, _, third = compare(records())
-    change = between(first, third)
-    sds = [c.estimate.assumed_sd or 0.0 for c in (first, third) if c.estimate]
-    assert change is not None
-    assert change.factor == pytest.approx(1.7 / 1.2, rel=0.01)
-    assert change.half_width is not None
-    assert change.half_width > 1.96 * math.hypot(*sds) > 0
-
-
 def test_a_run_with_a_failure_is_reported_and_ends_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,13 +194,3 @@ def test_the_committed_run_is_judged_again_from_its_records(
     assert main(["report", str(tmp_path)]) == 0
     assert (tmp_path / EXPECTATIONS).read_bytes() == (evidence / EXPECTATIONS).read_bytes()
     assert "not judged" not in capsys.readouterr().out
-
-
-def test_tiny_models_are_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (record,) = records(modes=["default"])
-    case = replace(record.job.case, scale="tiny")
-    append_record(tmp_path / "records.jsonl", replace(record, job=replace(record.job, case=case)))
-    assert main(["report", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    assert "not judged" in printed
-    assert "figures mean nothing" in printed

@@ -56,12 +56,6 @@ def test_the_direct_command_names_the_suite(suite: ModuleType) -> None:
     assert command == [sys.executable, *expected]
 
 
-def test_the_direct_command_knows_folders_and_refuses_a_file_outside_suites(tmp_path: Path) -> None:
-    assert _direct.command(str(REPOSITORY / "suites" / "big" / "__main__.py"), [])[2] == "--suites=big"
-    with pytest.raises(ValueError, match="stray"):
-        _direct.command(str(tmp_path / "stray.py"), [])
-
-
 @pytest.mark.parametrize("suite", STEPS)
 def test_a_suite_is_a_script_that_becomes_the_runner(suite: ModuleType) -> None:
     """Started in a foreign folder."""

@@ -46,9 +46,3 @@ def test_a_newer_torch_is_named(version: str) -> None:
         "torch 3.1.0: newer than every version that torchduet was tested with "
         f"(up to torch {NEWEST['torch']})."
     )
-
-
-def test_both_are_named() -> None:
-    sentence = untested([{"torch": "3.0.0", "torchvision": "1.0"}])
-    assert sentence is not None
-    assert sentence.startswith("torch 3.0.0 and torchvision 1.0: newer than every version")

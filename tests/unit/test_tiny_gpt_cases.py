@@ -35,28 +35,12 @@ def test_full_scale_runs_the_published_batch() -> None:
     assert set(batches) == {*STUDY_B, *SHAKESPEARE_BATCH, *OURS}
 
 
-@pytest.mark.parametrize("mode", STEPS)
-@pytest.mark.parametrize("scale", ["small", "tiny"])
-def test_a_cut_batch_is_a_power_of_two(mode: Mode, scale: str) -> None:
-    assert [case.name for case in offered(mode, scale) if case.batch & (case.batch - 1)] == []
-
-
 def test_gpt2_is_planned_at_less_than_full_scale_only_when_named() -> None:
     def on_request(scale: str) -> list[str]:
         return [case.name for case in offered(Mode.TRAINING, scale) if "on_request" in case.tags]
 
     assert on_request("small") == ["GPT2_124M"]
     assert on_request("full") == []
-
-
-def test_quick_covers_a_transformer_and_the_mlp() -> None:
-    quick = [case.name for case in offered(Mode.TRAINING, "small") if "quick" in case.tags]
-    assert sorted(tiny_gpt.entries()[name].implementation for name in quick) == ["MLP", "NanoGPT"]
-
-
-def test_parameter_counts_are_the_studys() -> None:
-    for name, (parameters, _) in STUDY_B.items():
-        assert tiny_gpt.entries()[name].parameters == parameters
 
 
 @pytest.mark.parametrize("name", list(tiny_gpt.entries()))

@@ -61,33 +61,12 @@ def test_a_size_that_cannot_be_changed_or_is_not_stated_is_the_models_own(tmp_pa
     assert torchbench.published_batch("yolov3", "training", "    DEFAULT_TRAIN_BSIZE = 16\n") == 8
 
 
-@pytest.mark.parametrize(("mode", "runs"), [(Mode.TRAINING, 4), (Mode.INFERENCE, None)])
-def test_pytorchs_harness_has_a_size_for_a_model_whose_size_is_left(
-    tmp_path: Path, mode: Mode, runs: int | None
-) -> None:
-    folder = tmp_path / "torchbenchmark" / "models" / "demucs"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text("class Model:\n    DEFAULT_TRAIN_BSIZE = 64\n")
-    assert listed(tmp_path, mode=mode, scale="tiny")["demucs"].batch_size == runs
-
-
 def test_what_pytorchs_harness_leaves_out_is_skipped_with_the_reason(tmp_path: Path) -> None:
     assert listed(tmp_path)["hf_GPT2"].skip == "PyTorch's harness leaves it to suite huggingface"
     assert listed(tmp_path)["linear"].skip == ""
     tables = torchbench.facts()
     names = [(table, name) for table in tables if table.startswith("skip") for name in tables[table]]
     assert all(len(tables[table][name]) > 10 for table, name in names)
-
-
-def test_a_skip_may_be_of_one_device_or_of_one_mode(tmp_path: Path) -> None:
-    name = "detectron2_maskrcnn_r_50_c4"
-    (tmp_path / "torchbenchmark" / "models" / name).mkdir(parents=True)
-    (tmp_path / "torchbenchmark" / "models" / name / "__init__.py").touch()
-    assert listed(tmp_path, mode=Mode.INFERENCE)[name].skip == ""
-    assert listed(tmp_path, mode=Mode.TRAINING)[name].skip == "is not trained by PyTorch's harness"
-    assert listed(tmp_path, mode=Mode.INFERENCE, device="xpu")[name].skip.endswith(
-        "on an XPU by PyTorch's harness"
-    )
 
 
 def test_the_checkout_travels_with_the_job_and_its_command(tmp_path: Path) -> None:

@@ -211,10 +211,3 @@ def test_notes_are_printed_and_the_command_is_kept_as_typed(capsys: pytest.Captu
         == "note: --stats: every record counts graphs, calls and breaks; --explain adds the reasons\n"
     )
     assert "MLP_addition" in printed.out
-
-
-def test_without_a_mode_a_command_without_a_compiler_is_still_asked_for_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["--suites=tiny_gpt"]) == 2
-    assert "give --training, --inference or --generate" in capsys.readouterr().err

@@ -81,16 +81,6 @@ def test_no_file_imports_a_package_that_is_elsewhere(site: Path) -> None:
             assert not {name.partition(".")[0] for name in names} & set(setup.INNER), path
 
 
-def test_no_plain_import_binds_a_name_that_is_used() -> None:
-    """``import harness.worker`` becomes ``import torchduet.harness.worker``, which binds another name."""
-    for path in (path for name in (setup.OUTER, *setup.INNER) for path in (ROOT / name).rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_bytes())))
-        plain = [name for node in nodes if isinstance(node, ast.Import) for name in node.names]
-        bound = {name.name.partition(".")[0] for name in plain if name.asname is None}
-        used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        assert not bound & used & set(setup.INNER), path
-
-
 def test_the_command_starts_beside_packages_of_the_same_names(site: Path, project: Path) -> None:
     done = python(site, project, "-m", "torchduet", "--list", "--suites=ops", "--inference")
     assert done.returncode == 0, done.stderr
@@ -114,15 +104,6 @@ def test_a_suite_imports_our_harness_by_its_short_name(site: Path, tmp_path: Pat
     done = python(site, tmp_path, "-m", "torchduet", "--list", "--suites=mine.py", "--inference")
     assert done.returncode == 0, done.stderr
     assert "torchduet.harness+torchduet.harness.schema" in done.stdout  # the same modules, not copies
-
-
-def test_a_users_harness_comes_before_ours(site: Path, project: Path) -> None:
-    (project / "mine.py").write_text(
-        f"{OWN}from torchduet.harness.schema import Case\ncases = lambda s: ()\n"
-    )
-    program = "from torchduet.harness.loading.suite_files import load_suite as l; l('mine.py')"
-    done = python(site, project, "-c", program)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_node_of_a_cluster_gets_the_code_and_nothing_else(site: Path, tmp_path: Path) -> None:
