@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Protocol, Status
-from tests.cli.command import TOYS, runner
+from tests.cli.command import runner
 from tests.factories import control, make_job, make_record
 from tests.unit.test_changes import write
 
@@ -106,14 +106,6 @@ def test_what_was_found_is_printed_before_a_gate_that_can_tell_nothing(tmp_path:
     assert markdown.stdout.startswith("## What changed between two runs")
 
 
-def test_markdown_alone_is_printed_and_the_reason_goes_to_stderr(runs: tuple[Path, Path]) -> None:
-    done = runner("--compare", *map(str, runs), "--fail-on", "parity", "--format", "md")
-    assert done.returncode == 1
-    assert done.stdout.startswith("## What changed between two runs\n")
-    assert ":x: **parity (results that passed before and fail now: 1)**" in done.stdout
-    assert "--fail-on parity: FAILED" in done.stderr
-
-
 def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
     folder = tmp_path / "out" / "deep"
     done = runner("--compare", *map(str, runs), f"--output-dir={folder}")
@@ -143,22 +135,3 @@ def test_bad_input(runs: tuple[Path, Path], words: list[str], sentence: str) -> 
     assert sentence in done.stderr
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.long
-def test_every_run_is_listed_and_can_be_compared(tmp_path: Path) -> None:
-    """Two real runs beside each other, with tags."""
-    flags = ("--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6")
-    for name, tag in (("one", "before"), ("two", "after")):
-        done = runner(*flags, f"--output-dir={tmp_path / name}", "--tag", tag, "--tag", "both")
-        assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert json.loads((tmp_path / "one" / "run.json").read_text())["tags"] == ["before", "both"]
-    listed = runner("--history", str(tmp_path))
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert "before" in listed.stdout
-    assert "after" in listed.stdout
-    only = runner("--history", str(tmp_path), "--tag=before")
-    assert "after" not in only.stdout
-    compared = runner("--compare", str(tmp_path / "one"), str(tmp_path / "two"))
-    assert compared.returncode == 0
-    assert "Drift: eager in B takes" in compared.stdout

@@ -148,15 +148,6 @@ def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
         assert there.read_bytes() == (torn / "records.jsonl").read_bytes()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_one_may_not_write(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o500)
-    server = Server(tmp_path)
-    ended = server.run(*FLAGS, f"--output-dir={tmp_path / 'closed' / 'run'}")
-    server.close()
-    check_one_sentence(ended)
-
-
 @LINUX
 @pytest.mark.parametrize("words", [["--list"], ["--training", "--print-run-commands"]])
 def test_output_that_nobody_can_take(words: list[str]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, runner
+from tests.cli.command import TOYS, records, runner
 from tests.cli.instant_runs import SUITE, Server
 
 
@@ -38,11 +38,6 @@ def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
     assert not re.search(r"CompiledFunction|Cache Lookup|autograd::engine", text)
 
 
-@pytest.mark.slow
-def test_the_end_of_measuring_is_in_the_record(explained: Path) -> None:
-    assert {record["rounds_ended"] for record in records(explained)} == {"fixed count"}
-
-
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
@@ -64,8 +59,3 @@ def test_a_record_says_why_measuring_ended(
     assert record["rounds_ended"] == reason
     if reason != "fixed count":
         assert "Measuring ended by --repeat" not in ended.printed
-
-
-def test_the_questions_tell_of_a_torchvision_without_operators() -> None:
-    page = (ROOT / "docs" / "FAQ.md").read_text(encoding="utf-8")
-    assert "operator torchvision::nms does not exist" in page

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Protocol
-from harness.worker.status_page import Activity
 from runner.engine.worker_process import WorkerLost, WorkerProcess
 from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
@@ -125,9 +124,3 @@ def test_forked_and_fresh_workers_say_which_they_are_and_agree(
         assert record["status"] == "pass"
         assert record["environment"]["threads"] == record["environment"]["cpus_usable"] or os.cpu_count() != 2
     assert kinds == {"forked": "forked", "fresh": "fresh"}
-
-
-def test_activity_is_seen(pool: HostPool, tmp_path: Path) -> None:
-    with started(pool, tmp_path) as worker:
-        worker.call(opening(), soon())
-        assert worker.activity() != Activity()

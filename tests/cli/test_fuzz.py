@@ -25,80 +25,23 @@ from tests.cli.command import ANIMALS, TOYS
 from tests.factories import accuracy_run, synthetic_run
 
 STEADY = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 # -- flags ---------------------------------------------------------------------------
 
+ODD = """ -- - ../../x /dev/null / ~ `x` %s {0} [ (?P<a * =1 a=b=c : a.b: :make no.such:make no_such.py:make
+1e400 -1 0 nan inf 1_000 0x10 2%% % -0% 1e-320 , ,,a,, 0/0 """
+USUAL = """
+tiny_gpt cpu cuda:1 cuda:0-3 cuda:* float32 bfloat16,float16 amp eager inductor aot_eager,torchscript
+2% 0.05 5 30 MLP MLP_addition linear noise field full small tiny own mean hidden=3 1.5 12 local ray
+4GB compile=30 LICENSE pyproject.toml tests results no/such/folder """
 HOSTILE = (
-    "",
-    " ",
-    "--",
-    "-",
-    "\x1b[31m",
-    "a\nb",
-    "../../x",
-    "/dev/null",
-    "/",
-    "~",
-    "$(touch x)",
-    "`x`",
-    "%s",
-    "{0}",
-    "[",
-    "(?P<a",
-    "*",
-    "=1",
-    "a=b=c",
-    ":",
-    "a.b:",
-    ":make",
-    "no.such:make",
-    "no_such.py:make",
-    "\udcff",
-    "\N{ZEBRA FACE}",
-    "\u202e",
-    "x" * 3000,
+    *("", " ", "\x1b[31m", "a\nb", "$(touch x)", "\udcff", "\N{ZEBRA FACE}", "\u202e", "\u0661", "x" * 3000),
+    *ODD.split(),
     "9" * 5000,
-    "1e400",
-    "-1",
-    "0",
-    "nan",
-    "inf",
-    "1_000",
-    "\u0661",
-    "0x10",
-    "2%%",
-    "%",
-    "-0%",
-    "1e-320",
-    ",",
-    ",,a,,",
-    "0/0",
 )
-GOOD = (
-    *("tiny_gpt", TOYS, ANIMALS, "cpu", "cuda:1", "cuda:0-3", "cuda:*", "float32", "bfloat16,float16", "amp"),
-    *("eager", "inductor", "aot_eager,torchscript", "2%", "0.05", "5", "30", "MLP", "MLP_addition", "linear"),
-    *(
-        "noise",
-        "field",
-        "full",
-        "small",
-        "tiny",
-        "own",
-        "mean",
-        "hidden=3",
-        "1.5",
-        "12",
-        "local",
-        "ray",
-        "4GB",
-    ),
-    *("compile=30", "LICENSE", "pyproject.toml", "tests", "results", "no/such/folder"),
-)
+GOOD = (TOYS, ANIMALS, *USUAL.split())
 VALUES = st.one_of(st.sampled_from(GOOD), st.sampled_from(HOSTILE), st.text(max_size=8))
 NEVER = ("-h", "--help", "--pretrained")  # ends the interpreter; needs a network
 
@@ -188,28 +131,12 @@ def test_every_flag_takes_or_refuses_every_value(capsys: pytest.CaptureFixture[s
 # -- record files ----------------------------------------------------------------------
 
 LINES = [json.dumps(to_json(record)) for record in (*synthetic_run(), *accuracy_run())]
+NUMBERS = (10**400, 2**63, -(2**64), 1e308, -1e308, 5e-324, 0, -1, -0.0, math.nan, math.inf, -math.inf)
 STRANGE = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
-    st.sampled_from(
-        [
-            0,
-            -1,
-            2**31,
-            2**63,
-            -(2**64),
-            10**400,
-            1e308,
-            -1e308,
-            5e-324,
-            0.0,
-            -0.0,
-            math.nan,
-            math.inf,
-            -math.inf,
-        ]
-    ),
+    st.sampled_from(NUMBERS),
     st.floats(),
     st.sampled_from(["nan", "inf", "-inf", "", *HOSTILE[:20], "\udcff", "x" * 300]),
     st.sampled_from([[], {}, [[]], [1, "a", None], {"a": {"b": []}}]),
@@ -317,22 +244,6 @@ def test_whatever_records_have_become_they_are_drawn(
     check()
 
 
-STRANGE_NUMBERS: tuple[Any, ...] = (
-    10**400,
-    2**63,
-    1e308,
-    5e-324,
-    -1,
-    0,
-    math.nan,
-    math.inf,
-    None,
-    "",
-    [],
-    "\udcff",
-)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)) or "all")
 def test_every_value_of_a_record_may_be_strange(
@@ -340,6 +251,6 @@ def test_every_value_of_a_record_may_be_strange(
 ) -> None:
     record = next(value for value in map(json.loads, LINES) if path in set(places(value)))
     with without_slow_reports():
-        for number in STRANGE_NUMBERS:
+        for number in (*NUMBERS, None, "", [], "\udcff"):
             changed = json.dumps(put(record, path, number)).encode()
             check_records(capsys, tmp_path / "run", [changed, LINES[1].encode()])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner, statuses
+from tests.cli.command import ROOT, TOYS, records, runner, statuses
 from tests.factories import known
 
 PATIENCE_S = 300.0  # of a test that would otherwise hang
@@ -124,57 +124,6 @@ def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path)
     assert words[:2] == ["python", "runner.py"]
     assert runner(*words[2:], "--format=csv", f"--output-dir={again}").returncode == 0
     assert statuses(again) == {("norm", "torchscript"): "pass"}
-
-
-@pytest.mark.slow
-def test_performance_only_says_that_parity_is_unchecked(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    flags = ["--training", "--performance", "--only=linear", "--nothing", "-n6", "--float32", "--format=csv"]
-    assert runner(*flags, f"--suites={TOYS}", f"--output-dir={folder}").returncode == 0
-    assert set(statuses(folder).values()) == {"pass_due_to_skip"}
-    assert records(folder)[0]["parity"] is None
-
-
-@pytest.mark.slow
-def test_failing_models_keep_their_rows_and_the_run_goes_on(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    names = ["raises_in_build", "segfaults_compiled", "wrong_when_compiled", "tame"]
-    done = runner(
-        "--training",
-        f"--suites={ANIMALS}",
-        *(f"--only={name}" for name in names),
-        "--compilers=aot_eager,eager",
-        "-n6",
-        f"--output-dir={folder}",
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert statuses(folder) == {
-        ("raises_in_build", "aot_eager"): "model_fail_to_load",
-        ("raises_in_build", "eager"): "model_fail_to_load",
-        ("segfaults_compiled", "aot_eager"): "crash",
-        ("segfaults_compiled", "eager"): "pass",
-        ("wrong_when_compiled", "aot_eager"): "fail_accuracy",
-        ("wrong_when_compiled", "eager"): "pass",
-        ("tame", "aot_eager"): "pass",
-        ("tame", "eager"): "pass",
-    }
-    crashed = next(r for r in records(folder) if r["status"] == "crash")
-    assert crashed["failure"]["kind"] == "SIGSEGV"
-    assert (folder / crashed["failure"]["log"]).is_file()
-    assert all(name in done.stdout for name in ("raises_in_build", "tame"))
-
-
-@pytest.mark.slow
-def test_a_hanging_candidate_costs_its_time_and_nobody_elses_number(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    flags = ["--training", "--only=hangs_compiled", "--compilers=aot_eager,eager", "-n6", "--format=csv"]
-    flags.append("--phase-timeout=compile=15")  # the preparation of eager takes far less
-    assert runner(*flags, f"--suites={ANIMALS}", f"--output-dir={folder}").returncode == 1
-    found = statuses(folder)
-    assert found == {("hangs_compiled", "aot_eager"): "timeout", ("hangs_compiled", "eager"): "pass"}
-    late = next(r for r in records(folder) if r["candidate"] == "eager")
-    assert "fresh worker after aot_eager ended as timeout" in late["notes"][0]
 
 
 GATED = """

@@ -64,33 +64,17 @@ def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
 
 REFUSED = [
     ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
-    (
-        "my_models:three_arguments",
-        [],
-        "returned a wrong loss: it is called as loss(output, target), but its",
-    ),
+    ("my_models:three_arguments", [], "wrong loss: it is called as loss(output, target), but its"),
     ("my_models:other_order", [], "not a Tensor; the order is (module, inputs, loss, target)"),
-    (
-        "my_models:plain",
-        [],
-        "wrap the function in one: class Model(torch.nn.Module): forward =",
-    ),
+    ("my_models:plain", [], "wrap the function in one: class Model(torch.nn.Module): forward ="),
     ("my_models:absent", [], "--model: 'my_models' has no function 'absent'"),
-    ("my_models:value", [], "--model: 'my_models' has no function 'value'"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
-    ("nosuch:make", [], "--model: there is no module 'nosuch' here"),
     ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),
     ("my_models:named", ["--model-config=a=1"], "has no configuration that can be changed"),
-    (
-        "my_models:frozen",
-        ["--training"],
-        "--training: of my_models:frozen, nothing requires a gradient",
-    ),
+    ("my_models:frozen", ["--training"], "--training: of my_models:frozen, nothing requires a gradient"),
     ("my_models:make", ["--generate"], "--generate: my_models:make does not say how it generates"),
     ("broken.py:make", [], "broken.py, line 2: "),
     ("needs_more:make", [], "--model: needs_more cannot be imported: ModuleNotFoundError: No module named"),
-    ("my_models:make", ["--inductor-config=max_autotun=1"], "--inductor-config: inductor has no setting"),
-    ("my_models:make", ["--inductor-config=max_autotune=7x"], "takes true or false, not '7x'"),
     ("my_models:make", ["-dcuda:63"], "--devices: cuda:63 is not there"),
 ]
 

@@ -317,13 +317,6 @@ def test_ctrl_c_during_the_imports_is_one_word(module: str) -> None:
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
-@pytest.mark.slow
-def test_ctrl_c_before_there_is_anything(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=hangs", "--phase-timeout=compile=10") as run:
-        assert "--resume" in "".join(stopped(run, tmp_path, signal.SIGINT))
-        assert run.returncode == 130
-
-
 def test_two_runners_do_not_share_a_folder(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with started(folder, "--only=hangs") as first:

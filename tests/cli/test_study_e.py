@@ -84,14 +84,6 @@ def test_the_accuracy_of_aot_ts_mincut_is_checked_and_nothing_timed(tmp_path: Pa
     assert record["samples"] is None
 
 
-def test_nvfuser_ends_in_a_record_that_says_where_it_lives(tmp_path: Path) -> None:
-    words = ("-dcpu", "--training", "--nvfuser", "--speedup-dynamo-ts", "--isolate")
-    done = typed(tmp_path / "run", *words, *SMALL)
-    assert done.returncode == 1
-    failure = one_record(tmp_path / "run")["failure"]
-    assert failure["message"].endswith("the compiler thunder still has it (CUDA)")
-
-
 @pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
 def test_the_runners_own_command(tmp_path: Path) -> None:
     words = ("--suites=timm_models", "--training", "--dtypes=float32", "--compilers=aot_nvfuser")

@@ -11,21 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, runner
+from tests.cli.command import ROOT
 
 PATIENCE_S = 300.0
-
-
-@pytest.mark.slow
-def test_one_job_its_mode_and_its_averages_as_numbers(tmp_path: Path) -> None:
-    words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n6", "-dcpu"]
-    done = runner(*words, "--format=json,console", f"--output-dir={tmp_path / 'run'}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith(f"1 job -> {tmp_path / 'run'}")
-    assert "[1/1] linear training float32 cpu" in done.stdout
-    (row,) = json.loads((tmp_path / "run" / "summary.json").read_text())["groups"]
-    assert (row["mode"], row["compiler"], row["passed"]) == ("training", "eager", 1)
-    assert row["geomean_speedup"] > 0
 
 
 @pytest.mark.slow

@@ -202,11 +202,6 @@ def test_a_wait_that_is_left_out_is_noticed(machine: Accelerator, place: Place) 
     assert noticed, "without this wait every number is the same: extend a scenario, or leave the wait out"
 
 
-def test_the_waits_that_nobody_needs_exist() -> None:
-    known = {(file, function) for (file, _), function in waiting_places().items()}
-    assert {(file, function) for file, function, _ in NO_NEED} <= known
-
-
 # -- turns -----------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import torch._dynamo  # looks at the real modules, before others take their plac
 from torch import nn
 
 from harness import devices
-from harness.backends import cudagraphs, load_backend, onnxrt, tensorrt, tvm, why_unavailable
+from harness.backends import load_backend, onnxrt, tensorrt, tvm, why_unavailable
 from harness.backends.shared import captured, inductor, torchscript
 from harness.hardware.installed import missing_for_triton
 from harness.precision import precision, settle
@@ -243,11 +243,6 @@ def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.Monk
     monkeypatch.setattr(inductor, "device_of", lambda _: torch.device("cuda"))
     monkeypatch.setattr(inductor, "with_cuda_graphs", lambda program, name, compile_it: compile_it())
     assert load_backend(name)(program()).notes == ()
-
-
-def test_cudagraphs_proves_its_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cudagraphs, "compile_with_dynamo", compiled)
-    assert load_backend("cudagraphs")(program()).replays
 
 
 def test_a_fuser_is_one_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

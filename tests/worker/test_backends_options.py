@@ -16,10 +16,10 @@ from torch import nn
 from harness.backends import backend_names, describe, load_backend, modes_of, why_unavailable
 from harness.backends.inductor_regional import regions_of
 from harness.backends.shared.around import around
-from harness.backends.shared.inductor import all_settings, compile_with_inductor, packs_weights
+from harness.backends.shared.inductor import all_settings, packs_weights
 from harness.backends.shared.options import inductor_settings, notes_on
 from harness.counters import graphs_compiled
-from harness.probes.compilers import probe, probed
+from harness.probes.compilers import probed
 from harness.program import Program
 from harness.schema import CompilerOptions, Mode
 from harness.workload import Workload
@@ -124,39 +124,6 @@ def test_a_setting_in_brackets_that_is_none_is_refused(name: str, says: str) -> 
     assert says in known(why_unavailable(name, "cpu"))
 
 
-def test_settings_reach_inductor_and_no_other_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[bool, bool]] = []
-
-    def looking(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Any:
-        config = torch._inductor.config
-        seen.append((config.epilogue_fusion, config.freezing))
-        return graph.forward
-
-    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda *a, config_patches=None, **k: (
-        torch._inductor.config.patch(config_patches or {})(looking)(*a)
-    ))  # fmt: skip
-    asked = program(inductor_config=("epilogue_fusion=false",), freezing=True)
-    before = torch._inductor.config.epilogue_fusion, torch._inductor.config.freezing
-    compiled = compile_with_inductor(asked, "inductor")
-    run(asked, compiled.forward)
-    assert seen == [(False, True)]
-    assert (torch._inductor.config.epilogue_fusion, torch._inductor.config.freezing) == before
-    assert compiled.notes == ()
-
-
-@pytest.mark.long
-def test_frozen_weights_are_constants() -> None:
-    """A matrix changed afterwards no longer matters: it was packed as a constant. A bias is used in place."""
-    asked = program(freezing=True)
-    compiled = load_backend("inductor")(asked)
-    first = run(asked, compiled.forward)
-    with torch.no_grad():
-        for weight in asked.module.parameters():
-            if weight.ndim > 1:
-                weight.zero_()
-    assert torch.equal(run(asked, compiled.forward), first)
-
-
 # -- shapes, breaks, fusers ------------------------------------------------------------------------
 
 
@@ -207,15 +174,6 @@ def test_nopython_makes_a_break_an_error() -> None:
 def test_nvfuser_is_refused_with_where_it_went(name: str) -> None:
     with pytest.raises(RuntimeError, match=r"removed NVFuser from TorchScript.* thunder"):
         load_backend(name)(program(fuser="nvfuser"))
-
-
-def test_nnc_is_used_where_the_build_has_it_and_refused_where_not() -> None:
-    asked = program(fuser="nnc")
-    if torch._C._llvm_enabled():
-        run(asked, load_backend("torchscript")(asked).forward)
-    else:
-        with pytest.raises(RuntimeError, match="built without LLVM"):
-            load_backend("torchscript")(asked)
 
 
 def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> None:
@@ -318,13 +276,6 @@ def test_equal_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert compiled.notes == ("inductor_regional: 3 submodules compiled (Block)",)
 
 
-def test_a_model_without_parts_has_no_regions() -> None:
-    work = Workload(module=nn.Linear(4, 4), args=(torch.ones(2, 4),))
-    bare = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
-    with pytest.raises(ValueError, match="found no submodule to compile"):
-        load_backend("inductor_regional")(bare)
-
-
 # -- what can be used -----------------------------------------------------------------------------------
 
 
@@ -336,11 +287,6 @@ def test_any_name_that_torch_knows_is_a_compiler() -> None:
     assert "aot_eager_default_partitioner" not in backend_names()
     assert "registered with torch.compile" in describe("aot_eager_default_partitioner")
     assert why_unavailable("aot_eager_default_partitioner", "cpu") is None
-
-
-def test_a_name_that_nobody_knows_is_refused_with_the_closest() -> None:
-    with pytest.raises(LookupError, match=r"no compiler called 'inductr', .*did you mean inductor"):
-        load_backend("inductr")
 
 
 @pytest.mark.parametrize("name", backend_names())
@@ -387,13 +333,6 @@ def test_the_probe_tells_of_those_named_and_of_nobody_else() -> None:
     assert list(found) == names
     assert found["cudagraphs"]["why"] == "CUDA graphs need a CUDA device"
     assert (found["aot_ts"]["why"], found["aot_ts"]["modes"]) == (None, [])
-
-
-def test_the_probe_knows_registered_names_and_never_raises() -> None:
-    assert probe("ts", "cpu")["why"] is None
-    why = probe("nonsense", "cpu")["why"]
-    assert isinstance(why, str)
-    assert why.startswith("there is no compiler called 'nonsense'")
 
 
 def test_weights_that_torch_2_0_packs_without_being_asked_are_constants() -> None:

@@ -26,14 +26,6 @@ def test_every_sample_follows_a_flush_and_is_one_step(monkeypatch: pytest.Monkey
     assert set(flushed) == {"cpu"}
 
 
-def test_no_flush_without_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.timing.rounds.flusher", lambda _: pytest.fail("flushed"))
-    ready = opened(job(accuracy=False))
-    ready.prepare("eager")
-    ready.warm_up()
-    ready.measure(2)
-
-
 def test_the_buffer_is_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(cache_bytes=lambda: 1 << 20)
     made: list[torch.Tensor] = []

@@ -64,15 +64,6 @@ def test_a_wrong_answer_fails_and_is_kept_on_disk(tmp_path: Path) -> None:
     assert read_records(folder / "records.jsonl").records == result.records
 
 
-def test_named_inputs_and_a_loss_of_ones_own() -> None:
-    def loss(output: Any, target: Any) -> torch.Tensor:
-        return nn.functional.cross_entropy(output, target)
-
-    inputs, target = {"input": torch.randn(6, 8)}, torch.randint(4, (6,))
-    result = compare(mlp(), inputs, compilers=["eager"], loss=loss, target=target, protocol=FEW)
-    assert result["eager"].record.status is Status.PASS
-
-
 @pytest.mark.slow
 def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
@@ -99,14 +90,6 @@ def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
 def test_what_is_no_module_is_refused(model: Any, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         compare(model, torch.randn(2))
-
-
-def test_a_wrapped_function_is_measured() -> None:
-    class Model(nn.Module):
-        forward = staticmethod(torch.relu)
-
-    result = compare(Model(), torch.randn(4, 8), compilers=["aot_eager"], mode="inference", protocol=FEW)
-    assert result.records[0].status is Status.PASS
 
 
 @pytest.mark.parametrize(
@@ -157,24 +140,6 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
         options=CompilerOptions(nopython=True),
     )
     assert strict.records[0].status is Status.FAIL_TO_RUN
-
-
-@pytest.mark.slow
-def test_by_name_extras_are_the_workers(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import torch\ndef make(): return torch.nn.Linear(4, 4), torch.randn(2, 4)\n"
-    )
-    result = compare(
-        f"{tmp_path / 'mine.py'}:make",
-        compilers=["aot_eager"],
-        protocol=FEW,
-        extras=Extras(cold_start=True, profiler_trace=True),
-        output_dir=tmp_path / "run",
-    )
-    (record,) = result.records
-    assert record.status is Status.PASS
-    assert record.metrics["cold_compilation_latency_s"] is not None
-    assert list((tmp_path / "run").rglob("trace-aot_eager.json"))
 
 
 @pytest.mark.parametrize(

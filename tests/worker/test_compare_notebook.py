@@ -90,14 +90,6 @@ def test_what_makes_no_sense_is_one_sentence(changes: dict[str, Any], says: str)
         compare(mlp(), torch.randn(4, 8), **{"compilers": "eager", **changes})
 
 
-def test_a_folder_that_holds_files_gets_advice_for_python(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError) as caught:
-        compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK, output_dir=tmp_path)
-    assert str(caught.value) == f"output_dir: {tmp_path} holds files already; name a new folder"
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 # -- compilers of one's own ---------------------------------------------------
 
 
@@ -123,15 +115,6 @@ def test_functions_of_the_notebook_are_compilers_and_are_called() -> None:
         "eager-2": Status.NOT_COMPILED,  # gave the module back; is not the control
     }
     assert called
-
-
-def test_a_name_registered_in_the_notebook_is_a_compiler() -> None:
-    from torch._dynamo import register_backend
-
-    if "notebooks_own" not in torch._dynamo.list_backends():
-        register_backend(as_it_is, name="notebooks_own")
-    result = compare(mlp(), torch.randn(4, 8), compilers=["notebooks_own"], protocol=QUICK)
-    assert result["notebooks_own"].record.status is Status.PASS
 
 
 @pytest.mark.slow
@@ -174,14 +157,6 @@ def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
     )
 
 
-def test_a_short_repr(timed: Result) -> None:
-    text = repr(timed)
-    assert text.startswith("<Result Sequential (inference, float32, cpu): as_it_is: pass, ")
-    assert "\n" not in text
-    assert "refuses: fail_to_run (BackendCompilerFailed: " in text
-    assert len(text) < 700
-
-
 def test_a_comparison_prints_as_a_line_and_has_the_plain_names(timed: Result) -> None:
     own, refused = timed["as_it_is"], timed["refuses"]
     assert re.fullmatch(r"as_it_is: pass, .*x.*, compiled in .* s", str(own))
@@ -206,13 +181,6 @@ def test_without_times_there_is_no_picture() -> None:
     assert "<img" not in result._repr_html_()
     with pytest.raises(ValueError, match="nothing was timed"):
         result.plot()
-
-
-def test_a_frame_has_unrounded_numbers(timed: Result) -> None:
-    frame = timed.frame()
-    assert list(frame["compiler"]) == ["as_it_is", "eager", "refuses"]
-    assert frame["speedup"][0] == timed["as_it_is"].speedup
-    assert frame["status"][2] == "fail_to_run"
 
 
 class Raises(nn.Module):
@@ -360,18 +328,6 @@ def test_the_callers_settings_and_generators_are_as_before() -> None:
     assert random.getstate() == python
     assert repr(np.random.get_state()) == repr(of_numpy)  # noqa: NPY002
     assert torch.equal(torch.random.get_rng_state(), of_torch)
-
-
-@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch <= 2.8 has one way")
-def test_tf32_set_in_torchs_newer_way_is_as_before() -> None:
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "tf32"
-    try:
-        compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK)
-        assert matmul.fp32_precision == "tf32"
-    finally:
-        matmul.fp32_precision = before
 
 
 def test_inside_autocast_and_inference_mode_plain_torch_is_measured() -> None:

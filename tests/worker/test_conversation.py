@@ -158,13 +158,6 @@ def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(parent: Parent
 # -- the loop, in this process ---------------------------------------------------------------
 
 
-def test_a_parent_that_says_nothing_gets_no_answer() -> None:
-    out = io.StringIO()
-    serve(io.StringIO(""), out, silent)
-    serve(io.StringIO('{"call": "end"}\n{"call": "open"}\n'), out, silent)
-    assert out.getvalue() == ""
-
-
 def test_every_reply_is_one_line_of_strict_json() -> None:
     """NaN, line breaks and lone surrogates among them."""
     calls = [
@@ -180,13 +173,6 @@ def test_every_reply_is_one_line_of_strict_json() -> None:
     assert "ok" in replies[0]
     replies[1]["failed"]["failure"]["message"].encode("utf-8")
     assert replies[2]["failed"]["failure"]["kind"] == "TypeError"
-
-
-def test_without_job_and_pipes_it_says_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
-    assert "give --job FILE" in capsys.readouterr().err
 
 
 # -- one job by hand ------------------------------------------------------------------------------

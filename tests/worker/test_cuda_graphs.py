@@ -58,14 +58,6 @@ def test_where_some_were_skipped_a_note_counts_them(machine: Accelerator, eviden
     assert notes == (f"graphs: 1 graphs did not become CUDA graphs (the latest: {REASON} in foo)",)
 
 
-def test_without_skips_there_is_nothing_to_say(machine: Accelerator) -> None:
-    ready = session(machine, {"graphs": graphs(machine, skips=0, copied=3)})
-    ready.open()
-    status, _, numbers, notes = ready.prepare("graphs")
-    assert (status, notes) == (Status.PASS, ())
-    assert numbers["cudagraph_copied_inputs"] == 3
-
-
 def test_copies_of_the_weights_are_named(machine: Accelerator) -> None:
     ready = session(machine, {"graphs": graphs(machine, skips=0, copied=40)})
     ready.open()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from harness import metrics
-from harness.declared import GROUPS, Declared, Metric, joined
+from harness.declared import GROUPS, Metric, joined
 from harness.schema import Protocol
 from runner.analysis import columns
 from runner.reports import render_all, summary_json
@@ -115,14 +115,6 @@ def test_what_committed_records_hold_is_declared() -> None:
     assert found - metrics.declared().by_name.keys() == set()
 
 
-def test_what_is_recorded_is_declared() -> None:
-    result = compare(
-        nn.Linear(4, 4), torch.ones(2, 4), compilers=["eager", "aot_eager"], protocol=Protocol(repeat=6)
-    )
-    names = {name for record in result.records for name in record.metrics}
-    assert names - metrics.declared().by_name.keys() == set()
-
-
 @pytest.mark.parametrize("metric", metrics.declared().metrics, ids=lambda metric: str(metric.name))
 def test_a_declaration_is_whole(metric: Metric) -> None:
     assert metric.meaning
@@ -132,12 +124,6 @@ def test_a_declaration_is_whole(metric: Metric) -> None:
     for column in metric.columns:
         assert column.side + metric.name in metric.names
         assert not column.or_else or column.or_else in known
-
-
-def test_no_two_metrics_have_one_name() -> None:
-    one = Metric("candidate_x", "", "one")
-    with pytest.raises(ValueError, match="two metrics are called candidate_x"):
-        Declared([one, Metric("x", "", "other", sides=("candidate_",))])
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,14 @@ from harness import devices
 from harness.codec import to_json
 from harness.failures import is_out_of_memory
 from harness.hardware.nvml import gpu_of
-from harness.loading.given import remarks
-from harness.metrics import energy, observing, trace
+from harness.metrics import observing, trace
 from harness.metrics.energy import meter_of
-from harness.metrics.peak import unit_of
-from harness.precision import precision
 from harness.probes import environment as probe
 from harness.schema import Case, Job, Mode, Protocol
 from harness.worker import limits
-from harness.worker.environment import describe, remarks_on_process
+from harness.worker.environment import describe
 from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
-from harness.workload import Workload
 from tests.factories import known
 
 
@@ -123,13 +119,6 @@ def test_the_peak_of_a_step_is_what_it_adds_and_the_device_is_waited_for_on_both
     ]
 
 
-def test_a_device_that_does_not_count_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices.Mps, "synchronize", lambda _: None)
-    with observing("step", torch.device("mps")) as numbers:
-        pass
-    assert numbers == {"step_peak_bytes": None}
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -174,10 +163,6 @@ def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: pytest.Monkey
     assert not devices.named("cuda:1").healthy()
     fake.left.append(torch.OutOfMemoryError("CUDA out of memory"))
     assert devices.named("cuda:1").healthy()
-
-
-def test_a_torch_without_the_kind_is_no_health() -> None:
-    assert not devices.named("xpu").healthy()
 
 
 @pytest.mark.parametrize(
@@ -242,19 +227,6 @@ def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
     assert is_out_of_memory(RuntimeError(words))
 
 
-def test_rocm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "version", SimpleNamespace(cuda=None, hip="6.4"))
-    assert devices.versions() == {"cuda": None, "hip": "6.4"}
-
-
-def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
-    monkeypatch.setattr(devices, "nvidia_driver", lambda: "570.86.15")
-    found = devices.named("cuda:1").facts()
-    assert (found["cudnn"], found["driver"]) == (92600, "570.86.15")
-    assert "device_untried" not in found
-
-
 def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not started, but gets the seed that it would have started with."""
     seeds: list[int] = []
@@ -275,16 +247,6 @@ def test_generators_and_counters_are_those_of_the_module(fake: Fake, monkeypatch
     assert devices.named("cuda:1").profiler_activity() == "CUDA"
     monkeypatch.setattr(fake, "memory_snapshot", lambda: [{"device": 1, "total_size": 1}])
     assert devices.named("cuda:1").pool_bytes() is None  # torch before 2.1
-
-
-def test_apples_device_has_the_names_of_its_own_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    for name in ("synchronize", "empty_cache"):
-        monkeypatch.setattr(torch.mps, name, lambda name=name: calls.append(name))
-    device = devices.named("mps")
-    device.synchronize()
-    device.empty_cache()
-    assert calls == ["synchronize", "empty_cache"]
 
 
 class Properties(SimpleNamespace):
@@ -371,12 +333,6 @@ def test_the_drivers_version_is_in_its_file(tmp_path: Path, text: str | None, ex
     assert devices.nvidia_driver(tmp_path / "version") == expected
 
 
-def test_an_override_of_tf32_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
-    expected = "NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA's libraries"
-    assert remarks_on_process() == (expected,)
-
-
 @pytest.mark.parametrize(("name", "limited"), [("cpu", True), ("cuda:1", False)])
 def test_memory_is_limited_where_no_driver_maps_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, *, limited: bool
@@ -391,20 +347,6 @@ def test_memory_is_limited_where_no_driver_maps_it(
     assert seen == ([1 << 30] if limited else [])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "unit"),
-    [("tf32", "tf32"), ("float32", "float32"), ("amp", "float16"), ("bfloat16", "bfloat16")],
-)
-def test_a_rate_is_that_of_the_precision(dtype: str, unit: str) -> None:
-    assert unit_of(precision(dtype, "cuda")) == unit
-
-
-def test_inputs_from_another_device_are_named() -> None:
-    given = Workload(module=torch.nn.Linear(2, 2), args=(torch.ones(1, 2),))
-    found = remarks(given, torch.device("cuda"), precision("float32", "cuda"), training=False)
-    assert any("came on cpu and was copied to cuda" in remark for remark in found)
-
-
 def test_a_script_for_a_device_that_is_not_there_says_so(
     fake: Fake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -412,16 +354,3 @@ def test_a_script_for_a_device_that_is_not_there_says_so(
     job = Job(case=case, device="cuda:5", dtype="float32", candidates=(), protocol=Protocol())
     assert replay(to_json(job), "eager", "") == NOT_RUN
     assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"
-
-
-def test_energy_is_that_of_each_variants_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = {"a": 3.0, "b": 0.0}
-    monkeypatch.setattr(energy, "meter_of", lambda _: lambda: 0.0)
-    monkeypatch.setattr(energy, "per_step_j", lambda step, *_: used[step] or None)
-    released: list[str] = []
-    variants: Any = {
-        name: SimpleNamespace(step=name, release=lambda name=name: released.append(name)) for name in used
-    }
-    ended: Any = SimpleNamespace(device=torch.device("cuda"), variants=variants, synchronize=None)
-    assert energy.measure(ended) == {"a": {"energy_per_step_j": 3.0}, "b": {"energy_per_step_j": None}}
-    assert released == ["a", "b"]

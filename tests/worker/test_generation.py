@@ -11,8 +11,7 @@ from harness.schema import BASELINE, Case, Job, Mode, Protocol, Setting, Status
 from harness.timing.step import Variant, replica, seed_everything
 from harness.worker.session import Session
 from harness.workload import Workload
-from suites.models.generation import Recorder, allocated, causal_workload
-from suites.models.generation_whisper import whisper_workload
+from suites.models.generation import causal_workload
 from tests.suites import generators
 from tests.worker.planted import silent
 
@@ -210,15 +209,6 @@ def test_a_state_space_model_is_refused() -> None:
         causal_workload(model, 4, 4, 1, 16)
 
 
-def test_a_model_with_some_linear_attention_is_refused() -> None:
-    from transformers import JambaConfig
-
-    from suites.models.generation import static_layers
-
-    with pytest.raises(ValueError, match="jamba has no static KV cache"):
-        static_layers(JambaConfig(), 8)
-
-
 def test_transformers_without_static_layers_are_refused_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -230,39 +220,6 @@ def test_transformers_without_static_layers_are_refused_in_a_sentence(
             ImportError, match=r"^--generate needs transformers 4.57 or later; .* is installed$"
         ):
             generated(variant(workload(name)))
-
-
-def test_transformers_before_empty_layers_have_a_cache_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers import JambaConfig, LlamaConfig, cache_utils
-
-    from suites.models.generation import static_layers
-
-    monkeypatch.delattr(cache_utils, "DummyLayer", raising=False)  # as in 4.57 and 5.0
-    assert len(static_layers(LlamaConfig(num_hidden_layers=2), 8)) == 2
-    with pytest.raises(ValueError, match="jamba has no static KV cache"):
-        static_layers(JambaConfig(), 8)
-
-
-def test_values_are_narrower_than_keys_where_transformers_asks_for_keys_alone() -> None:
-    from transformers.cache_utils import StaticLayer
-
-    class OfTransformers4(StaticLayer):  # type: ignore[no-untyped-call]
-        def lazy_initialization(self, key_states: torch.Tensor) -> None:  # type: ignore[override]
-            super().lazy_initialization(key_states, key_states)
-
-    seen = Recorder()
-    seen(torch.ones(2, 3, 1, 8), torch.ones(2, 3, 1, 6, dtype=torch.bfloat16), 0)
-    (layer,) = allocated([OfTransformers4(max_cache_len=5)], seen).layers
-    assert layer.keys.shape == (2, 3, 5, 8)
-    assert layer.values.shape == (2, 3, 5, 6)
-    assert layer.values.dtype == torch.bfloat16
-
-
-def test_more_tokens_than_there_are_positions_are_refused() -> None:
-    with pytest.raises(ValueError, match="room for 32 tokens, not for 33"):
-        causal_workload(generators.make_model("gpt2"), 30, 3, 1, generators.VOCABULARY)
-    with pytest.raises(ValueError, match="room for 32 tokens, not for 33"):
-        whisper_workload(generators.make_model("whisper"), 32, 1)
 
 
 # -- in a session --------------------------------------------------------------------------

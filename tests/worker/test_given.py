@@ -139,12 +139,6 @@ def test_the_mode_follows_the_module(training: bool) -> None:
     assert said[1:] in str(result)
 
 
-def test_a_mode_that_is_given_is_taken() -> None:
-    record = record_of(nn.Linear(8, 4).eval(), mode="training")
-    assert record.job.case.mode.value == "training"
-    assert not any("mode:" in note for note in record.notes)
-
-
 def test_a_part_that_was_frozen_in_eval_mode_stays_so() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.BatchNorm1d(8)))
     model[1].eval()
@@ -201,16 +195,6 @@ def test_what_cannot_be_understood_is_said_at_once(more: dict[str, Any], says: s
         record_of(nn.Linear(8, 4), **more)
 
 
-def test_an_output_that_no_loss_can_be_made_of_is_said() -> None:
-    class Counts(nn.Module):
-        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-            return torch.bincount(tokens)
-
-    failure = known(record_of(Counts(), torch.randint(5, (9,))).failure)
-    assert failure.message == "the output has no floating tensor that a loss could be made of"
-    assert record_of(Counts(), torch.randint(5, (9,)), mode="inference").status is Status.PASS
-
-
 # -- inputs -------------------------------------------------------------------
 
 
@@ -231,17 +215,6 @@ def test_inputs_that_do_not_fit_are_said(inputs: Any, says: str) -> None:
     assert says in failure.message
 
 
-def test_types_are_named_for_errors_about_types_alone() -> None:
-    model, tokens = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 3)), torch.randint(9, (2,))
-    wrong = known(
-        record_of(model, tokens, loss=functional.cross_entropy, target=torch.randint(3, (3,))).failure
-    )
-    assert wrong.message == "Expected input batch_size (2) to match target batch_size (3)."
-    plain = known(record_of(nn.Linear(8, 4), torch.ones(6, 8, dtype=torch.int64)).failure)
-    assert plain.message.startswith("mat1 and mat2 must have the same dtype")
-    assert plain.message.endswith("(all inputs are int64 and the model's parameters are float32)")
-
-
 def test_inputs_that_a_model_takes_all_the_same_are_noted() -> None:
     class Casts(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -250,14 +223,6 @@ def test_inputs_that_a_model_takes_all_the_same_are_noted() -> None:
     record = record_of(Casts(8, 4), torch.randn(6, 8).double())
     assert record.status is Status.PASS
     assert remarks(record) == ("inputs: input.0 is float64 and the model's parameters are float32",)
-
-
-def test_inputs_that_require_a_gradient_are_noted() -> None:
-    inputs = torch.randn(6, 8, requires_grad=True)
-    said = ("gradients of inputs are computed and compared, too: input.0 requires one",)
-    assert remarks(record_of(nn.Linear(8, 4), inputs)) == said
-    assert remarks(record_of(nn.Linear(8, 4), inputs, mode="inference")) == ()
-    assert inputs.grad is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="another device is needed")
@@ -326,18 +291,6 @@ def test_a_scripted_model_is_measured_and_said_to_be_one(loss: Any) -> None:
     assert remarks(record) == ("eager runs TorchScript, and no Python, in the model",)
     assert known(record.parity).tensors == 4  # output, loss and two gradients
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_the_first_cause_of_a_failure_is_said() -> None:
-    class Wraps(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            try:
-                return super().forward(x)[99]
-            except IndexError as error:
-                raise ImportError("could not import it") from error
-
-    failure = known(record_of(Wraps(8, 4)).failure)
-    assert failure.message.startswith("could not import it (caused by IndexError: index 99 is out of bounds")
 
 
 class Looks(nn.Module):

@@ -78,11 +78,6 @@ def test_the_clock_is_read_before_each_sample_and_at_the_end(
     assert numbers["gpu_throttle_reasons"] == "power cap"
 
 
-def test_without_reasons_there_is_still_a_clock(read: Callable[[Nvml], dict[str, Any]]) -> None:
-    numbers = read(Nvml(newer=True, works=False))
-    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_throttle_reasons"]) == (1000, "")
-
-
 def test_a_driver_that_fails_costs_its_later_readings_alone(
     read: Callable[[Nvml], dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:

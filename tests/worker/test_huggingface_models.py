@@ -109,16 +109,6 @@ def test_inputs_are_the_fields() -> None:
     assert torch.equal(inputs("BartForCausalLM")["input_ids"] == eos, torch.arange(16).expand(3, 16) == 15)
 
 
-def test_special_tokens_stay_inside_a_cut_vocabulary() -> None:
-    config = config_of("Llama_3_2_1B", "small")
-    assert config.vocab_size == 2048
-    assert sorted([config.bos_token_id, config.eos_token_id]) == [2046, 2047]
-
-
-def test_a_hybrid_keeps_one_layer_of_each_kind() -> None:
-    assert config_of("Gemma3_1B", "small").layer_types == ["sliding_attention", "full_attention"]
-
-
 def test_changes_to_the_configuration() -> None:
     config = config_of("BertForMaskedLM", config=("num_hidden_layers=3", "hidden_act=relu"))
     assert (config.num_hidden_layers, config.hidden_act) == (3, "relu")
@@ -150,11 +140,6 @@ class Anything:
 def test_a_change_that_cannot_be(change: str, words: str) -> None:
     with pytest.raises(LookupError, match=words):
         on_meta("BertForMaskedLM", config=(change,))
-
-
-def test_what_is_gone_cannot_be_built() -> None:
-    with pytest.raises(LookupError, match=r"^gone: transformers 5\.0 dropped Speech2Text2"):
-        on_meta("Speech2Text2ForCausalLM")
 
 
 def test_find() -> None:
@@ -212,9 +197,3 @@ def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> No
     sentence = r"^--pretrained: cannot load distilbert/distilgpt2 \(no network\?\): no route$"
     with pytest.raises(OSError, match=sentence):
         on_meta("DistillGPT2", "full", pretrained=True)
-
-
-def test_generation_starts_from_a_prompt() -> None:
-    given = on_meta("Qwen3_0_6B", mode=Mode.GENERATE)
-    assert given.drive is not None
-    assert given.args[0].shape == (1, 8)

@@ -17,7 +17,7 @@ import torch
 from harness import counters, metrics
 from harness.hardware.instructions import counting
 from harness.metrics import disturbance, explain, observing, trace
-from harness.schema import BASELINE, WHOLE, Extras
+from harness.schema import BASELINE, Extras
 from harness.worker import environment
 from harness.worker.session import Session
 from tests.worker.planted import CPU, silent
@@ -92,12 +92,6 @@ def test_at_most_so_many_reasons() -> None:
     assert lines[-1] == "and 5 more"
 
 
-def test_paths_are_short() -> None:
-    assert counters.short_path("/a/lib/python3.11/site-packages/timm/models/vit.py") == "timm/models/vit.py"
-    assert counters.short_path("/home/me/work/model.py") == "me/work/model.py"
-    assert explain.break_line(SimpleNamespace(reason="", user_stack=[])) == "no reason given"
-
-
 # -- traces --------------------------------------------------------------------------------------
 
 
@@ -166,19 +160,6 @@ def test_stolen_time_is_read_or_unknown() -> None:
     assert disturbance.stolen_s("") is None
 
 
-def test_the_whole_jobs_numbers_are_there() -> None:
-    ready = Session(job(accuracy=False), silent)
-    ready.open()
-    ready.warm_up()
-    ready.measure(2)
-    ready.measure(1)
-    whole = ready.conclude()[WHOLE]
-    assert isinstance(whole["rounds_wall_s"], float)
-    assert isinstance(whole["involuntary_switches"], int)
-    assert whole["item"] == "samples"
-    assert isinstance(whole["flops_per_step"], int)
-
-
 # -- what metrics may not do ---------------------------------------------------------------------
 
 
@@ -210,18 +191,6 @@ def test_a_metric_that_fails_costs_itself(observe: Any, monkeypatch: pytest.Monk
     assert numbers["step_peak_bytes"] == 32
     with pytest.raises(KeyError, match="of the step"), observing("step", CPU):
         raise KeyError("of the step")
-
-
-def test_a_last_metric_that_fails_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> Any:
-        raise RuntimeError("no")
-
-    made = [
-        ("bad", module_that(measure=fail)),
-        ("good", module_that(measure=lambda _: {WHOLE: {"x": 1}})),
-    ]
-    monkeypatch.setattr(metrics, "_modules", lambda *_: iter(made))
-    assert metrics.at_the_end(SimpleNamespace(job=SimpleNamespace(extras=None))) == {WHOLE: {"x": 1}}  # type: ignore[arg-type]
 
 
 class Watch:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from harness.precision import TF32_UNIT, facts, precision, settle
-from harness.schema import DTYPES
 
 BF16, F16 = torch.bfloat16, torch.float16
 
@@ -31,11 +30,6 @@ def test_each_word(
 ) -> None:
     found = precision(name, device)
     assert (found.name, found.cast, found.autocast, found.tf32) == (name, cast, autocast, tf32)
-
-
-@pytest.mark.parametrize("name", DTYPES)
-def test_every_word_of_the_flag_is_one(name: str) -> None:
-    assert precision(name, "cuda").name == name
 
 
 @pytest.mark.parametrize("name", ["", "fp32", "tf32+tf32", "bfloat16+amp", "amp_tf32", "+tf32"])

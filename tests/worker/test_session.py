@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from harness.failures import JobFailed
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
-from harness.workload import Workload
 from tests.factories import known
 from tests.worker.planted import Backend, backends, refusing, results, silent, suite_that, untouched, wrong_by
 
@@ -123,14 +121,6 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
     assert {a.variant for a in said if a.phase == "measure"} == {BASELINE, "eager", "aot_eager"}
 
 
-def test_rounds_can_be_had_without_parity_and_parity_without_rounds() -> None:
-    ready = opened(job(accuracy=False))
-    status, parity, _, _ = ready.prepare("eager")
-    assert (status, parity) == (Status.PASS_DUE_TO_SKIP, None)
-    ready.warm_up()
-    assert len(ready.measure(1)[0]) == 1
-
-
 STEP_S = 0.001
 
 
@@ -197,14 +187,6 @@ def test_samples_are_as_long_as_asked(plant: Callable[..., None], monkeypatch: p
     assert ready.warm_up()["iterations_per_sample"] == 11
     (one,), _ = ready.measure(1)
     assert one.seconds[BASELINE] * 11 == pytest.approx(STEP_S)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "amp"])
-def test_reduced_precision_passes(dtype: str) -> None:
-    ready = opened(job("norm", dtype=dtype))
-    status, parity, _, _ = ready.prepare("aot_eager")
-    assert status is Status.PASS, parity
-    assert known(parity).tolerance == 2**-7  # one unit
 
 
 def test_candidates_no_longer_wanted_are_left_out() -> None:
@@ -301,19 +283,6 @@ def test_a_forward_that_no_compiler_touched_is_not_compiled(plant: Callable[...,
     assert set(ready._variants) == {BASELINE}
 
 
-def test_a_model_that_dynamo_passes_over_is_not_compiled(suite: Callable[..., None]) -> None:
-    class Hidden(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            disable: Any = torch._dynamo.disable
-            hidden = disable(super().forward)
-            y: torch.Tensor = hidden(x)
-            return y
-
-    suite(lambda: Workload(module=Hidden(4, 4), args=(torch.ones(2, 4),)))
-    ready = opened(job(mode=Mode.INFERENCE))
-    assert failed(lambda: ready.prepare("aot_eager")).status is Status.NOT_COMPILED
-
-
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
     [
@@ -343,11 +312,6 @@ def test_memory_that_ran_out_inside_a_wrapped_error_is_seen(plant: Callable[...,
     plant(refusing=refusing(wrapped))
     ready = opened(job())
     assert failed(lambda: ready.prepare("refusing")).status is Status.OOM
-
-
-def test_an_unknown_compiler_fails_to_run() -> None:
-    error = failed(lambda: opened(job()).prepare("nonsense"))
-    assert (error.status, error.failure.kind) == (Status.FAIL_TO_RUN, "LookupError")
 
 
 def test_two_compilers_in_one_session_compile_the_model_each() -> None:

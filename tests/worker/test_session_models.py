@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,19 +102,6 @@ def test_training_needs_a_loss(session: Callable[..., Session]) -> None:
     assert "no loss" in error.failure.message
 
 
-@pytest.mark.parametrize("suite", ["no_such_suite", "/no/such/suite.py"])
-def test_a_suite_that_does_not_exist(suite: str) -> None:
-    error = failed(Session(job(suite=suite), silent).open)
-    assert (error.status, error.failure.kind) == (Status.MODEL_FAIL_TO_LOAD, "LookupError")
-
-
-def test_a_suite_file_that_is_not_python(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text("def build(:\n", encoding="utf-8")
-    error = failed(Session(job(suite=str(broken)), silent).open)
-    assert (error.status, error.failure.kind) == (Status.MODEL_FAIL_TO_LOAD, "SyntaxError")
-
-
 # -- eager -------------------------------------------------------------------------------------
 
 OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
@@ -159,11 +145,6 @@ def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
     assert len(seen) == calls
 
 
-def test_memory_that_is_really_not_there(session: Callable[..., Session]) -> None:
-    build = around(lambda _: torch.empty(1 << 50, dtype=torch.uint8))
-    assert failed(session(build).open).status is Status.EAGER_1ST_RUN_OOM
-
-
 def test_an_output_without_tensors_cannot_be_checked(session: Callable[..., Session]) -> None:
     build = around(lambda x: types.SimpleNamespace(words="none"))
     error = failed(session(build).open)
@@ -203,13 +184,6 @@ def test_runs_of_eager_that_differ(session: Callable[..., Session], step: float,
     found, parity, _, _ = ready.prepare("eager")
     assert found is status
     assert known(parity).eager_bit_equal is (step == 0.0)
-
-
-def test_the_published_rule_is_applied_when_asked_for(session: Callable[..., Session]) -> None:
-    ready = session(around(lambda x: x), parity="field")
-    ready.open()
-    _, parity, _, _ = ready.prepare("eager")
-    assert known(parity).rule == "field"
 
 
 # -- rounds --------------------------------------------------------------------------------------------
@@ -263,15 +237,6 @@ def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable
         ready.warm_up()
         assert set(ready.measure(1)[1]) == {"aot_eager"}
         assert "steps == " in ready.recompilations.reasons["aot_eager"]
-
-
-def test_a_steady_model_compiles_nothing_in_rounds(session: Callable[..., Session]) -> None:
-    ready = session(around(lambda x: x.relu()), accuracy=False)
-    ready.open()
-    ready.prepare("aot_eager")
-    warmed = ready.warm_up()
-    assert warmed["warmup_rounds"] + warmed["warmup_rounds_kept"] in range(2, 13)  # type: ignore[operator]
-    assert ready.measure(4)[1] == {}
 
 
 def test_a_warm_up_that_never_settles_ends(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.loading.sizes import batches, smaller_inputs
+from harness.loading.sizes import batches
 from harness.precision import precision
 from harness.schema import CompilerOptions, Mode
 from harness.timing.step import Variant, replica
@@ -65,12 +65,6 @@ def test_gradients_are_those_of_the_models_own_batch() -> None:
 @pytest.mark.parametrize(("batch", "sizes"), [(1, (1,)), (2, (2,)), (3, (2, 3)), (4, (2, 3, 4))])
 def test_a_small_batch_has_few_sizes_and_none_of_one(batch: int, sizes: tuple[int, ...]) -> None:
     assert batches(variant(batch, DYNAMIC, training=False).program) == sizes
-
-
-def test_without_dynamic_shapes_there_is_one_size() -> None:
-    one = variant(8, CompilerOptions(), training=True)
-    assert batches(one.program) == (8,)
-    assert smaller_inputs(one.program) == ()
 
 
 def test_the_record_has_the_batch_that_was_built() -> None:

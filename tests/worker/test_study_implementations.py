@@ -12,10 +12,10 @@ from runner.errors import UsageError
 from studies.cli import main
 from studies.corpus import synthetic
 from studies.implementations import run as implementations
-from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate, input_length
+from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
 from studies.implementations.fitting import Rule, fit
 from studies.implementations.options import ImplementationsOptions
-from studies.implementations.results import SOLVED, fitted
+from studies.implementations.results import fitted
 from studies.implementations.run import plans
 from studies.implementations.tasks import Task, addition_task, text_task
 from studies.journal import of_kind, read_lines
@@ -54,18 +54,6 @@ def test_no_addition_is_both_trained_on_and_held_out() -> None:
     assert torch.equal(again.train_inputs, data.train_inputs)
 
 
-def test_subtractions_and_other_widths_are_drawn() -> None:
-    data = additions(seed=0, drawn=400, held_out=50, operations=("+", "-"), digits=2)
-    assert data.test_inputs.shape == (50 * 4, input_length(2))
-    signs = []
-    for given in data.test_inputs[3::4].tolist():  # three digits of result, then the end is asked for
-        text = "".join(SYMBOLS[token] for token in given)
-        x, sign, y, result = int(text[1::-1]), text[2], int(text[4:2:-1]), text[:5:-1]
-        assert int(result.replace("m", "-")) == (x + y if sign == "+" else x - y)
-        signs.append(sign)
-    assert min(signs.count("+"), signs.count("-")) > 10
-
-
 def test_the_additions_of_a_seed_are_those_of_the_committed_runs() -> None:
     """Subtractions came later. They must not change which additions a seed draws."""
     source = random.Random(7)
@@ -73,21 +61,6 @@ def test_the_additions_of_a_seed_are_those_of_the_committed_runs() -> None:
     data = additions(seed=7, drawn=100, held_out=10)
     expected = [encode(generate(x, "+", y, reverse=True))[:-1] for x, y in first[:10]]
     assert data.test_inputs[4::5].tolist() == expected
-
-
-def test_a_test_set_that_leaves_nothing_to_train_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"4,096 of 2,9\d\d different questions cannot be held out"):
-        additions(seed=0, drawn=3000, held_out=4096)
-    with pytest.raises(ValueError, match="less than a tenth"):
-        additions(seed=0, drawn=100, held_out=90)
-    assert len(additions(seed=0, drawn=100, held_out=89).train_targets) == 11 * 5
-
-
-def test_additions_lie_on_the_device() -> None:
-    task = addition_task(seed=0, reverse=True, drawn=300, held_out=20, device="meta")
-    drawn = task.draw(8, torch.Generator().manual_seed(0))
-    assert {part.device.type for part in (*drawn, *task.test)} == {"meta"}
-    assert drawn[0].shape == (8, 12)
 
 
 @pytest.mark.parametrize("name", ["HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer"])
@@ -157,17 +130,6 @@ def test_training_ends_with_its_budget_and_is_evaluated_there() -> None:
     assert {p.inference_micros for p in found} == {1e6 / 100}  # a second for 20 results of five symbols
 
 
-def test_training_ends_when_it_is_good_enough() -> None:
-    assert len(points(Rule(budget_s=1e6, every=10, stop_above=-1.0))) == 1
-
-
-def test_accuracy_counts_the_symbol_that_is_asked_for() -> None:
-    logits = torch.zeros(2, 3, 16)
-    logits[0, -1, 5] = logits[1, -1, 6] = logits[1, 0, 7] = 1.0
-    _, task = small()
-    assert task.right(logits, torch.tensor([5, 7])).tolist() == [True, False]
-
-
 def options(**more: Any) -> ImplementationsOptions:
     values: dict[str, Any] = {
         "device": "cpu",
@@ -189,13 +151,6 @@ def options(**more: Any) -> ImplementationsOptions:
         "quick": False,
     }
     return ImplementationsOptions(**{**values, **more})
-
-
-def test_mlps_on_text_are_evaluated_as_often_as_in_the_source() -> None:
-    found = plans(options(), ("shakespeare",))
-    every = {p.case: p.rule.every for p in found}
-    assert [every[f"MLP_shakespeare_{size}"] for size in ("16x256", "8x128", "16x64")] == [200, 200, 25]
-    assert {every[case] for case in every if not case.startswith("MLP")} == {50}
 
 
 def test_the_plan_is_the_published_sweep() -> None:
@@ -296,21 +251,3 @@ def test_bad_input_ends_in_one_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert told.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_the_full_task_is_that_of_the_study(tmp_path: Path) -> None:
-    flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--budget=0.1s"]
-    assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 0
-    assert [f.learning_rate for f in fitted(read_lines(tmp_path / "run"))] == [1e-3, 1e-4, 1e-2]
-    data = additions(seed=0)
-    assert len(data.test_targets) == 4096 * 5
-    assert 90_000 * 5 < len(data.train_targets) < 95_904 * 5
-
-
-@pytest.mark.long
-def test_the_mlp_learns_to_add(tmp_path: Path) -> None:
-    flags = ["--device=cpu", "--tasks=addition", "--models=MLP", "--learning-rates=1e-2", "--budget=1h"]
-    assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 0
-    found = fitted(read_lines(tmp_path / "run"))
-    assert found[0].reached(SOLVED) is not None

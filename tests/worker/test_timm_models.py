@@ -90,12 +90,6 @@ def test_no_path_is_dropped(name: str) -> None:
     assert losses[0] == losses[1]
 
 
-def test_dropout_written_into_an_architecture_runs_and_drops_nothing() -> None:
-    module = on_meta("swinv2_cr_tiny_224").module
-    rates = {part.p for part in module.modules() if isinstance(part, nn.Dropout)}
-    assert rates == {0.0, 1e-30}
-
-
 @pytest.mark.parametrize("name", ["lcnet_050", "vit_tiny_patch16_224"])  # a function's, and modules' own
 def test_dropout_that_is_asked_for_runs_and_drops_nothing(name: str) -> None:
     config = ("drop_rate=0.5", "drop_path_rate=0.5", "resolution=64")
@@ -141,19 +135,6 @@ def test_a_config_that_fits_nothing_is_explained(config: str, said: str) -> None
         on_meta("vit_tiny_patch16_224", config=(config,))
 
 
-def test_a_key_that_the_architecture_sets_itself_is_explained() -> None:
-    with pytest.raises(LookupError, match="mixer_b16_224 sets 'num_blocks' itself"):
-        on_meta("mixer_b16_224", config=("num_blocks=2",))
-
-
-def test_values_of_a_config() -> None:
-    from suites.models.timm_build import parse_config
-
-    texts = ("a=1", "b=1e-5", "c=(1, 2)", "d=gelu", "e=True", "f=none", "g=a=b", "h='x'")
-    values = {"a": 1, "b": 1e-5, "c": (1, 2), "d": "gelu", "e": True, "f": None, "g": "a=b", "h": "x"}
-    assert parse_config(texts) == values
-
-
 def test_find_knows_names_tags_and_globs() -> None:
     assert timm_models.find("resnet18") == ("resnet18",)
     assert timm_models.find("resnet50.a1_in1k") == ("resnet50.a1_in1k",)
@@ -183,22 +164,6 @@ def test_a_model_with_neither_table_nor_head_is_built() -> None:
     assert given.args[0].shape == (2, 3, 224, 224)
     headless = on_meta("eva02_tiny_patch14_224", "small")
     assert headless.module(*headless.args).shape == (2, 192)
-
-
-def test_a_model_that_timm_dropped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = dataclasses.replace(timm_models.entries()["lcnet_050"], gone="timm 9.9 removed it")
-    monkeypatch.setattr(timm_models, "entries", lambda: {"lcnet_050": lost})
-    with pytest.raises(LookupError, match=r"lcnet_050: timm 9\.9 removed it"):
-        on_meta("lcnet_050")
-
-
-def test_several_heads_are_averaged() -> None:
-    from suites.models.timm_build import class_loss
-
-    heads = (torch.randn(4, 10), torch.randn(4, 10))
-    target = torch.randint(10, (4,))
-    alone = [class_loss(head, target) for head in heads]
-    torch.testing.assert_close(class_loss(heads, target), (alone[0] + alone[1]) / 2)
 
 
 def test_published_weights_need_a_network_and_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:

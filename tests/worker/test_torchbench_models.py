@@ -115,11 +115,6 @@ def test_torchvisions_models_are_built_without_published_weights(
     assert kind.verify(kind.DEFAULT) is kind.DEFAULT  # and afterwards nothing has stayed changed
 
 
-def test_the_inputs_of_yolov3_are_those_of_pytorchs_harness(folder: Path) -> None:
-    (images,) = torchbench.build(case(folder, "yolov3")).args
-    assert images.shape == (4, 3, 384, 512)
-
-
 @pytest.mark.parametrize(
     ("mode", "expected"), [(Mode.TRAINING, {"box_detections_per_img": 4}), (Mode.INFERENCE, None)]
 )
@@ -128,10 +123,3 @@ def test_vision_maskrcnn_gets_its_arguments_in_training_alone(
 ) -> None:
     made = torchbench.build(case(folder, "vision_maskrcnn", mode, batch_size=None))
     assert vars(made.module)["given"] == expected
-
-
-def test_a_model_that_computes_gradients_can_do_so_in_inference(folder: Path) -> None:
-    made = torchbench.build(case(folder, "maml", Mode.INFERENCE))
-    with torch.no_grad():
-        assert made.module(*made.args).requires_grad
-        assert not torchbench.build(case(folder, "linear", Mode.INFERENCE)).module(*made.args).requires_grad

@@ -129,16 +129,6 @@ def test_the_installed_torchvision_can_be_imported() -> None:
 
 
 @pytest.mark.slow
-def test_without_torchvision_its_import_fails_as_always() -> None:
-    done = run(
-        "import sys; sys.path = [p for p in sys.path if 'packages' not in p];"
-        "from harness.loading.torchvision_ops import mend_torchvision; mend_torchvision();"
-        "import torchvision"
-    )
-    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'torchvision'"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "operators", "reason"),
     [
@@ -155,13 +145,3 @@ def test_a_torchvision_that_cannot_be_used_is_one_sentence(
     assert done.returncode == 1, done.stderr
     assert last.startswith("ImportError: torchvision")
     assert last.endswith(f"({reason}); install the torchvision that was released for this torch")
-
-
-@pytest.mark.slow
-def test_a_model_of_ones_own_gets_them_too(tmp_path: Path) -> None:
-    package(tmp_path, "_C.so", None)
-    (tmp_path / "mine.py").write_text("import torchvision\n")
-    load = (
-        f"from harness.loading.own_model_build import load_module; load_module({str(tmp_path / 'mine.py')!r})"
-    )
-    assert run(load, tmp_path).returncode == 0
