@@ -251,6 +251,7 @@ def test_every_value_of_a_record_may_be_strange(
 ) -> None:
     record = next(value for value in map(json.loads, LINES) if path in set(places(value)))
     with without_slow_reports():
-        for number in (*NUMBERS, None, "", [], "\udcff"):
+        strange: list[Any] = [*NUMBERS, None, "", [], "\udcff"]
+        for number in strange:
             changed = json.dumps(put(record, path, number)).encode()
             check_records(capsys, tmp_path / "run", [changed, LINES[1].encode()])
