@@ -36,9 +36,11 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - the project need not be installed
 from harness.codec import from_json  # noqa: E402
+from harness.protocol import AUTO  # noqa: E402
 from harness.schema import Protocol, Record  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_tau, pooled  # noqa: E402
+from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
 
@@ -124,6 +126,7 @@ class Cell:
     processes: int = 1
     models: int = 1  # of the run, whose variance between processes is pooled
     spread: tuple[float, ...] = ()  # tau of each model in turn, instead of ``tau``
+    calibrated: bool = False  # each measurement assumes what a ``--calibrate`` of such models says
 
     def tau_of(self, model: int) -> float:
         return self.spread[model % len(self.spread)] if self.spread else self.tau
@@ -155,10 +158,19 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
     tau = cell.tau_of(model)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
     while cell.processes == 0 and more_processes(
-        PROTOCOL, judged(*columns(done), counts(done), Between(assumed_sd=assumed))
+        PROTOCOL,
+        judged(*columns(done), counts(done), Between(assumed_sd=assumed)),
+        calibrated=cell.calibrated,
     ):
         done.append(one_process(rng, cell, tau, assumed))
     return done
+
+
+def calibrated_tau(rng: Generator, cell: Cell) -> float:
+    """Of five models in four processes, 20 rounds each."""
+    runs = ([rng.normal(0, cell.tau_of(m)) + cell.noise(rng, 20) for _ in range(4)] for m in range(5))
+    spreads = [spread for parts in runs if (spread := spread_of(*columns(parts), counts(parts)))]
+    return tau_of(*cell.assumed, spreads).sd
 
 
 def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -173,9 +185,9 @@ def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
 def simulate(cell: Cell, repetitions: int) -> Tally:
     """Runs of ``cell.models`` models each, until there are so many measurements."""
     rng = np.random.default_rng(20261122)
-    assumed = assumed_tau(*cell.assumed).sd
     tally = Tally()
     while tally.judged < repetitions:
+        assumed = calibrated_tau(rng, cell) if cell.calibrated else assumed_tau(*cell.assumed).sd
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
         between = shared(run, assumed)
         for parts in run:
@@ -272,6 +284,17 @@ def tables() -> dict[str, list[Cell]]:
                 *((1.06, tau, AS_INDUCTOR) for tau in (0.0025, 0.011)),
                 (1.3, 0.011, AS_INDUCTOR),
             )
+        ],
+        "calibrated": [
+            Cell(
+                f"{'one process' if count else 'auto'}, true {truth:g}, sigma 2 %, tau {100 * tau:g} %",
+                *(normal(0.02), truth, tau),
+                processes=count,
+                calibrated=True,
+            )
+            for count in (1, AUTO)
+            for truth in (1.0, THRESHOLD, 1.06)
+            for tau in (0.002, 0.005, 0.01, 0.02, 0.03)
         ],
     }
 

@@ -30,8 +30,11 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from harness.schema import Protocol, Record  # noqa: E402
 from runner.analysis.comparison import CONTROL  # noqa: E402
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.derive import summarize  # noqa: E402
+from runner.analysis.digits import speedup_text  # noqa: E402
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.statistics import Floats  # noqa: E402
+from runner.analysis.verdicts.averages import geomean  # noqa: E402
 from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_of  # noqa: E402
@@ -110,7 +113,37 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs made with --processes")
     options = parser.parse_args()
-    print_tables(processes_of([record for folder in options.runs for record in read_records(folder / "records.jsonl").records]))
+    runs = [read_records(folder / "records.jsonl").records for folder in options.runs]
+    print_tables(processes_of([record for records in runs for record in records]))
+
+    factors = [row for number, records in enumerate(runs, start=1) for row in of_allocator(number, records)]
+    if factors:
+        print("\n" + tabulate(factors, headers="keys"))
+
+
+def of_allocator(run: int, records: Sequence[Record]) -> Iterator[Mapping[str, object]]:
+    """The factor of malloc as it comes over the heap kept, of each model; then of all, with its own errors."""
+    factors: dict[tuple[str, str], list[Estimate]] = {}
+    for c in summarize(records).comparisons:
+        if c.allocator is None or c.system is None or c.record.system_samples is None:
+            continue
+        system = c.record.system_samples
+        factors.setdefault((c.record.job.case.mode.value, c.compiler), []).append(c.allocator)
+        yield {
+            "run": run,
+            "model": c.record.job.case.name,
+            "mode": c.record.job.case.mode.value,
+            "candidate": c.compiler,
+            "heap kept": speedup_text(c.speedup, c.ci_low, c.ci_high),
+            "as it comes": speedup_text(c.system.factor, c.system.low, c.system.high),
+            "factor [95 %]": speedup_text(c.allocator.factor, c.allocator.low, c.allocator.high),
+            "faults": f"{statistics.median(system.baseline_minor_faults):.0f}, "
+            f"{statistics.median(system.candidate_minor_faults):.0f}",
+        }
+    for (mode, candidate), of_models in factors.items():
+        mean = geomean(of_models)
+        text = f"{mean.value:.3f} [{mean.these_low:.3f}, {mean.these_high:.3f}]"
+        yield {"run": run, "model": "all", "mode": mode, "candidate": candidate, "factor [95 %]": text}
 
 
 def print_tables(every: Sequence[Processes]) -> None:
