@@ -18,9 +18,11 @@ own.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import resource
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -54,6 +56,7 @@ TIMED_PHASES = {
 }
 
 PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
+HUGE = re.compile(rb"AnonHugePages:\s+(\d+) kB")
 
 _metric = partial(Metric, group=COMPILATION)
 
@@ -139,6 +142,10 @@ METRICS = (
     _metric("compile_cache_hits", "", "hits of inductor's caches during compilation"),
     _metric("compile_cache_misses", "", "misses of inductor's caches during compilation"),
     Metric("kernels_autotuned", "", "operations whose kernel inductor chose by autotuning (max-autotune)"),
+    _metric("generated_code", "text", "digest of the code that inductor generated, or found in its cache"),
+    _metric(
+        "huge_pages_bytes", "bytes", "memory of this process in huge pages after the first calls (Linux)"
+    ),
     # the rest comes from the session
     Metric("warmup_rounds", "", "rounds before the timed rounds"),
     Metric("warmup_rounds_kept", "", "rounds of the warm-up that count as timed: 0 or 1"),
@@ -168,12 +175,17 @@ METRICS = (
 @contextmanager
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     pool_bytes = of(device).pool_bytes
+    known = len(generated())
     pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
     begin_peak()
     with counting() as instructions:
         yield
         executed = instructions()
     numbers["compile_cpu_s"] = processor_s() - cpu_s
+    if code := generated()[known:]:
+        numbers["generated_code"] = hashlib.sha256(" ".join(sorted(code)).encode()).hexdigest()[:12]
+    if huge := HUGE.search(_read(Path("/proc/self/smaps_rollup"))):
+        numbers["huge_pages_bytes"] = 1024 * int(huge[1])
     numbers |= {"compile_instructions": executed} if executed is not None else {}
     numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes()) is not None else {}
     numbers.update(counters.growth(counts, counters.snapshot()))
@@ -186,6 +198,12 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     for name, source in TIMED_PHASES.items():
         numbers[f"compile_{name}"] = total_s(compilations, source)
     numbers["recompiles"] = sum(map(counters.compiled_again, compilations))
+
+
+def generated() -> list[str]:
+    """The digests of the modules of inductor's code that this process has loaded."""
+    cache = getattr(sys.modules.get("torch._inductor.codecache"), "PyCodeCache", None)
+    return [str(getattr(module, "key", module.__name__)) for module in getattr(cache, "modules", ())]
 
 
 def grown(before: int, after: int) -> int | None:

@@ -16,6 +16,7 @@ from runner.analysis.digits import MISSING, break_even_text, share_text, speedup
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Estimate, Limits, Verdict
 from runner.analysis.noise import is_crowded
+from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.compiling import by_round, is_warm, paired_ratio
 from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
 from runner.labels import counted, suite_labels, where, where_text
@@ -292,6 +293,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "crowded": is_crowded,
         "unequal_faults": lambda c: _compiled(c) and _share_of_faults(c) >= LEAST_OF_FAULTS,
         "allocator": lambda c: _compiled(c) and c.allocator is not None,
+        "chosen": lambda c: bool(followed(c.record)),
         "held_back": _held_back,
         "short_of_memory": lambda c: _number(c, "allocator_retries") > 0,
     }
@@ -320,6 +322,7 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "widened": lambda c: f"{c.estimate.widened:.1f}" if c.estimate else MISSING,
         "system": lambda c: _factor(c.system),
         "allocator": lambda c: _factor(c.allocator),
+        "chosen": lambda c: followed(c.record),
         "share_of_faults": lambda c: share_text(_share_of_faults(c)),
         "throttle_reasons": _reasons,
     }

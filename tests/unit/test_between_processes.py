@@ -1,12 +1,17 @@
 """tau, the variation between processes: which value is assumed, and how models share what they show."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import special
 
+from harness.schema import AS_FOUND, Compilation, Scalar
 from runner.analysis.verdicts.between import ASSUMED, Pool, assumed_tau, kind_of, moderated, pooled
+from runner.analysis.verdicts.choices import followed
+from tests.factories import make_job, make_record, make_samples
 
 
 @pytest.mark.parametrize(
@@ -61,3 +66,36 @@ def test_three_processes_cover_the_truth_whatever_was_assumed(tau: float, models
             variance, df = moderated(spread, 3, pool)
             held += abs(center) <= special.stdtrit(df, 0.975) * math.sqrt(variance / 3)
     assert held / (runs * models) > 0.91
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        (
+            "generated_code",
+            "aabab",
+            "] in 3 processes, 1.0501x [1.0494, 1.0507] in 2 with other generated code",
+        ),
+        ("generated_code", "aaaab", ""),  # one process shows no spread
+        ("generated_code", "aaaaa", ""),
+        ("huge_pages_bytes", (5, 9, 0, 7, 0), "in 2 with huge pages or without"),
+        ("compile_cpu_s", "aabab", ""),
+    ],
+)
+def test_a_choice_that_the_speedup_follows_is_named(name: str, values: Sequence[Scalar], said: str) -> None:
+    logs = np.log([1.2, 1.2, 1.05, 1.2, 1.05]) + np.array([0, 1e-4, 0, -1e-4, 1e-4])
+    samples = replace(
+        make_samples(rounds=40),
+        baseline_s=tuple(np.repeat(np.exp(logs), 8)),
+        candidate_s=(1.0,) * 40,
+        rounds_by_process=(8,) * 5,
+    )
+    first, *later = ({name: value} for value in values)
+    record = replace(
+        make_record(make_job()),
+        samples=samples,
+        metrics=first,
+        compilations=tuple(Compilation(start=AS_FOUND, round=n, metrics=one) for n, one in enumerate(later)),
+    )
+    assert said in followed(record)
+    assert bool(said) is bool(followed(record))

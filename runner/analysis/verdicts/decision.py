@@ -62,11 +62,13 @@ def judged(
         return _of_one(whole, logs, between)
     if min(rounds_by_process) < 1 or sum(rounds_by_process) != whole.n:
         raise ValueError(f"{whole.n} rounds but {list(rounds_by_process)} by process")
-    alone = _alone(baseline, candidate, rounds_by_process)
+    alone = each_process(baseline, candidate, rounds_by_process)
     return _of_several(whole, alone, np.split(logs, np.cumsum(rounds_by_process)[:-1]), between)
 
 
-def _alone(baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]) -> list[PairedEstimate]:
+def each_process(
+    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]
+) -> list[PairedEstimate]:
     """The estimate of each process. Raises ``ValueError`` as ``paired_speedup`` does."""
     ends = np.cumsum(rounds_by_process)[:-1]
     columns = (np.split(np.asarray(column, dtype=np.float64), ends) for column in (baseline_s, candidate_s))
@@ -172,7 +174,7 @@ def spread_of(
     if len(rounds_by_process) < 2:
         return None
     try:
-        alone = _alone(baseline_s, candidate_s, rounds_by_process)
+        alone = each_process(baseline_s, candidate_s, rounds_by_process)
     except ValueError:
         return None
     centers = np.array([process.log for process in alone])
