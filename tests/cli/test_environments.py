@@ -90,7 +90,8 @@ def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
 @pytest.mark.slow
 def test_every_environment_has_its_log_and_job(run: tuple[Path, str]) -> None:
     (folder,) = (run[0] / "cases").glob("toys-norm*")
-    assert sorted(path.name for path in folder.iterdir()) == ["envs", "job.json", "output.log"]
+    figures = ["parity-aot_eager-other.csv", "parity-aot_eager-plain.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == ["envs", "job.json", "output.log", *figures]
     for name in ("plain", "other"):
         by_hand = (folder / "envs" / name / "output.log").read_text().splitlines()[0]
         assert "-m harness.worker --job" in by_hand

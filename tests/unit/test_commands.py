@@ -118,9 +118,11 @@ def committed() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def plain(job: Job) -> Job:
-    """Without what a path or a question of the machine decided."""
+    """Without what a path or a question of the machine decided, and by the present rule of parity."""
     environments = tuple(dataclasses.replace(one, python="", torch="") for one in job.environments)
-    return dataclasses.replace(job, environments=environments, unavailable={})
+    parity = {"scaled": "noise"}.get(job.protocol.parity, job.protocol.parity)
+    protocol = dataclasses.replace(job.protocol, parity=parity)
+    return dataclasses.replace(job, environments=environments, unavailable={}, protocol=protocol)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_nothing_is_wider_than_the_console(width: int) -> None:
 def test_columns_are_left_out_in_order_and_named() -> None:
     (section, *_) = sections(summarize(synthetic_run()))
     whole = section_table(section)
-    assert whole.droppable[0] == "worst error\n/ its limit"
+    assert whole.droppable[0] == "worst error\n(eager, noisy eager)"
     before: tuple[str, ...] = ()
     for width in range(200, 50, -1):
         omitted = narrow_table(section, width).omitted
