@@ -48,7 +48,7 @@ smoke-inductor: $(STAMP)
 	done
 
 # Every curated model, checked and timed: 13 hours on a core of its own (taskset -c 0 make headline).
-# Ctrl-C ends a sitting, and the same command continues
+# Ctrl-C ends a sitting; the same command continues, on the same kind of processor
 HEADLINE := logs/headline
 headline: $(STAMP)
 	$(RUN) runner.py $(if $(wildcard $(HEADLINE)/run.json),--resume=$(HEADLINE),\

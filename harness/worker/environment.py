@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from harness import devices
-from harness.hardware.cpus import usable_cpus
+from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
 from harness.precision import facts as facts_of_precision
 from harness.schema import Scalar
@@ -31,14 +31,14 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "torch": torch.__version__,
         "torch_git": torch.version.git_version,
         "platform": platform.platform(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cpu_count": os.cpu_count(),
         "cpus_usable": len(usable_cpus()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "device": str(device),
-        "device_name": devices.of(device).model() or _cpu_model(),
+        "device_name": devices.of(device).model() or cpu_model(),
         **devices.of(device).facts(),
         **{name: version_of(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
         "worker": os.environ.get(KIND, "fresh"),
@@ -69,13 +69,3 @@ def _allocator(maps: Path = Path("/proc/self/maps")) -> str | None:
         return None
     system = "default" if GLIBC_SETTINGS.keys() <= os.environ.keys() else "system"
     return next((name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded), system)
-
-
-def _cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from runner.store.run_folder import RECORDS, RunFolder, read_run
@@ -70,3 +71,13 @@ def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_fil
         assert names() == in_file
     (folder.path / RUN).unlink()
     assert names() == in_file
+
+
+def test_a_run_is_not_continued_on_another_processor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_job("m")
+    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
+    folder.append(make_record(job, "inductor"))
+    assert main(["--resume", str(folder.path)]) == 2
+    assert "has results of Synthetic CPU, and this is" in capsys.readouterr().err

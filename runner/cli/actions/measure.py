@@ -9,11 +9,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.hardware.cpus import cpu_model
 from harness.settings import Given, Group, flag
 from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import formats_asked
+from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
 from runner.plan.compilers import with_availability
 from runner.plan.config import RunConfig, Where
@@ -134,6 +136,8 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     from runner.store.run_folder import RunFolder
 
     folder = RunFolder.reopen(RESUME.long, path)
+    if request.where.executor == "local":
+        _check_processor(folder)
     jobs = folder.jobs()
     if any(job.environments for job in jobs):
         from runner.plan.environments.prepare import check_still_there
@@ -142,6 +146,16 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     _note_crowd(request.where, jobs)
     with opened(request.where, jobs, job_command) as executor:
         return measure(folder, jobs, console, executor, request.formats)
+
+
+def _check_processor(folder: RunFolder) -> None:
+    """``UsageError`` if the run has results of another processor, as ``--merge`` refuses it."""
+    here, cpus = cpu_model(), {record.environment.get("cpu") for record in folder.read().records}
+    if others := sorted(str(cpu) for cpu in cpus - {None, here}):
+        raise UsageError(
+            f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {here}; "
+            "measure the other jobs in a new folder"
+        )
 
 
 def _note_crowd(where: Where, jobs: Sequence[Job]) -> None:
