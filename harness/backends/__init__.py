@@ -13,20 +13,20 @@ and, if the compiler does not work on every device and in every mode,
 ``program.options`` are the user's options. A module patches configuration in a context and never assigns
 it. ``--list-compilers`` shows the first line of the module's docstring. Modules are imported only in a
 worker's interpreter. Shared code is in ``shared``; compilers that differ by arguments are rows of
-``shared/presets.py``.
+``shared/presets.toml``.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.backends.settings.candidates import parts_of
-from harness.backends.shared.presets import PRESETS, Preset
+from harness.loading.toml_file import read_toml
 
 if TYPE_CHECKING:
     from harness.program import Compiled, Program
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def backend_names() -> tuple[str, ...]:
     """Names of the compilers that have a file or a preset here, sorted. Imports none of them."""
     files = (p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
-    return tuple(sorted((*files, *PRESETS)))
+    return tuple(sorted((*files, *_presets())))
 
 
 def load_backend(name: str, source: str = "") -> Callable[[Program], Compiled]:
@@ -112,20 +112,25 @@ def registered() -> tuple[str, ...]:
 def _module(name: str, source: str) -> Any:
     if source:
         return _shared("own").Own.found(name, source)
-    if name in PRESETS:
-        return _of_preset(PRESETS[name])
+    if name in _presets():
+        return _of_preset(name, **_presets()[name])
     if name in backend_names():
         return importlib.import_module(f"{__name__}.{name}")
     return _shared("registered").Registered.called(name, backend_names())
 
 
-def _of_preset(preset: Preset) -> SimpleNamespace:
+@cache
+def _presets() -> Mapping[str, Mapping[str, Any]]:
+    return read_toml(Path(__file__).parent / "shared" / "presets.toml")
+
+
+def _of_preset(name: str, about: str, made_by: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """Replaces the module of a compiler."""
-    shared = _shared(preset.made_by)
+    shared = _shared(made_by)
     return SimpleNamespace(
-        __doc__=preset.about,
+        __doc__=about,
         MODES=getattr(shared, "MODES", ()),
-        compile=partial(shared.compile_as, name=preset.name, **preset.arguments),
+        compile=partial(shared.compile_as, name=name, **(arguments or {})),
         why_unavailable=getattr(shared, "why_unavailable", None),
         SETTINGS=getattr(shared, "SETTINGS", ()),
     )
