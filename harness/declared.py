@@ -26,7 +26,8 @@ ORDER = (
     *("energy_ratio", "flop_per_byte", "roof_tflop_per_s", "share_of_roof", "bytes_per_step", "gb_per_s"),
     *("share_of_bandwidth", "measured_peak_tflop_per_s", "measured_bandwidth_gb_per_s", "stolen_share"),
     *("involuntary_switches_per_s", "throttled_share", "gpu_clock_min_mhz", "gpu_clock_max_mhz"),
-    *("gpu_throttle_reasons", "allocator_retries", "device_allocations"),
+    *("gpu_throttle_reasons", "allocator_retries", "device_allocations", "saved_activation_bytes"),
+    "measured_bandwidth_bytes_per_s",
 )
 """The order in which metrics are shown. Metrics without a place here follow, in the order of their files."""
 

@@ -16,8 +16,7 @@ from torch import nn
 import torchduet
 from harness import devices
 from harness.codec import to_json
-from harness.metrics.bandwidth import bandwidth
-from harness.metrics.peak import measured
+from harness.metrics.peak_rates import bandwidth, measured
 from harness.precision import precision, settle
 from harness.schema import BASELINE, Job, Protocol, Record, Status
 from harness.worker.session import Session

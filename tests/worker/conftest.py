@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.loading.torchvision_ops import mend_torchvision
-from harness.metrics import bandwidth, peak
+from harness.metrics import peak_rates
 from harness.worker import session as sessions
 from tests.accelerator import Accelerator, in_place_of_the_cpu
 
@@ -41,7 +41,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Accelerator]:
     """Small copies and products, no facts about packages, and no collections, which take most of the time."""
     monkeypatch.setattr(gc, "collect", lambda *_: 0)
     monkeypatch.setattr(sessions, "describe", lambda device: {"device": str(device)})
-    monkeypatch.setattr(bandwidth, "COPIED_BYTES_ACCELERATED", 1 << 10)
-    monkeypatch.setattr(peak, "SIZES_ACCELERATED", (8, 16))
+    monkeypatch.setattr(peak_rates, "COPIED_BYTES_ACCELERATED", 1 << 10)
+    monkeypatch.setattr(peak_rates, "SIZES_ACCELERATED", (8, 16))
     with in_place_of_the_cpu(Accelerator()) as found:
         yield found

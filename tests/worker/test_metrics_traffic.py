@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.metrics import Ended, bandwidth, of_eager_step, traffic
+from harness.metrics import Ended, of_eager_step, peak_rates, traffic
 from harness.schema import BASELINE, WHOLE, Mode
 from harness.workload import Workload
 from tests.factories import make_job
@@ -47,7 +47,7 @@ def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
         subject = Trial(workload=work, dtype="float32", mode=mode).variant()
         job = make_job(mode=mode, batch_size=ROWS)
         ended = Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronize=lambda: None)
-        return {**of_eager_step(ended, [("traffic", traffic)]), **bandwidth.measure(ended)[WHOLE]}
+        return {**of_eager_step(ended, [("traffic", traffic)]), **peak_rates.measure(ended)[WHOLE]}
 
     training, inference = found(Mode.TRAINING), found(Mode.INFERENCE)
     assert isinstance(training["bytes_per_step"], int)
@@ -61,4 +61,4 @@ def test_training_moves_more_than_inference_and_all_of_it_is_reported() -> None:
 def test_the_best_copy_counts_and_both_directions_do() -> None:
     ticks = itertools.count()
     # every look at the clock is a second later: three copies, a second each
-    assert bandwidth.bandwidth(1000, CPU, lambda: None, lambda: float(next(ticks))) == pytest.approx(2000)
+    assert peak_rates.bandwidth(1000, CPU, lambda: None, lambda: float(next(ticks))) == pytest.approx(2000)

@@ -9,7 +9,17 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.hardware.peaks import data_sheet_peak
-from harness.metrics import Ended, activations, at_the_end, energy, flops, items, of_eager_step, peak, traffic
+from harness.metrics import (
+    Ended,
+    activations,
+    at_the_end,
+    energy,
+    flops,
+    items,
+    of_eager_step,
+    peak_rates,
+    traffic,
+)
 from harness.precision import precision
 from harness.schema import BASELINE, WHOLE, Mode
 from harness.workload import Workload
@@ -153,7 +163,9 @@ def test_what_has_no_sheet_has_no_peak(name: str) -> None:
 def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
     """Every reading is 0.01 s after the last: the products of the first size use the budget up."""
     ticks = iter(range(10**6))
-    rate, size = peak.measured(precision("float32", "cpu"), CPU, lambda: None, lambda: next(ticks) / 100)
+    rate, size = peak_rates.measured(
+        precision("float32", "cpu"), CPU, lambda: None, lambda: next(ticks) / 100
+    )
     assert size == 256
     assert rate == pytest.approx(2 * 256**3 / 0.01)
     assert next(ticks) < 40

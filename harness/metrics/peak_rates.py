@@ -1,0 +1,200 @@
+"""The limits of the device: peak rates in the candidates' precision (FLOP/s), and its memory's bandwidth.
+
+``data_sheet_peak_flop_per_s`` is from ``harness.hardware.peaks``. ``measured_peak_flop_per_s`` is the best of
+several large matrix products, which take about 0.1 s, with ``measured_peak_size`` rows and columns. The size
+is recorded because a small product, as on a slow processor, does not reach the rate of a larger one.
+``measured_bandwidth_bytes_per_s`` is the best of several copies of 64 MiB (1 GiB on a GPU), which take less
+than 0.2 s, read and written bytes together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from harness.declared import CANDIDATE, GIGA, SIDES, TERA, WORK, Column, Metric, Seen, ratio
+from harness.devices import of
+from harness.hardware.peaks import data_sheet_peak
+from harness.metrics import WHOLE, ByVariant, Ended
+from harness.schema import Scalar
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.precision import Precision
+
+
+def _intensity(seen: Seen) -> float | None:
+    return ratio(seen.number("flops_per_step"), seen.number("bytes_per_step"))
+
+
+def _roof(seen: Seen) -> float | None:
+    """The roofline at this intensity (FLOP/s): the lower of the device's two limits."""
+    peak, bandwidth, intensity = seen.best.get(MEASURED), seen.best.get(BANDWIDTH), _intensity(seen)
+    return min(peak, bandwidth * intensity) if peak and bandwidth and intensity else None
+
+
+WHEN = "end"
+PROMISED, MEASURED = "data_sheet_peak_flop_per_s", "measured_peak_flop_per_s"
+BANDWIDTH = "measured_bandwidth_bytes_per_s"
+_work = partial(Metric, group=WORK)
+METRICS = (
+    Metric(PROMISED, "FLOP/s", "the device's peak in the candidates' precision, from the data sheet"),
+    Metric("data_sheet", "text", "the source of the data sheet's peak"),
+    Metric(
+        MEASURED,
+        "FLOP/s",
+        "the best of several large matrix products in the candidates' precision",
+        limit=True,
+    ),
+    Metric("measured_peak_size", "", "rows and columns of that product"),
+    Metric(
+        BANDWIDTH,
+        "bytes/s",
+        "the best of several large copies in the device's memory, read and written bytes together",
+        limit=True,
+    ),
+    _work(
+        "measured_peak_tflop_per_s",
+        "TFLOP/s",
+        "the measured peak: the best of all records of the device",
+        derive=lambda seen: ratio(seen.best.get(MEASURED), TERA),
+    ),
+    _work(
+        "measured_bandwidth_gb_per_s",
+        "GB/s",
+        "the measured bandwidth: the best of all records of the device",
+        derive=lambda seen: ratio(seen.best.get(BANDWIDTH), GIGA),
+    ),
+    _work(
+        "share_of_data_sheet",
+        "share",
+        "share of the data sheet's peak (MFU)",
+        sides=SIDES,
+        derive=lambda seen: seen.share("flops_per_step", seen.number(PROMISED)),
+    ),
+    _work(
+        "share_of_measured",
+        "share",
+        "share of the measured peak (MFU); not for eager if it runs in another precision",
+        sides=SIDES,
+        derive=lambda seen: seen.share("flops_per_step", seen.best.get(MEASURED)),
+        columns=(Column("mfu", "MFU\nmeasured", CANDIDATE, operations_only=True),),
+    ),
+    _work(
+        "share_of_bandwidth",
+        "share",
+        "share of the measured bandwidth; above 1 if the data fits into caches",
+        sides=SIDES,
+        derive=lambda seen: seen.share("bytes_per_step", seen.best.get(BANDWIDTH)),
+    ),
+    _work(
+        "flop_per_byte",
+        "FLOP/byte",
+        "FLOPs per byte of eager's operations, without fusion: the step's place on the roofline",
+        derive=_intensity,
+    ),
+    _work(
+        "roof_tflop_per_s",
+        "TFLOP/s",
+        "the roofline of the step: the lower of measured peak and measured bandwidth x flop_per_byte",
+        derive=lambda seen: ratio(_roof(seen), TERA),
+    ),
+    _work(
+        "share_of_roof",
+        "share",
+        "share of the roofline; may exceed 1, because fused code moves fewer bytes",
+        sides=SIDES,
+        derive=lambda seen: seen.share("flops_per_step", _roof(seen)),
+        columns=(
+            Column(
+                "roof", "of\nroof", CANDIDATE, or_else="candidate_share_of_bandwidth", operations_only=True
+            ),
+        ),
+    ),
+)
+PEAK_S, BANDWIDTH_S = 0.1, 0.15
+SIZES, SIZES_ACCELERATED = (256, 512, 1024, 2048), (4096, 8192)
+COPIED_BYTES, COPIED_BYTES_ACCELERATED = 1 << 26, 1 << 30  # larger than the caches
+FEWEST, MOST = 3, 10  # products of one size, and copies
+
+
+def measure(ended: Ended) -> ByVariant:
+    from harness.precision import precision
+
+    device, kind = of(ended.device), precision(ended.job.dtype, ended.device.type)
+    rate, size = measured(kind, ended.device, ended.synchronize)
+    numbers: dict[str, Scalar] = {MEASURED: rate, "measured_peak_size": size}
+    name = device.model()
+    if name is not None:
+        sheet = data_sheet_peak(name)
+        numbers[PROMISED] = sheet.flop_per_s(unit_of(kind)) if sheet else None
+        numbers["data_sheet"] = sheet.source if sheet else None
+    copied = COPIED_BYTES_ACCELERATED if device.accelerated else COPIED_BYTES
+    numbers[BANDWIDTH] = bandwidth(copied, ended.device, ended.synchronize)
+    return {WHOLE: numbers}
+
+
+def unit_of(kind: Precision) -> str:
+    """The name of the data sheet's rate for matrix products of this precision."""
+    if str(kind.lowest) == "torch.float32" and kind.tf32:
+        return "tf32"
+    return str(kind.lowest).removeprefix("torch.")
+
+
+def measured(
+    kind: Precision,
+    device: torch.device,
+    synchronize: Callable[[], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, int]:
+    """The best rate (FLOP/s) of products of square matrices, and the size that gave it.
+
+    Sizes increase while the next size is expected to fit into the budget.
+    """
+    import torch
+
+    began, best, best_size, last_s = clock(), 0.0, 0, 0.0
+    sizes = SIZES_ACCELERATED if of(device).accelerated else SIZES
+    with torch.no_grad(), kind.surroundings():
+        for place, size in enumerate(sizes):
+            growth = (size / sizes[place - 1]) ** 3 if place else 0.0
+            if place and clock() - began + 2 * growth * last_s > PEAK_S:
+                break
+            matrix = torch.randn(size, size, device=device).to(kind.lowest)
+            matrix @ matrix  # the first call of a size chooses a kernel
+            last_s = fastest_s(partial(torch.matmul, matrix, matrix), synchronize, clock, began + PEAK_S)
+            if 2 * size**3 / last_s > best:
+                best, best_size = 2 * size**3 / last_s, size
+    return best, best_size
+
+
+def bandwidth(
+    size: int,
+    device: torch.device,
+    synchronize: Callable[[], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Bytes/s, read and written, of the fastest copy of ``size`` bytes."""
+    import torch
+
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)  # makes the system map the pages of both
+    return 2 * size / fastest_s(partial(target.copy_, source), synchronize, clock, clock() + BANDWIDTH_S)
+
+
+def fastest_s(
+    work: Callable[[], object], synchronize: Callable[[], None], clock: Callable[[], float], until: float
+) -> float:
+    """Seconds of the fastest of ``FEWEST`` to ``MOST`` calls. Only the fewest may end after ``until``."""
+    synchronize()
+    times: list[float] = []
+    while len(times) < FEWEST or (len(times) < MOST and clock() + times[-1] < until):
+        start = clock()
+        work()
+        synchronize()
+        times.append(clock() - start)
+    return min(times)
