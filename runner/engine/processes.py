@@ -6,8 +6,6 @@ More rounds in one process cannot show how much they change the times.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from statistics import median
@@ -17,7 +15,7 @@ from harness.metrics import of_compiling
 from harness.protocol import AUTO
 from harness.schema import AS_FOUND, Compilation, Failure, Job, Protocol, Record, Samples
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.decision import Z_95, Between, judged
+from runner.analysis.verdicts.decision import Between, judged
 from runner.analysis.verdicts.family import assumed_of
 from runner.engine import Pause
 from runner.engine.stopping import more_processes
@@ -30,11 +28,7 @@ FAULTS = 10  # page faults of a median step, below which malloc's settings hardl
 
 
 def with_processes(
-    job: Job,
-    candidates: tuple[str, ...],
-    measure: Measure,
-    stop: Callable[[], bool],
-    clock: Callable[[], float] = time.monotonic,
+    job: Job, candidates: tuple[str, ...], measure: Measure, stop: Callable[[], bool]
 ) -> Iterator[Record | Pause]:
     """The job's records, each with the samples of ``job.protocol.processes`` processes, with pauses between.
 
@@ -46,36 +40,30 @@ def with_processes(
     if not job.protocol.performance:
         yield from measure(job, candidates)
         return
-    steps = _alone(job, candidates, measure, stop, clock)
+    steps = _alone(job, candidates, measure, stop)
     yield from _with_system(job, steps, measure, stop) if job.extras.allocator == BOTH else steps
 
 
 def _alone(
-    job: Job,
-    candidates: tuple[str, ...],
-    measure: Measure,
-    stop: Callable[[], bool],
-    clock: Callable[[], float],
+    job: Job, candidates: tuple[str, ...], measure: Measure, stop: Callable[[], bool]
 ) -> Iterator[Record | Pause]:
     """Without ``--allocator=both``."""
     if job.protocol.processes == 1:
         yield from measure(job, candidates)
         return
-    began = clock()
     going: dict[str, list[Record]] = {}
     for record in measure(job, candidates):
         if record.samples is None:
             yield record
         else:
             going[record.candidate] = [record]
-    took_s = clock() - began
     number = 1
     while wanting := {name: records for name, records in going.items() if _another(job.protocol, records)}:
         yield Pause()
         if stop():
             break
         number += 1
-        protocol = replace(_with_rounds(job.protocol, wanting, took_s), process=number - 1)
+        protocol = replace(job.protocol, process=number - 1)
         for record in measure(replace(job, protocol=protocol), tuple(wanting)):
             records = going[record.candidate]
             why_not = _why_not(records[0], record)
@@ -134,34 +122,6 @@ def _another(protocol: Protocol, records: Sequence[Record]) -> bool:
     between = Between(assumed_sd=assumed_of(records[0]))
     estimate = judged(samples.baseline_s, samples.candidate_s, by_process, between)
     return more_processes(protocol, estimate, calibrated=bool(records[0].calibrated))
-
-
-def _with_rounds(protocol: Protocol, going: dict[str, list[Record]], took_s: float) -> Protocol:
-    """``auto``: with the rounds of a later process that narrow the interval most for their time.
-
-    The optimum of Kalibera & Jones (2013) is the root of cost of a process / cost of a round * variance of
-    a round / tau^2. Both costs are those of the first process.
-    """
-    firsts = [records[0] for records in going.values()]
-    samples = [record.samples for record in firsts if record.samples is not None]
-    if protocol.processes != AUTO or protocol.repeat is not None or not samples:
-        return protocol
-    rounds = max(len(of_record) for of_record in samples)
-    first = samples[0]
-    seconds = sum(first.baseline_s) + sum(sum(of_record.candidate_s) for of_record in samples)
-    of_round = seconds * first.iterations_per_sample / rounds
-    of_process = max(0.0, took_s - of_round * rounds)
-    ratios = [_noise(record) / max(assumed_of(record), 1e-4) for record in firsts]
-    best = math.sqrt(of_process / max(of_round, 1e-9)) * max(ratios)
-    count = min(protocol.max_rounds, max(protocol.min_rounds, math.ceil(best)))
-    return replace(protocol, min_rounds=count, max_rounds=count)
-
-
-def _noise(record: Record) -> float:
-    """The standard deviation of a round's log ratio, from the rounds' own interval."""
-    assert record.samples is not None
-    half = judged(record.samples.baseline_s, record.samples.candidate_s).rounds_half or 0.0
-    return half / Z_95 * math.sqrt(len(record.samples))
 
 
 def _why_not(first: Record, later: Record) -> Failure | None:

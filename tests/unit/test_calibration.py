@@ -130,7 +130,7 @@ def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:
     record = replace(make_record(make_job()), calibrated="2026-11-20", started="2026-11-23T10:00:00+00:00")
     summary = summarize([record])
     assert "calibrated on 2026-11-20, 3 days before, (training: inductor 0.6 %;" in summary.caveats[-1]
-    assert processes_cell(summary.comparisons[0]) == "0.6 % calibrated"
+    assert processes_cell(summary.comparisons[0]) == "0.6 % calibrated 2026-11-20"
 
 
 @pytest.mark.parametrize(

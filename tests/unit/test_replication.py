@@ -120,13 +120,9 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
             samples = make_samples(speedup=speedup, rounds=20, seed=f"{len(jobs)}", jitter=0.01)
             yield replace(make_record(one, candidate), samples=samples)
 
-    ticks = iter(range(0, 1000, 10))  # a process takes 10 s
-    found = with_processes(job(AUTO), ("a",), measure, lambda: False, lambda: float(next(ticks)))
+    found = with_processes(job(AUTO), ("a",), measure, lambda: False)
     assert least <= len(jobs) <= most
     assert len(known(found[0].samples).rounds_by_process) == (len(jobs) if len(jobs) > 1 else 0)
-    for later in jobs[1:]:  # the optimum of costs and variances, within the protocol's bounds
-        assert later.protocol.min_rounds == later.protocol.max_rounds
-        assert 10 <= later.protocol.min_rounds <= 100
     assert [one.protocol.process for one in jobs] == list(range(len(jobs)))
 
 

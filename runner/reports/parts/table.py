@@ -81,7 +81,8 @@ def processes_cell(comparison: Comparison) -> str:
     if estimate is None or (estimate.between_sd is None and estimate.assumed_sd is None):
         return MISSING
     if estimate.between_sd is None:
-        source = "calibrated" if comparison.record.calibrated else "assumed"
+        date = comparison.record.calibrated
+        source = f"calibrated {date}" if date else "assumed"
         return f"{share_text(estimate.assumed_sd or 0.0)} {source}"
     return f"{estimate.between_sd:.1%} ({estimate.processes})"
 
