@@ -20,8 +20,9 @@ numbers by variant (the whole job's under ``WHOLE``), and may run steps.
 ``METRICS`` declares the numbers: names, units, where they are shown (``harness.declared``). The parent
 imports the modules for it, so they import torch only inside functions.
 
-A module with ``WANTED = "explain"`` is used only if that field of ``harness.schema.Extras`` is set. Metrics
-are never on during timed samples. If a metric fails, the log says so, and only its numbers are missing.
+A module with ``WANTED = ("explain",)`` is used only if such a field of ``harness.schema.Extras`` is set.
+Metrics are never on during timed samples. If a metric fails, the log says so, and only its numbers are
+missing.
 """
 
 from __future__ import annotations
@@ -160,8 +161,8 @@ def of_compiling() -> tuple[str, ...]:
 
 def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
     for name, module in _all():
-        wanted = getattr(module, "WANTED", None)
-        if when == module.WHEN and (wanted is None or getattr(extras, wanted)):
+        wanted = getattr(module, "WANTED", ())
+        if when == module.WHEN and (not wanted or any(getattr(extras, field) for field in wanted)):
             yield name, module
 
 

@@ -33,7 +33,7 @@ METRICS = (
         explains="recompilations",
     ),
 )
-WANTED = "explain"
+WANTED = ("explain",)
 MOST = 20
 
 

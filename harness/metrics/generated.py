@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 WHEN = "compile"
-WANTED = "explain"
+WANTED = ("explain",)
 METRICS = (
     Metric(
         "generated_kernels",

@@ -1,17 +1,18 @@
-"""``--export-profiler-trace``: a Chrome trace of each variant, and the kernels whose time changed most.
+"""``--explain``: the kernels whose time changed most; ``--export-profiler-trace``: also a Chrome trace.
 
-After the timed rounds, ``STEPS`` steps of each variant run under torch's profiler. The files
-``trace-<variant>.json`` are written into the folder of the case's log. ``kernel_changes`` compares the time
-of each kernel (on a GPU) or operator (on a CPU) with eager's, in ms of one step: text, one line each. Times
-are self times. Ranges that only contain other events (autograd's, Dynamo's) are left out. Inductor's kernels
-for a CPU have names only with ``inductor[cpp.enable_kernel_profile=True]``; else the self time of their graph
-is shown. ``step_events`` has every event's time, and the whole step's under ``STEP``. Profiling slows down
-small operations: compare the shares, not the sums.
+After the timed rounds, some steps of each variant run under torch's profiler, and the fastest counts.
+The files ``trace-<variant>.json`` are written into the folder of the case's log. ``kernel_changes`` compares
+the time of each kernel (on a GPU) or operator (on a CPU) with eager's, in ms of one step: text, one line
+each. Times are self times. Ranges that only contain other events (autograd's, Dynamo's) are left out.
+Inductor's kernels for a CPU have names only with ``inductor[cpp.enable_kernel_profile=True]``; else the self
+time of their graph is shown. ``step_events`` has every event's time, and the whole step's under ``STEP``.
+Profiling slows down small operations: compare the shares, not the sums.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -34,19 +35,19 @@ METRICS = (
     Metric(
         "kernel_changes",
         "text",
-        "kernels whose time changed most (--export-profiler-trace)",
+        "kernels whose time changed most (--explain)",
         sides=(CANDIDATE,),
         explains="time of one step by kernel, eager -> compiled, the largest changes first",
     ),
     Metric(
         "step_events",
         "text",
-        "ms of one step by event, as JSON; `step` is all of it (--export-profiler-trace)",
+        "ms of one step by event, as JSON; `step` is all of it (--explain)",
         sides=SIDES,
     ),
 )
-WANTED = "profiler_trace"
-STEPS = 3
+WANTED = ("explain", "profiler_trace")
+FEWEST, MOST, LIMIT_S = 3, 10, 1.0  # steps, and the seconds after which no further step begins
 SHOWN = 10
 LEAST = 1e-4  # of the step; smaller events are left out
 NAME_LENGTH = 80
@@ -84,22 +85,29 @@ def traced(name: str, variant: Variant, ended: Ended) -> tuple[dict[str, float],
         activities.append(getattr(ProfilerActivity, kernels))
     variant.step()
     ended.synchronize()
-    with profile(activities=activities) as profiler:
-        start = time.perf_counter()
-        for _ in range(STEPS):
+    step_ms = math.inf
+    begun = time.perf_counter()
+    for done in range(MOST):
+        if done >= FEWEST and time.perf_counter() - begun > LIMIT_S:
+            break
+        with profile(activities=activities) as profiled:
+            start = time.perf_counter()
             variant.step()
-        ended.synchronize()
-        step_ms = (time.perf_counter() - start) * 1e3 / STEPS
+            ended.synchronize()
+            taken_ms = (time.perf_counter() - start) * 1e3
+        if taken_ms < step_ms:
+            step_ms, profiler = taken_ms, profiled
     variant.release()
-    profiler.export_chrome_trace(str(Path.cwd() / trace_file(name)))
+    if ended.job.extras.profiler_trace:
+        profiler.export_chrome_trace(str(Path.cwd() / trace_file(name)))
     times: dict[str, float] = {}
     events = {STEP: round(step_ms, 4)}
     for event in profiler.key_averages():
         kernel = leaf(event.key) if of(ended.device).profiler_activity() is None else str(event.key)
         time_us = _time_us(event, ended.device)
         if kernel is not None and time_us > 0:
-            times[kernel] = times.get(kernel, 0.0) + time_us / 1e3 / STEPS
-        if (ms := time_us / 1e3 / STEPS) >= LEAST * step_ms:
+            times[kernel] = times.get(kernel, 0.0) + time_us / 1e3
+        if (ms := time_us / 1e3) >= LEAST * step_ms:
             generated = KERNEL.fullmatch(str(event.key))
             key = generated[1] if generated else str(event.key)
             events[key] = round(events.get(key, 0.0) + ms, 4)

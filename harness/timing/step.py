@@ -210,6 +210,17 @@ class Variant:
         self._forward = forward
         self.step = self._make_step()
 
+    def step_with(self, lap: Lap) -> Step:
+        """The step that calls ``lap`` after each forward and its loss, before the backward."""
+        forward = self._forward
+
+        def lapped(args: Any, kwargs: Any, target: Any) -> tuple[Any, Any]:
+            results = forward(args, kwargs, target)
+            lap()
+            return results
+
+        return make_step(self.program, lapped, self._context)
+
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
         with torch.no_grad(), self._context():

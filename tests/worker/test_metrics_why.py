@@ -134,7 +134,6 @@ def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytes
     ]
     events = json.loads((tmp_path / "trace-baseline.json").read_text())["traceEvents"]
     products = [e for e in events if e.get("name") == "aten::addmm"]
-    assert len(products) % trace.STEPS == 0
     assert products
     assert trace.trace_file("a/b c") == "trace-a_b_c.json"
 

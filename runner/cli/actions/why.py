@@ -29,7 +29,6 @@ TUNE = _action(
     "--tune", help="try the settings that matter for the chosen models, and keep what wins: docs/WHY.md"
 )
 FLAGS = (WHY,)
-LOOKS = 3  # rounds of the copy that is compiled for looking
 
 Request = tuple[MeasureRequest, bool]
 
@@ -60,11 +59,12 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     from runner.plan.possible import check_devices, check_jobs, check_threads
     from runner.plan.probe import asking_for
     from runner.reports.parts.grid import say
+    from runner.runs.why.asking import asked_why, tuned
     from runner.runs.why.words import as_json, markdown, show
     from runner.store.run_folder import new_folder
 
-    measure, asks_why = request
-    config, console = measure.config, Console()
+    measure_request, asks_why = request
+    config, console = measure_request.config, Console()
     jobs = plan(config)
     check_threads(config.protocol.threads)
     check_devices(config.devices)
@@ -73,52 +73,23 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
     whys = []
     for job in jobs:
-        why = _explained(job, folder / job.key, measure, argv, console, asks_why=asks_why)
-        if why is None:
+        measure = partial(_measured, folder / job.key, measure_request, argv, console)
+        answer = (asked_why if asks_why else tuned)(job, measure, partial(say, console))
+        if answer.why is None:
+            say(console, f"{job.case.name}: {answer.problem}; the log is in {folder / job.key}")
             continue
-        show(why, console)
+        show(answer.why, console)
         if not asks_why:
-            _say_winner(why, console)
-        whys.append(why)
+            _say_winner(answer.why, console)
+        whys.append(answer.why)
     (folder / "why.md").write_text(markdown(whys), encoding="utf-8")
     (folder / "why.json").write_text(json.dumps(as_json(whys), indent=1) + "\n", encoding="utf-8")
     say(console, f"\nwhy.md, why.json and the records: {folder}")
     return OK if len(whys) == len(jobs) else FAILURES
 
 
-def _explained(
-    job: Job, folder: Path, request: MeasureRequest, argv: Sequence[str], console: Console, *, asks_why: bool
-) -> Any:
-    """The explanation of the job's candidate; None if it has no times."""
-    from runner.reports.parts.grid import say
-    from runner.runs.why.explain import candidates_for, explain, proposals, settings_to_try, with_setting
-    from runner.runs.why.looked import LOOKING, Looked
-    from runner.runs.why.tune import tuning
-
-    (candidate,) = job.candidates
-    looked = None
-    if asks_why:
-        protocol = replace(job.protocol, accuracy=False, repeat=LOOKS)
-        extras = replace(job.extras, explain=True, profiler_trace=True)
-        look = with_setting(candidate, ",".join(LOOKING)) if "inductor" in candidate else candidate
-        say(console, f"{job.case.name}: a second copy of {candidate}, for looking")
-        looking = replace(job, candidates=(look,), protocol=protocol, extras=extras)
-        records = _measured(looking, folder / "look", request, argv, console)
-        looked = Looked.of(records[0]) if records else None
-    proposed = tuning(job) if looked is None and not asks_why else proposals(looked) if looked else ()
-    settings = settings_to_try(proposed) if asks_why else proposed[0].settings
-    timed = replace(job, candidates=candidates_for(candidate, settings))
-    say(console, f"{job.case.name}: {', '.join(timed.candidates)}, in the same rounds")
-    records = _measured(timed, folder / "pairs", request, argv, console)
-    try:
-        return explain(candidate, records, proposed, looked)
-    except ValueError as error:
-        say(console, f"{job.case.name}: {error}; the log is in {folder}")
-        return None
-
-
 def _measured(
-    job: Job, path: Path, request: MeasureRequest, argv: Sequence[str], console: Console
+    path: Path, request: MeasureRequest, argv: Sequence[str], console: Console, job: Job, part: str
 ) -> Sequence[Record]:
     from runner.cli.measuring import measure_missing
     from runner.engine.executors.choice import opened
@@ -128,7 +99,7 @@ def _measured(
 
     jobs = with_availability((job,), asking_for((job,)), skip=True)
     with opened(request.where, jobs, job_command) as executor:
-        folder = RunFolder.create(path, jobs, argv, {})
+        folder = RunFolder.create(path / part, jobs, argv, {})
         with folder.claimed():
             if measure_missing(folder, jobs, console, executor):
                 raise KeyboardInterrupt

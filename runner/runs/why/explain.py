@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -40,12 +40,13 @@ class State(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A cause that shows, and the settings that remove it; no settings: it can only be suspected."""
+    """A cause that shows, and what removes it. Without settings and without a metric it is only suspected."""
 
     cause: str
     sentence: str
     evidence: str
-    settings: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,28 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A stage of the compiler over the stage before it; ms of its forward and backward in training."""
+
+    name: str
+    over: str
+    speedup: float
+    low: float | None
+    high: float | None
+    halves_ms: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What a part of the call takes: microseconds of a step with their 95 % interval."""
+
+    name: str
+    us: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
     """The explanation of one candidate of one job."""
 
@@ -89,10 +112,12 @@ class Why:
     plain: Comparison
     causes: tuple[Tested, ...]
     attempts: tuple[Attempt, ...]
-    stages: tuple[tuple[str, str, float, float | None, float | None], ...]  # name, over what, ratio, interval
+    stages: tuple[Stage, ...]
+    call: tuple[Span, ...]
     excluded: tuple[str, ...]
     shown: tuple[str, ...]  # checks that are not clean
     balance: Mapping[str, tuple[float, float]]
+    together: Tested | None = None  # the causes that act, without all of them at once
 
     @property
     def lost(self) -> bool:
@@ -112,7 +137,11 @@ def proposals(looked: Looked, known: Sequence[Cause] | None = None) -> tuple[Pro
     shown = ((cause, cause.signature(looked)) for cause in ordered)
     return tuple(
         Proposal(
-            cause=cause.NAME, sentence=cause.SENTENCE, evidence=evidence, settings=settings_of(cause, looked)
+            cause=cause.NAME,
+            sentence=cause.SENTENCE,
+            evidence=evidence,
+            settings=settings_of(cause, looked),
+            metric=getattr(cause, "METRIC", ""),
         )
         for cause, evidence in shown
         if evidence
@@ -174,6 +203,7 @@ def explain(
         causes=(*causes_tested, *capture),
         attempts=attempts,
         stages=_stages(candidate, comparisons, pairs),
+        call=_call(comparisons, candidate),
         excluded=excluded,
         shown=shown,
         balance={} if looked is None else looked.balance,
@@ -181,6 +211,8 @@ def explain(
 
 
 def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
+    if proposal.metric:
+        return _measured(proposal, plain, lost=lost)
     mine = [one for one in attempts if one.setting in proposal.settings and one.over_plain is not None]
     best = max(mine, key=lambda one: one.over_plain.speedup or 0.0 if one.over_plain else 0.0, default=None)
     share = None
@@ -189,6 +221,63 @@ def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, 
     explained = best is not None and best.helps and share is not None and share.low > 0
     state = State.EXPLAINED if explained else State.SUSPECTED
     return Tested(proposal=proposal, state=state, attempt=best, share=share)
+
+
+def _measured(proposal: Proposal, plain: Comparison, *, lost: bool) -> Tested:
+    """A cause whose own pair gives its microseconds; its share is their part of the loss."""
+    span, share = span_of(plain, proposal.metric, proposal.cause), None
+    limits = plain.ci_low, plain.ci_high, plain.baseline_ms, plain.speedup
+    if lost and span is not None and None not in limits:
+        low, high, eager, speedup = (float(limit or 0) for limit in limits)
+        losses = [eager * 1e3 * (1 / ratio - 1) for ratio in (speedup, low, high)]
+        if min(losses) > 0:
+            share = Share(value=span.us / losses[0], low=span.low / losses[1], high=span.high / losses[2])
+    noise_us = plain.record.job.protocol.noise_threshold * (plain.candidate_ms or 0.0) * 1e3
+    explained = span is not None and share is not None and span.low > noise_us
+    return Tested(proposal=proposal, state=State.EXPLAINED if explained else State.SUSPECTED, share=share)
+
+
+def span_of(comparison: Comparison, metric: str, name: str) -> Span | None:
+    """The metric of this candidate with its interval; None if one of the three was not measured."""
+    values = [comparison.number(f"candidate_{metric}{end}") for end in ("", "_low", "_high")]
+    if values[0] is None or values[1] is None or values[2] is None:
+        return None
+    return Span(name=name, us=values[0], low=values[1], high=values[2])
+
+
+def _call(comparisons: Mapping[str, Comparison], candidate: str) -> tuple[Span, ...]:
+    """What is known of the cost of a call: the candidate's guards, and the net cost of Dynamo alone."""
+    asked = (
+        (candidate, "guards_us", "guards"),
+        (STAGES[0], "dynamo_us", "guards, lookup and wrapper, less the Python code they replace"),
+    )
+    spans = (span_of(comparisons[name], key, words) for name, key, words in asked if name in comparisons)
+    return tuple(span for span in spans if span is not None)
+
+
+def acting(why: Why) -> tuple[Tested, ...]:
+    """The explained causes whose settings can be tested together: at least two, or none."""
+    tested = {one.attempt.setting: one for one in why.explained if one.attempt is not None}
+    return tuple(tested.values()) if len(tested) > 1 else ()
+
+
+def together_setting(why: Why) -> str:
+    """The settings of all causes that act, as one."""
+    settings = [one.attempt.setting for one in acting(why) if one.attempt]
+    return ",".join(dict.fromkeys(part for setting in settings for part in setting.split(",")))
+
+
+def with_together(why: Why, candidate: str, records: Sequence[Record]) -> Why:
+    """The explanation with a second run, which timed the candidate without all causes that act."""
+    setting = together_setting(why)
+    proposal = Proposal(
+        cause=" and ".join(one.proposal.cause for one in acting(why)),
+        sentence="Removed together.",
+        evidence="each acts alone",
+        settings=(setting,),
+    )
+    second = explain(candidate, records, (proposal,), None)
+    return replace(why, together=second.causes[0], attempts=(*why.attempts, *second.attempts))
 
 
 def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tuple[Tested, ...]:
@@ -237,14 +326,25 @@ def _stages(
     candidate: str,
     comparisons: Mapping[str, Comparison],
     pairs: Mapping[tuple[str, str], CandidatePair],
-) -> tuple[tuple[str, str, float, float | None, float | None], ...]:
-    """Each stage over the one before it, as a speedup with its interval."""
+) -> tuple[Stage, ...]:
+    """Each stage over the one before it."""
     names = [name for name in (*STAGES, candidate) if name in comparisons]
     rows = []
     for before, name in zip(["eager", *names], names, strict=False):
         one = comparisons[name] if before == "eager" else pairs.get((name, before))
-        if one is not None and one.speedup is not None:
-            rows.append((name, before, one.speedup, one.ci_low, one.ci_high))
+        if one is None or one.speedup is None:
+            continue
+        halves = [comparisons[name].number(f"candidate_{half}_ms") for half in ("forward", "backward")]
+        rows.append(
+            Stage(
+                name=name,
+                over=before,
+                speedup=one.speedup,
+                low=one.ci_low,
+                high=one.ci_high,
+                halves_ms=None if halves[0] is None or halves[1] is None else (halves[0], halves[1]),
+            )
+        )
     return tuple(rows)
 
 

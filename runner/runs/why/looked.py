@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,6 +65,13 @@ class Looked:
     def settings(self) -> tuple[str, ...]:
         """The candidate's own settings, without those for looking."""
         return tuple(one for one in parts_of(self.record.candidate)[1] if one not in LOOKING)
+
+    @property
+    def step_ms(self) -> float:
+        """The compiled step as timed, without the profiler; with it, if it was not timed."""
+        samples = self.record.samples
+        timed = [] if samples is None else [one for one in samples.candidate_s if one]
+        return statistics.median(timed) * 1e3 if timed else self.compiled.get(STEP, 0.0)
 
     @cached_property
     def balance(self) -> Mapping[str, tuple[float, float]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runner.analysis.digits import seconds_text, speedup_text
 from runner.reports.markdown import escape, list_block, table_block
 from runner.reports.parts.grid import Table, grid_of, optional, text_for
-from runner.runs.why.explain import Attempt, Share, Tested, Why
+from runner.runs.why.explain import Attempt, Share, Stage, Tested, Why
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +43,8 @@ def cause_lines(why: Why) -> tuple[str, ...]:
     """The tested causes as sentences; what was found if nothing is lost."""
     if not why.lost:
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
-    named = tuple(_cause_line(tested) for tested in sorted(why.causes, key=lambda one: one.state.value))
+    ordered = sorted(why.causes, key=lambda one: one.state.value)
+    named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
     return (
         named if why.explained else (*named, "Not explained: no tested setting removes a part of the loss.")
     )
@@ -72,9 +73,9 @@ def parts(why: Why) -> Iterator[Part]:
     yield Part(title="Cause", lines=cause_lines(why))
     if why.balance:
         yield Part(title="Balance of one step, in ms, under the profiler", table=balance_table(why))
-    rows = tuple((name, over, speedup_text(ratio, low, high)) for name, over, ratio, low, high in why.stages)
-    table = Table(header=("stage", "over", "speedup [95 %]"), rows=rows)
-    yield Part(title="Stages, for orientation", table=table)
+    yield Part(title="Stages, for orientation", table=stages_table(why.stages))
+    if why.call:
+        yield Part(title="The cost of a call", table=call_table(why))
     if why.attempts:
         yield Part(title="What to try", table=attempts_table(why.attempts))
     checks = [f"Excluded: {', '.join(why.excluded)}."]
@@ -89,6 +90,30 @@ def balance_table(why: Why) -> Table:
         for line, (eager, compiled) in (*lines, ("step", total))
     )
     return Table(header=("", "eager", "compiled", "change"), rows=rows, numbers=(False, True, True, True))
+
+
+def stages_table(stages: Sequence[Stage]) -> Table:
+    rows = [(one.name, one.over, speedup_text(one.speedup, one.low, one.high)) for one in stages]
+    halves = [one.halves_ms for one in stages]
+    header: tuple[str, ...] = ("stage", "over", "speedup [95 %]")
+    if all(halves) and halves:
+        header = (*header, "forward ms", "backward ms")
+        more = [tuple(f"{ms:.3g}" for ms in both or ()) for both in halves]
+        return Table(header=header, rows=tuple((*a, *b) for a, b in zip(rows, more, strict=True)))
+    return Table(header=header, rows=tuple(rows))
+
+
+def call_table(why: Why) -> Table:
+    step_us = (why.plain.candidate_ms or 0.0) * 1e3
+    rows = tuple(
+        (
+            span.name,
+            f"{span.us:.3g} [{span.low:.3g}, {span.high:.3g}]",
+            f"{span.us / step_us:.2%}" if step_us else "",
+        )
+        for span in why.call
+    )
+    return Table(header=("", "us a step [95 %]", "of the step"), rows=rows)
 
 
 def attempts_table(attempts: Sequence[Attempt]) -> Table:
@@ -145,18 +170,18 @@ def _one(why: Why) -> dict[str, Any]:
         "verdict": why.plain.verdict.value if why.plain.verdict else None,
         "speedup": _ratio(why.plain),
         "baseline_ms": why.plain.baseline_ms,
-        "causes": [
+        "causes": [_cause(tested) for tested in why.causes],
+        "together": _cause(why.together) if why.together else None,
+        "stages": [
             {
-                "cause": tested.proposal.cause,
-                "state": tested.state.value,
-                "sentence": tested.proposal.sentence,
-                "evidence": tested.proposal.evidence,
-                "setting": tested.attempt.setting if tested.attempt else None,
-                "share": [tested.share.value, tested.share.low, tested.share.high] if tested.share else None,
+                "stage": one.name,
+                "over": one.over,
+                "speedup": [one.speedup, one.low, one.high],
+                "halves_ms": one.halves_ms,
             }
-            for tested in why.causes
+            for one in why.stages
         ],
-        "stages": [{"stage": s, "over": o, "speedup": [r, low, high]} for s, o, r, low, high in why.stages],
+        "call_us": {one.name: [one.us, one.low, one.high] for one in why.call},
         "tried": [
             {
                 "setting": one.setting,
@@ -171,6 +196,17 @@ def _one(why: Why) -> dict[str, Any]:
         "excluded": list(why.excluded),
         "not_excluded": list(why.shown),
         "balance_ms": {line: {"eager": e, "compiled": c} for line, (e, c) in why.balance.items()},
+    }
+
+
+def _cause(tested: Tested) -> dict[str, Any]:
+    return {
+        "cause": tested.proposal.cause,
+        "state": tested.state.value,
+        "sentence": tested.proposal.sentence,
+        "evidence": tested.proposal.evidence,
+        "setting": tested.attempt.setting if tested.attempt else None,
+        "share": [tested.share.value, tested.share.low, tested.share.high] if tested.share else None,
     }
 
 

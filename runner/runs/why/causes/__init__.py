@@ -6,10 +6,12 @@ A module has
     SENTENCE                what happens, as a sentence
     signature(looked)       the evidence, as words; "" if the cause is not there
     settings(looked)        optional: candidates that remove it, each the text between the brackets
+    METRIC                  optional: a metric in us of a step, with ``_low`` and ``_high``: itself the pair
+                            with and without the cause
     cost(looked)            optional: ms of the step that it may cost; the most costly causes are tested first
 
 A signature only proposes. The pair of the candidate with the setting and the plain one decides. A cause
-without ``settings`` can only be suspected.
+without both can only be suspected.
 """
 
 from __future__ import annotations

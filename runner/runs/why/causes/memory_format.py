@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.runs.why.looked import Looked
+from runner.runs.why.looked import STEP, Looked
 
 NAME = "memory format"
 SENTENCE = (
@@ -11,6 +11,7 @@ SENTENCE = (
 )
 CONVOLUTION = r"(?:aten|mkldnn)::\w*conv\w*"
 GROWN = 1.05  # of eager's time
+LEAST = 0.02  # of the step
 
 
 def signature(looked: Looked) -> str:
@@ -18,7 +19,7 @@ def signature(looked: Looked) -> str:
     before = looked.ms(CONVOLUTION, compiled=False)
     return (
         f"convolutions and copies {before:.3g} -> {convolutions:.3g} ms"
-        if convolutions > GROWN * before
+        if convolutions > max(GROWN * before, before + LEAST * looked.compiled.get(STEP, 0.0))
         else ""
     )
 

@@ -12,3 +12,8 @@ LEAST = 0.05  # of the step
 def signature(looked: Looked) -> str:
     ms, step = looked.ms_of("scalar"), looked.compiled.get(STEP, 0.0)
     return f"{len(looked.kernels('scalar'))} scalar kernels take {ms:.3g} ms" if ms > LEAST * step else ""
+
+
+def settings(looked: Looked) -> tuple[str, ...]:
+    narrow = any(one.startswith("cpp.simdlen=") for one in looked.settings)
+    return ("cpp.simdlen=None",) if narrow else ()

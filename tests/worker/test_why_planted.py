@@ -1,0 +1,194 @@
+"""Planted causes: for each cause a toy that has it, really compiled and looked at. Only times are invented.
+
+The compiled step is 0.77x of eager. Of the settings that the look proposes, those of the planted cause bring
+it back to 1x, and the others change nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.schema import Job, Protocol, Record, Status
+from runner.runs.why.asking import LOOK, asked_why
+from runner.runs.why.causes import causes
+from runner.runs.why.explain import STAGES, State, Why, proposals, with_setting
+from runner.runs.why.looked import Looked
+from tests.factories import make_job, make_samples
+from torchduet import compare
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("fresh_compiler")]
+
+
+TRIES = 3  # a signature that compares times of the profiler may be hidden by other programs
+
+
+class Of(nn.Module):
+    """A module from a function of its parts and the input."""
+
+    def __init__(self, function: Callable[..., torch.Tensor], *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts, self.function = nn.ModuleList(parts), function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.function(x, *self.parts)
+        return result
+
+
+class Again(torch.autograd.Function):
+    """Two products. Its backward computes the first product again; a joint graph saves it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, w)
+        return (x @ w) @ w
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        return (g @ w.T) @ w.T, (x @ w).T @ g + x.T @ (g @ w.T)
+
+
+def again(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
+    for layer in layers:
+        x = Again.apply(x, layer.weight)  # type: ignore[no-untyped-call]
+    return x
+
+
+def attention(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
+    q, k, v = (layer(x).view(4, 128, 4, 32).transpose(1, 2) for layer in layers)
+    scores = (q @ k.transpose(-2, -1)).div(32**0.5).softmax(-1)
+    return torch.matmul(scores, v).transpose(1, 2)
+
+
+def broken(x: torch.Tensor, first: nn.Linear, second: nn.Linear) -> torch.Tensor:
+    x = first(x)
+    torch._dynamo.graph_break()
+    result: torch.Tensor = second(x)
+    return result
+
+
+def linear(n: int = 1, size: int = 64) -> list[nn.Linear]:
+    return [nn.Linear(size, size) for _ in range(n)]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A model, the shape of its input, and the candidate."""
+
+    make: Callable[[], nn.Module]
+    shape: Sequence[int]
+    training: bool = False
+    candidate: str = "inductor"
+    threads: int = 1
+    scale: float = 1.0  # of the invented times, whose eager step takes 10 ms
+
+
+PLANTED = {
+    "random numbers": Toy(lambda: nn.Sequential(*linear(), nn.Dropout(0.1)), (4096, 64), training=True),
+    "stored masks": Toy(lambda: nn.Sequential(*linear(), nn.ReLU()), (4096, 64), training=True),
+    "memory format": Toy(
+        lambda: nn.Sequential(nn.Conv2d(64, 64, 7, padding=3, groups=64), nn.GELU(), nn.Conv2d(64, 128, 1)),
+        (8, 64, 28, 28), training=True,
+    ),
+    "weights copied in every step": Toy(
+        lambda: nn.Sequential(nn.Conv2d(256, 256, 3), nn.GELU(), nn.Conv2d(256, 256, 3)), (1, 256, 8, 8)
+    ),
+    "a decomposed operator": Toy(
+        lambda: Of(lambda x: nn.functional.interpolate(x, scale_factor=2, mode="bicubic") * 2), (4, 8, 32, 32)
+    ),
+    "attention by another kernel": Toy(lambda: Of(attention, *linear(3, 128)), (4, 128, 128)),
+    "autotuning": Toy(lambda: Of(lambda x, f: f(x).sin(), *linear()), (4096, 64),
+                      candidate="inductor[max_autotune=True]"),
+    "freezing": Toy(lambda: Of(lambda x, f: f(x).sin(), *linear()), (4096, 64),
+                    candidate="inductor[freezing=True]"),
+    "saved tensors": Toy(lambda: Of(again, *linear(6)), (8192, 64), training=True),
+    "threads": Toy(lambda: Of(lambda x, f: f(x).sin(), *linear()), (4096, 64), threads=2),
+    "loops without vectors": Toy(lambda: Of(lambda x: x.sin().cos()), (4096, 64),
+                                 candidate="inductor[cpp.simdlen=1]"),
+    "graph breaks": Toy(lambda: Of(broken, *linear(2)), (4096, 64)),
+    "guards": Toy(lambda: nn.Sequential(*linear(60, 2)), (2, 2), scale=0.01),
+    "nothing to gain": Toy(lambda: nn.Sequential(*linear(1, 1024)), (1024, 1024)),
+}  # fmt: skip
+ONLY_SUSPECTED = {"graph breaks", "nothing to gain"}  # nothing removes them
+CONTROLS = (
+    Toy(lambda: Of(lambda x, f: nn.functional.gelu(f(x)).sin(), *linear()), (4096, 64)),
+    Toy(lambda: Of(lambda x, f: nn.functional.gelu(f(x)).sin(), *linear()), (4096, 64), training=True),
+    Toy(lambda: nn.LayerNorm(256), (1024, 256), training=True),
+    Toy(lambda: Of(lambda x: x.exp().cumsum(-1) + x), (256, 256)),
+)
+
+
+@cache
+def looked_at(toy: Toy) -> Record:
+    """The record of the copy for looking."""
+    torch.manual_seed(0)
+    records: list[Record] = []
+
+    def once(job: Job, _: str) -> Sequence[Record]:
+        if not records:
+            result = compare(
+                toy.make(),
+                torch.randn(*toy.shape),
+                mode="training" if toy.training else "inference",
+                compilers=job.candidates,
+                dropout="keep",
+                extras=job.extras,
+                protocol=replace(job.protocol, threads=toy.threads),
+            )
+            records.extend(result.records)
+        return records if job.candidates[0] == records[0].candidate else ()
+
+    asked_why(make_job(candidates=(toy.candidate,)), once, print)
+    return replace(records[0], status=Status.PASS)
+
+
+def answered(toy: Toy, cause: str = "", seed: int = 0) -> Why:
+    """The answer for this toy, with invented times: the settings of ``cause`` remove the loss."""
+    look = looked_at(toy)
+    remedies = {s for one in proposals(Looked.of(look)) if one.cause == cause for s in one.settings}
+    fast = {*STAGES, *(with_setting(toy.candidate, setting) for setting in remedies)}
+
+    def measure(job: Job, part: str) -> Sequence[Record]:
+        return [look] if part == LOOK else [timed(job, name) for name in job.candidates]
+
+    def timed(job: Job, name: str) -> Record:
+        samples = make_samples(speedup=1.0 if name in fast else 0.77, seed=f"{name}{seed}", rounds=30)
+        eager, compiled = samples.baseline_s, samples.candidate_s
+        samples = replace(
+            samples,
+            baseline_s=tuple(toy.scale * one for one in eager),
+            candidate_s=tuple(toy.scale * one for one in compiled),
+        )
+        return replace(look, job=job, candidate=name, samples=samples)
+
+    job = replace(look.job, candidates=(toy.candidate,), protocol=Protocol())
+    why = asked_why(job, measure, print).why
+    assert why is not None
+    assert why.lost
+    return why
+
+
+def test_every_cause_has_a_toy() -> None:
+    assert {*PLANTED} == {cause.NAME for cause in causes()}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_cause_is_named_and_no_other_is_explained(name: str) -> None:
+    for _ in range(TRIES):
+        states = {one.proposal.cause: one.state for one in answered(PLANTED[name], name).causes}
+        if name in states:
+            break
+        looked_at.cache_clear()
+    assert states[name] is (State.SUSPECTED if name in ONLY_SUSPECTED else State.EXPLAINED)
+    assert {cause for cause, state in states.items() if state is State.EXPLAINED} <= {name}
+
+
+@pytest.mark.parametrize("toy", CONTROLS, ids=range(len(CONTROLS)))
+def test_a_control_has_no_explained_cause(toy: Toy) -> None:
+    for seed in range(5):
+        assert answered(toy, seed=seed).explained == ()
