@@ -83,14 +83,11 @@ def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
     ]
     changes = compared(write(tmp_path / "a", slower), write(tmp_path / "b", faster))
     assert changes.drift is not None
-    assert changes.drift.estimate.n == len(MODELS)
-    assert changes.drift.estimate.factor == pytest.approx(1.3)
-    assert changes.drift.spread == pytest.approx(0, abs=1e-9)
+    assert changes.drift.n == len(MODELS)
+    assert changes.drift.factor == pytest.approx(1.3)
     for change in changes.changes:
         assert change.verdict is not Verdict.SLOWER
-        assert known(change.factors.compiled).factor == pytest.approx(1.0, rel=0.01), (
-            "slower as all, so not slower itself"
-        )
+        assert change.factors.compiled is None, "the machine may have slowed one model"
 
 
 def _scaled(record: Record, factor: float) -> tuple[float, ...]:
@@ -288,17 +285,10 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
     assert gate(changes, "regression:50%", "parity") == [0, 0]
 
 
-def test_slower_compiled_steps_beyond_the_drift(tmp_path: Path) -> None:
-    """Eager and compiled both slower: the speedup hides it, the time does not."""
-    before = [make_record(make_job(name), speedup=1.5) for name in (*MODELS, "other")]
-    after = [
-        replace(r, samples=replace(r.samples, baseline_s=_scaled(r, 2), candidate_s=_scaled(r, 2 / 1.5)))
-        if r.job.case.name == "other" and r.samples
-        else r
-        for r in before
-    ]
-    changes = compared(write(tmp_path / "a", before), write(tmp_path / "b", after))
-    assert gate(changes, "regression:5%", "time:5%") == [0, 1]
+def test_the_time_of_a_step_has_a_gate_in_the_same_rounds_only(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / name, dict.fromkeys(MODELS, 1.5)) for name in ("a", "b")]
+    with pytest.raises(UsageError, match="two environments of one run"):
+        gate(compared(*runs), "time:5%")
 
 
 @pytest.mark.parametrize(

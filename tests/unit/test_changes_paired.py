@@ -90,7 +90,7 @@ def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
     write(tmp_path / "two", run())
     (apart,) = between(f"{tmp_path}/one@old", f"{tmp_path}/two@new").changes
     assert apart.factors.rounds == 0
-    assert apart.factors.compiled is None  # one model has no spread of the drift
+    assert apart.factors.compiled is None
     width = [known(known(change.speedup).half_width) for change in (paired, apart)]
     assert 0 < width[0] < width[1] / 1.5
 

@@ -9,7 +9,6 @@ import pytest
 from runner.analysis.estimate import Estimate, PairedEstimate
 from runner.analysis.statistics import mean_of_logs
 from runner.analysis.verdicts.decision import Between, difference, judged
-from runner.runs.compare.statistics import beyond_drift, drift, shamos
 from tests.factories import known
 
 ASSUMED = 0.006
@@ -45,37 +44,6 @@ def test_the_variation_of_several_processes_is_in_their_interval() -> None:
     assert change(several, several).error == pytest.approx(math.sqrt(2) * known(several.error))
     alone = one_run(np.random.default_rng(7), 0.3, 0.0)
     assert change(alone, alone).error == pytest.approx(math.sqrt(2) * math.hypot(known(alone.error), ASSUMED))
-
-
-def test_shamos_is_the_standard_deviation_and_keeps_its_sense() -> None:
-    values = np.random.default_rng(1).normal(0, 2, 2000)
-    assert shamos(values) == pytest.approx(2, rel=0.05)
-    values[: len(values) // 5] += 1000  # a fifth of the models really changed
-    assert shamos(values) < 4
-
-
-def test_drift_is_the_middle_of_the_models_with_its_interval_and_spread() -> None:
-    logs = np.random.default_rng(3).normal(math.log(1.1), 0.05, 40).tolist()
-    moved = known(drift(logs))
-    assert moved.estimate.n == 40
-    assert moved.estimate.factor == pytest.approx(1.1, rel=0.02)
-    assert moved.estimate.within(1.1)
-    assert moved.spread == pytest.approx(0.05, rel=0.3)
-    assert drift([]) is None
-    alone = known(drift([0.1]))
-    assert (alone.estimate.interval, alone.spread) == (None, None)
-
-
-@pytest.mark.parametrize("spread", [0.0, 0.1])
-def test_a_time_beyond_the_drift_is_as_sure_as_eager_is_steady(spread: float) -> None:
-    """Under the null: every model drifts by 30 % and wanders by ``spread``; 5 % look changed."""
-    rng = np.random.default_rng(4)
-    alarms = []
-    for _ in range(200):
-        models = known(drift((math.log(1.3) + rng.normal(0, spread, 12) + rng.normal(0, 0.01, 12)).tolist()))
-        after = 1.3 * math.exp(rng.normal(0, spread) + rng.normal(0, 0.01))
-        alarms.append(known(beyond_drift([1.0], [after], models)).p_value < 0.05)
-    assert np.mean(alarms) <= 0.085
 
 
 def chances(values: Sequence[float]) -> float:

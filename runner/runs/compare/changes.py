@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from runner.analysis.estimate import Estimate, Limits, Verdict
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict
 from runner.analysis.noise import is_crowded
-from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs
+from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs, paired_speedup
 from runner.analysis.verdicts.decision import verdict
 from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
 from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
-from runner.runs.compare.statistics import Drift, Factors, drift, factors
+from runner.runs.compare.statistics import Factors, factors
 
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05
@@ -91,7 +91,7 @@ class RunChanges:
     changes: tuple[Change, ...]
     limits: Limits
     groups: tuple[GroupChange, ...]
-    drift: Drift | None
+    drift: PairedEstimate | None  # eager's times in B over those in A: the pseudo-median over models
     controls: tuple[Change, ...]
     mismatches: tuple[Mismatch, ...]
     incomparable: tuple[tuple[Difference, int], ...]
@@ -151,7 +151,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
     )
 
 
-def _drift(pairs: Pairs) -> Drift | None:
+def _drift(pairs: Pairs) -> PairedEstimate | None:
     """Each model once: the candidates of one worker share their eager times."""
     logs_of: dict[tuple[object, ...], list[float]] = {}
     for first, second in pairs:
@@ -159,19 +159,20 @@ def _drift(pairs: Pairs) -> Drift | None:
         if before and after:
             model = (first.name, *(item for item in first.conditions.items() if item[0] != "compiler"))
             logs_of.setdefault(model, []).append(math.log(after / before))
-    return drift([sum(logs) / len(logs) for logs in logs_of.values()])
+    ratios = [math.exp(sum(logs) / len(logs)) for logs in logs_of.values()]
+    return paired_speedup(ratios, [1.0] * len(ratios)) if ratios else None
 
 
-def _change(pair: tuple[Result, Result], moved: Drift | None) -> Change:
+def _change(pair: tuple[Result, Result], moved: PairedEstimate | None) -> Change:
     first, second = pair
-    changed = factors(first, second, moved)
+    changed = factors(first, second)
     change = Change(first=first, second=second, factors=changed)
     if not (first.passed and second.passed):
         return change
     before, after = first.comparison, second.comparison
     compiled = _factor(before.compile_s, after.compile_s) if alike_caches(pair) else None
     if compiled and moved and not changed.rounds and first.conditions["device"] == "cpu":
-        compiled /= moved.estimate.factor  # on a CPU, eager shows the speed of what compiles
+        compiled /= moved.factor  # on a CPU, eager shows the speed of what compiles
     memory = _factor(before.memory_ratio, after.memory_ratio)
     return replace(change, compile_factor=compiled, memory_factor=memory)
 

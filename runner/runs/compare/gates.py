@@ -109,8 +109,8 @@ def _slower(changes: RunChanges, gate: Gate) -> GateResult:
     """The results whose whole interval lies beyond the share, and whose change is significant."""
     share = changes.limits.threshold if gate.threshold is None else gate.threshold
     if gate.kind == "time":
-        what = f"compiled steps that became slower{'' if changes.paired else ' beyond the drift'}"
-        why = "the gate needs at least 3 shared models with times in both runs"
+        what = "compiled steps that became slower"
+        why = "the gate needs two environments of one run, timed in the same rounds: --envs, and RUN@ENV"
         factors = [(c, c.factors.compiled, c.compiled_q) for c in changes.changes]
         limit, sign = math.log1p(share), 1
     elif gate.kind == "compile":

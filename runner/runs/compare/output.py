@@ -16,7 +16,6 @@ from runner.reports.parts.grid import Table, grid_of, say, text_for
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import GateResult
 from runner.runs.compare.run import Result, Run
-from runner.runs.compare.statistics import Drift
 from runner.runs.compare.words import BAD, SIDES, WORDS, head_lines, lists, tables
 
 if TYPE_CHECKING:
@@ -121,6 +120,8 @@ def render_json(changes: RunChanges, results: Sequence[GateResult]) -> str:
         for r in results
     ]
     whole = {"schema_version": SCHEMA_VERSION, **_plain(changes), "gates": gates}
+    if changes.drift is not None:
+        whole["drift"]["models"] = changes.drift.n
     return json.dumps(whole, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -130,8 +131,6 @@ def _plain(value: Any) -> Any:
     match value:
         case Estimate():
             shown = {name: getattr(value, name) for name in FACTOR}
-        case Drift():
-            shown = {"models": value.estimate.n, **_plain(value.estimate), "spread": value.spread}
         case Result():
             numbers = {name: columns()[name].value(value.comparison) for name in SIDE}
             shown = {"name": value.name, "conditions": value.conditions, "status": value.status, **numbers}

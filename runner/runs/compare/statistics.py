@@ -7,8 +7,8 @@ Two runs: times are paired within a run and not between runs.
 
 The rounds of each run give the first two parts. The third comes from a new process (memory layout, code
 alignment, clocks). The interval of a run with several processes contains it. A run with one process has the
-standard deviation that its own report assumes (``runner.analysis.verdicts.between``). From a change of a
-time, the change that all models share is taken off (``Drift``): it is the machine's.
+standard deviation that its own report assumes (``runner.analysis.verdicts.between``). Times of two runs have
+no change with an interval: the machine may have slowed one model.
 
 Two environments of a run: a round has four times, eager and compiled of A and of B. Each change is estimated
 from its ratio in each round. A round that is slow on both sides cancels, and no drift is between the sides.
@@ -17,39 +17,23 @@ from its ratio in each round. A round that is slow on both sides cancels, and no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
-from harness.schema import Samples
-from runner.analysis.estimate import Estimate, PairedEstimate
-from runner.analysis.statistics import Column, Floats, paired_speedup, student
+from runner.analysis.estimate import Estimate
+from runner.analysis.statistics import Floats
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, difference, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
 from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
 from runner.runs.compare.run import Result
 
-SHAMOS = 1.0483  # makes the median distance a standard deviation, for normal noise
-SHAMOS_EFFICIENCY = 0.86  # of the standard deviation's degrees of freedom
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """The eager times of B over those of A, over the models that both timed: the pseudo-median of the ratios.
-
-    ``spread``: a standard deviation of their logarithms over models; None below 3.
-    """
-
-    estimate: PairedEstimate
-    spread: float | None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """Factors B / A: of the speedup, and of the times of a step. None: unknown."""
+    """Factors B / A: of the speedup and, of shared rounds, of the times of a step. None: unknown."""
 
     speedup: Estimate | None = None
     eager: Estimate | None = None
@@ -57,58 +41,10 @@ class Factors:
     rounds: int = 0  # those that timed both sides; 0: two runs
 
 
-def factors(first: Result, second: Result, moved: Drift | None) -> Factors:
+def factors(first: Result, second: Result) -> Factors:
     """From the rounds that timed both sides, or from two runs."""
     shared = shared_rounds(first, second)
-    if shared is not None:
-        return shared
-
-    def time(times: Callable[[Samples], Sequence[float]]) -> Estimate | None:
-        timed = [r.record.samples for r in (first, second) if r.comparison.estimate]
-        sides = [times(samples) for samples in timed if samples]
-        return beyond_drift(sides[0], sides[1], moved) if moved and len(sides) == 2 else None
-
-    return Factors(
-        speedup=difference(first.speedup, second.speedup),
-        eager=time(lambda samples: samples.baseline_s),
-        compiled=time(lambda samples: samples.candidate_s) if first.passed and second.passed else None,
-    )
-
-
-def drift(logs: Sequence[float]) -> Drift | None:
-    """From ln(eager time in B / eager time in A) of each model; None without a model."""
-    if not logs:
-        return None
-    return Drift(
-        estimate=paired_speedup(np.exp(logs), np.ones(len(logs))),
-        spread=shamos(logs) if len(logs) >= 3 else None,
-    )
-
-
-def beyond_drift(before: Sequence[float], after: Sequence[float], moved: Drift) -> Estimate | None:
-    """The change of the median of these times, beyond the drift that all models share.
-
-    Its error combines the error within the runs and the spread of eager over the models: a model's time
-    also varies without a cause. None if this spread is unknown.
-    """
-    if moved.spread is None:
-        return None
-    models = moved.estimate.n
-    variance = moved.spread**2 * (1 + 1 / models)
-    for times in (before, after):  # of the logarithm of a median
-        variance += math.pi / 2 * shamos(np.log(times)) ** 2 / len(times) if len(times) > 2 else 0.0
-    change = math.log(median(after) / median(before)) - moved.estimate.log
-    return student(change, [(variance, max(1.0, SHAMOS_EFFICIENCY * (models - 1)))])
-
-
-def shamos(values: Column) -> float:
-    """A robust standard deviation of two or more values: the median of all distances (Shamos 1976).
-
-    It stays valid if up to 29 % of the models changed.
-    """
-    column = np.asarray(values, dtype=np.float64)
-    rows, columns = np.triu_indices(column.size, 1)
-    return SHAMOS * float(np.median(np.abs(column[rows] - column[columns])))
+    return Factors(speedup=difference(first.speedup, second.speedup)) if shared is None else shared
 
 
 def shared_rounds(first: Result, second: Result) -> Factors | None:

@@ -77,11 +77,10 @@ def head_lines(changes: RunChanges) -> Iterator[str]:
         if count:
             yield f"Other work used the CPUs in {letter}: {count} of {counted(len(timed), 'result')}."
     if changes.drift is not None:
-        eager, spread = changes.drift.estimate, changes.drift.spread
-        over = "" if spread is None else f", spread over models {_percent(spread)}"
+        eager = changes.drift
         what = "In the same rounds" if changes.paired else "Drift"
         models = counted(eager.n, "shared model")
-        yield f"{what}: eager in B takes {estimate_text(eager)} of its time in A ({models}{over})."
+        yield f"{what}: eager in B takes {estimate_text(eager)} of its time in A ({models})."
     if timed:
         sides = [side.speedup for c in timed for side in (c.first, c.second) if side.speedup]
         assumed = sorted({side.assumed_sd for side in sides if side.assumed_sd})
@@ -140,7 +139,6 @@ GROUPS: dict[str, Callable[[GroupChange], str]] = {
 
 def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
     names = _names(changes)
-    beyond = "in the same rounds,\ntime x" if changes.paired else "beyond the drift,\ntime x"
     return {
         "model": lambda change: names[id(change)],
         "compiler": lambda change: plain(change.first.compiler),
@@ -150,7 +148,7 @@ def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
         "q": lambda change: MISSING if change.q_value is None else p_text(change.q_value),
         "compiled, ms\nA -> B": _both(lambda side: side.candidate_ms, ms_text),
         "eager, ms\nA -> B": _both(lambda side: side.baseline_ms, ms_text),
-        beyond: lambda change: estimate_text(change.factors.compiled),
+        "in the same rounds,\ntime x": lambda change: estimate_text(change.factors.compiled),
         "compile, s\nA -> B": _both(lambda side: side.compile_s, seconds_text),
         "memory ratio\nA -> B": _both(lambda side: side.memory_ratio, ratio_text),
     }
@@ -200,7 +198,6 @@ def _note(changes: RunChanges) -> str:
 
 def lists(changes: RunChanges) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Everything except the times, worst first: title and cases of each list that is not empty."""
-    beyond = "" if changes.paired else " beyond the drift"
     seconds = _both(lambda side: side.compile_s, lambda value: f"{seconds_text(value)} s")
     compiled = _changed(changes, lambda c: c.compile_factor, COMPILE_FACTOR, seconds)
     memory = _changed(
@@ -213,7 +210,7 @@ def lists(changes: RunChanges) -> Iterator[tuple[str, tuple[str, ...]]]:
         "Fixed failures": map(ending, changes.ended(Ending.FIXED)),
         "Other endings": map(ending, changes.ended(Ending.OTHER)),
         "Other graph breaks": breaks(changes),
-        f"Eager itself changed{beyond} (the compiler may not be the cause)": _eager(changes),
+        "Eager itself changed (the compiler may not be the cause)": _eager(changes),
         latency: reversed(compiled),
         f"Memory ratio changed by more than {MEMORY_FACTOR - 1:.0%}": memory,
         "Not compared: measured under different conditions": unlike,
