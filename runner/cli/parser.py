@@ -6,6 +6,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.settings import Flag, Given, Group
@@ -17,29 +18,7 @@ from runner.plan.config import RunConfig, Where
 from runner.plan.settings import rows
 from runner.store.invocation import in_clone, program, version
 
-EXAMPLES = """\
-examples:
-  python runner.py --suites=tiny_gpt --training --dtypes=bfloat16
-        eager against aot_eager, inductor and torchscript, in pairs
-  python runner.py --suites=tiny_gpt --inference --dtypes=float32,amp --compilers=inductor -k shakespeare
-        two precisions, one compiler, the models whose name matches
-  python runner.py --suites=tiny_gpt --training --compilers=eager
-        the A/A control: the speedup should be 1.00x
-  python runner.py --suites=huggingface,timm_models --inference --only 'vit_*' --only LlamaForCausalLM
-        models outside the suites' lists: any name that transformers or timm has
-  python runner.py --model mypackage.models:make --training --compilers=inductor
-        your own model: make() returns (module, inputs)
-  python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only MLP_addition -n30
-        one model by the suite's script, exactly 30 rounds
-  python runner.py --visualize-logs logs/RUN
-        builds every table, file and plot of a finished run again
-  python runner.py --compare logs/BEFORE logs/AFTER --fail-on=regression:5%,parity
-        what changed between two runs; exit code 1 on a regression, for a pull request
-  python runner.py doctor
-        --doctor: the flag of an action may be the first word, without dashes
-
-exit code: 0 all passed; 1 a check failed, a candidate could not run, or --fail-on found a change; 2 bad input
-"""
+EXAMPLES = Path(__file__).with_name("examples.txt")
 THEIRS = "theirs"
 HELP = "show this help and exit"
 VERSION = "show the version and exit"
@@ -132,9 +111,10 @@ def parsed(action: Action, typed: Given) -> Any:
 
 def _examples() -> str:
     """The examples, with the commands of this installation."""
+    text = EXAMPLES.read_text(encoding="utf-8")
     if in_clone():
-        return EXAMPLES
-    text = re.sub(r"python suites/(\w+)\.py", r"python runner.py --suites=\1", EXAMPLES)
+        return text
+    text = re.sub(r"python suites/(\w+)\.py", r"python runner.py --suites=\1", text)
     text = text.replace("by the suite's script, exactly", "exactly")
     return text.replace("python runner.py", " ".join(program()))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from functools import cache
 
 from harness.worker.limits import GLIBC_SETTINGS
 from runner.errors import UsageError
@@ -20,15 +20,6 @@ LIBRARIES = {
         "libtcmalloc-minimal4 on Debian and Ubuntu, gperftools elsewhere",
     ),
 }
-FOLDERS = tuple(
-    Path(folder)
-    for folder in (
-        *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"),
-        *("/usr/local/lib", "/opt/homebrew/lib"),
-    )
-)
-
-Find = Callable[[str], str | None]
 
 
 def malloc_settings(word: str) -> Mapping[str, str]:
@@ -36,8 +27,15 @@ def malloc_settings(word: str) -> Mapping[str, str]:
     return {} if word == SYSTEM else GLIBC_SETTINGS
 
 
+@cache
+def _find(name: str) -> str | None:
+    from ctypes.util import find_library  # runs ldconfig: slow, and rarely needed
+
+    return find_library(name)
+
+
 def library_of(
-    word: str, find: Find | None = None, folders: Sequence[Path] = FOLDERS, asked: str = "--allocator"
+    word: str, find: Callable[[str], str | None] = _find, asked: str = "--allocator"
 ) -> str | None:
     """The library to preload for this allocator; None for the system's.
 
@@ -46,18 +44,7 @@ def library_of(
     if word not in LIBRARIES:
         return None
     names, packages = LIBRARIES[word]
-    for name in names:
-        for folder in folders:
-            files = sorted(folder.glob(f"lib{name}.so*"))
-            if files:
-                return str(files[0])
-    for name in names:
-        if (library := (find or _find)(name)) is not None:
-            return library
-    raise UsageError(f"{asked}: {word} is not installed here; install it ({packages}), or leave this out")
-
-
-def _find(name: str) -> str | None:
-    from ctypes.util import find_library  # runs the C compiler and ldconfig: slow, and rarely needed
-
-    return find_library(name)
+    library = next(filter(None, map(find, names)), None)
+    if library is None:
+        raise UsageError(f"{asked}: {word} is not installed here; install it ({packages}), or leave this out")
+    return library
