@@ -112,7 +112,6 @@ class Setting:
     mode: Mode  # as in a case
     device_type: str  # `cpu`, `cuda`
     scale: str  # as in a case
-    folder: str = ""  # as in a case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +138,7 @@ class Case:
     no_skip: bool = False  # the suite skips this case, and `--no-skip` requested it
     prompt_tokens: int | None = None
     new_tokens: int | None = None  # text generation only
-    folder: str = ""  # the checkout of suite torchbench; empty: none, or found by import
+    folder: str = ""  # older records only: the checkout of suite torchbench
 
     @property
     def batch(self) -> int:

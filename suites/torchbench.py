@@ -1,12 +1,12 @@
 """The models of an installed checkout of pytorch/benchmark (TorchBench).
 
-The checkout is the folder of ``--torchbench DIR``, or what ``import torchbenchmark`` finds. Models are listed
+The checkout is what ``import torchbenchmark`` finds: in ``PYTHONPATH``, or installed. Models are listed
 from its folders and batch sizes are read from its source, so a list takes no import. ``torchbench.toml``
 beside this file has what PyTorch's harness knows about them: skips with their reasons, batch sizes.
 torchvision's models get random weights. Many models need packages or files that ``python install.py NAME``
 of the checkout installs or downloads; without them, a record names the first that is missing.
 
-    python suites/torchbench.py --torchbench ../benchmark --training --inductor --only phlippe_resnet
+    PYTHONPATH=../benchmark python suites/torchbench.py --training --inductor --only phlippe_resnet
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MODELS = Path("torchbenchmark", "models")
 SMALL_BATCH, TINY_BATCH = 4, 2  # at these scales only the batch is reduced, never the model
-NO_CHECKOUT = "needs a checkout of github.com/pytorch/benchmark; give --torchbench DIR, or install it"
+NO_CHECKOUT = "needs a checkout of github.com/pytorch/benchmark; name it in PYTHONPATH, or install it"
 
 
 @functools.cache
@@ -42,10 +42,8 @@ def facts() -> Mapping[str, Mapping[str, Any]]:
     return read_toml(Path(__file__).with_suffix(".toml"))
 
 
-def checkout(folder: str) -> Path:
+def checkout() -> Path:
     """The root of the checkout. ``LookupError`` if there is none."""
-    if folder:
-        return Path(folder)
     package = importlib.util.find_spec("torchbenchmark")
     if package is None or not package.submodule_search_locations:
         raise LookupError(f"torchbench {NO_CHECKOUT}")
@@ -57,7 +55,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
     mode = setting.mode.value
     if mode == "generate":
         return ()
-    files = sorted((checkout(setting.folder) / MODELS).glob("*/__init__.py"))
+    files = sorted((checkout() / MODELS).glob("*/__init__.py"))
     return tuple(_case(file, mode, setting) for file in files)
 
 
@@ -73,7 +71,6 @@ def _case(file: Path, mode: str, setting: Setting) -> Case:
         scale=setting.scale,
         tags=(PUBLISHED_MODEL,),
         skip=_skip(name, mode, setting.device_type),
-        folder=setting.folder,
     )
 
 
@@ -114,7 +111,7 @@ def build(case: Case) -> Workload:
     training = case.mode.value == "training"
     module, inputs = make_model(
         case.name,
-        checkout(case.folder).resolve(),
+        checkout().resolve(),
         training=training,
         batch_size=case.batch_size,
         keywords=facts()["keywords_training"].get(case.name, {}) if training else {},

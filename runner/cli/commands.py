@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from harness.loading.own_model import is_own_model
 from harness.schema import Environment, Job
@@ -58,7 +57,6 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
             pretrained=case.pretrained,
             prompt_tokens=case.prompt_tokens,
             new_tokens=case.new_tokens,
-            torchbench=Path(case.folder) if case.folder else None,
             no_skip=case.no_skip,
         ),
         baseline_dtype=job.baseline_dtype,

@@ -100,11 +100,6 @@ def _bundled(config: RunConfig) -> list[str]:
     return [name for name in config.suites if name in suite_names()]
 
 
-def _no_torchbench(config: RunConfig) -> bool:
-    here = config.changes.torchbench is None and not config.environments
-    return TORCHBENCH in config.suites and here and find_spec("torchbenchmark") is None
-
-
 def _too_few(protocol: Protocol) -> bool:
     least = protocol.min_rounds
     return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
@@ -149,10 +144,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
     "<protocol.keep_dropout>=keep is for models of your own; in the models of {bundled}, dropout layers drop "
     "nothing": lambda c: c.protocol.keep_dropout and bool(_bundled(c)),
-    f"<changes.torchbench> is for {SUITES.long}={TORCHBENCH}; leave it out, or add the suite": (
-        lambda c: c.changes.torchbench is not None and TORCHBENCH not in c.suites
-    ),
     f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
-    "give <changes.torchbench>=DIR, or install the package torchbenchmark": _no_torchbench,
+    "name it in PYTHONPATH, or install the package torchbenchmark": (
+        lambda c: TORCHBENCH in c.suites and not c.environments and find_spec("torchbenchmark") is None
+    ),
 }
 """The sentence about a wrong configuration, and whether a configuration is wrong in this way."""

@@ -74,13 +74,6 @@ def _own_model(text: str) -> str:
     return placed(text)
 
 
-def _torchbench(text: str) -> Path:
-    path = Path(text).resolve()
-    if not (path / "torchbenchmark" / "models").is_dir():
-        raise ValueError(f"{text!r} is no checkout of pytorch/benchmark: it has no torchbenchmark/models")
-    return path
-
-
 def _folder(text: str) -> Path:
     if not text.strip():
         raise ValueError("the value is empty; give the path of a folder, or leave the flag out")
@@ -232,13 +225,6 @@ class Changes:
         "--new-tokens=N",
         kind=COUNT,
         help=f"tokens that --generate adds (default: {_defaults(NEW_TOKENS)})",
-    )
-    torchbench: Path | None = by_flag(
-        None,
-        "--torchbench=DIR",
-        group=Group.MODELS,
-        kind=Kind(_torchbench),
-        help="the checkout of pytorch/benchmark that suite torchbench measures (default: the installed one)",
     )
     no_skip: bool = _select(False, "--no-skip", help="also the models that their suite skips with a reason")
 

@@ -36,13 +36,7 @@ def scale_for(config: RunConfig, device_type: str) -> str:
 
 def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
     device_type = type_of(device)
-    folder = config.changes.torchbench
-    return Setting(
-        mode=mode,
-        device_type=device_type,
-        scale=scale_for(config, device_type),
-        folder="" if folder is None else str(folder),
-    )
+    return Setting(mode=mode, device_type=device_type, scale=scale_for(config, device_type))
 
 
 def suite_cases(

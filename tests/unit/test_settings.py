@@ -52,7 +52,6 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "protocol.phase_timeouts_s": st.dictionaries(st.sampled_from(LIMITED_PHASES), st.floats(1e-3, 1e9)),
     "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
     "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
-    "changes.torchbench": st.just(None),  # it needs a checkout; test_torchbench_cases.py
     "changes.batch_sizes": st.just(()),  # from a file: the command of a job has --batch-size
     "selection.only": st.lists(TEXTS, unique=True, max_size=3).map(tuple),
     "selection.filters": st.lists(TEXTS, max_size=2).map(tuple),
@@ -157,7 +156,7 @@ CASE: Mapping[str, st.SearchStrategy[Any]] = {
     "no_skip": st.booleans(),
     "prompt_tokens": st.integers(1, 10**9),
     "new_tokens": st.integers(1, 10**9),
-    "folder": st.just(""),  # the checkout of suite torchbench; test_torchbench_cases.py
+    "folder": st.just(""),  # of older records
 }
 JOB: Mapping[str, st.SearchStrategy[Any]] = {
     "case": st.builds(Case, **CASE),

@@ -1,4 +1,4 @@
-"""Suite torchbench without torch: the list of a checkout, batch sizes, skips, refusals of --torchbench."""
+"""Suite torchbench without torch: the list of a checkout, batch sizes, skips."""
 
 import subprocess
 import sys
@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Case, Mode, Setting
-from runner.cli.commands import job_command
 from runner.cli.main import main
-from runner.errors import UsageError
-from runner.plan.jobs import plan
 from suites import torchbench
-from tests.command_line import config_of_words
 from tests.suites.checkout import MODELS, made_up
 
 ROOT = Path(__file__).parents[2]
@@ -23,15 +19,16 @@ ROOT = Path(__file__).parents[2]
 def listed(
     folder: Path, *, mode: Mode = Mode.TRAINING, scale: str = "full", device: str = "cpu"
 ) -> Mapping[str, Case]:
-    setting = Setting(mode=mode, device_type=device, scale=scale, folder=str(made_up(folder)))
-    return {case.name: case for case in torchbench.cases(setting)}
+    setting = Setting(mode=mode, device_type=device, scale=scale)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(made_up(folder)), *sys.path])
+        return {case.name: case for case in torchbench.cases(setting)}
 
 
 def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
     found = listed(tmp_path)
     assert list(found) == sorted(MODELS)
     assert found["linear"].suite == "torchbench"
-    assert found["linear"].folder == str(tmp_path)
     assert listed(tmp_path, mode=Mode.GENERATE) == {}
 
 
@@ -69,37 +66,16 @@ def test_what_pytorchs_harness_leaves_out_is_skipped_with_the_reason(tmp_path: P
     assert all(len(tables[table][name]) > 10 for table, name in names)
 
 
-def test_the_checkout_travels_with_the_job_and_its_command(tmp_path: Path) -> None:
-    made_up(tmp_path / "a b")
-    words = ["--suites=torchbench", f"--torchbench={tmp_path / 'a b'}", "--training", "--only=linear"]
-    (job,) = plan(config_of_words(words))
-    assert job.case.folder == str(tmp_path / "a b")
-    assert f"'--torchbench={tmp_path / 'a b'}'" in job_command(job)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--torchbench=/nowhere"], "--torchbench: '/nowhere' is no checkout of pytorch/benchmark"),
-        (["--torchbench={}"], "--torchbench is for --suites=torchbench"),
-    ],
-)
-def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path, words: list[str], says: str) -> None:
-    folder = made_up(tmp_path)
-    with pytest.raises(UsageError, match=says):
-        config_of_words(["--training", *(word.format(folder) for word in words)])
-
-
 @pytest.mark.skipif(find_spec("torchbenchmark") is not None, reason="torchbenchmark is installed")
 def test_without_a_checkout_one_sentence_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "--suites=torchbench"]) == 2
-    assert "give --torchbench=DIR, or install" in capsys.readouterr().err
+    assert "name it in PYTHONPATH, or install" in capsys.readouterr().err
 
 
 def test_a_list_takes_no_import_of_torch(tmp_path: Path) -> None:
     program = (
         "import sys; from runner.cli.main import main; "
-        f"main(['--list', '--suites=torchbench', '--torchbench={made_up(tmp_path)}']); "
+        f"sys.path.append({str(made_up(tmp_path))!r}); main(['--list', '--suites=torchbench']); "
         "assert not {'torch', 'torchbenchmark'} & set(sys.modules)"
     )
     done = subprocess.run(

@@ -19,25 +19,25 @@ from tests.suites.checkout import made_up
 def folder(tmp_path: Path) -> Iterator[Path]:
     """The checkout; afterwards Python has forgotten it."""
     before = list(sys.path)
-    yield made_up(tmp_path)
+    sys.path.insert(0, str(made_up(tmp_path)))
+    yield tmp_path
     sys.path[:] = before
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchbenchmark"]:
         del sys.modules[name]
 
 
-def case(folder: Path, name: str, mode: Mode = Mode.TRAINING, batch_size: int | None = 4) -> Case:
+def case(name: str, mode: Mode = Mode.TRAINING, batch_size: int | None = 4) -> Case:
     return Case(
         suite="torchbench",
         name=name,
         mode=mode,
         batch_size=batch_size,
         published_batch_size=64,
-        folder=str(folder),
     )
 
 
 def test_a_model_is_built_with_its_inputs_at_the_batch_that_was_asked_for(folder: Path) -> None:
-    made = torchbench.build(case(folder, "linear"))
+    made = torchbench.build(case("linear"))
     (inputs,) = made.args
     assert inputs.shape == (4, 8)
     assert known(made.loss)(made.module(inputs), None).requires_grad
@@ -45,12 +45,12 @@ def test_a_model_is_built_with_its_inputs_at_the_batch_that_was_asked_for(folder
 
 @pytest.mark.parametrize(("mode", "size"), [(Mode.TRAINING, 64), (Mode.INFERENCE, 128)])
 def test_without_a_batch_size_the_model_takes_its_own(folder: Path, mode: Mode, size: int) -> None:
-    made = torchbench.build(case(folder, "own_size", mode, batch_size=None))
+    made = torchbench.build(case("own_size", mode, batch_size=None))
     assert made.args[0].shape == (size, 8)
 
 
 def test_named_inputs_are_passed_by_name(folder: Path) -> None:
-    made = torchbench.build(case(folder, "named_inputs"))
+    made = torchbench.build(case("named_inputs"))
     assert made.module(*made.args, **made.kwargs).shape == (4, 4)
 
 
@@ -59,7 +59,7 @@ def test_what_a_model_sets_for_the_process_does_not_stay(
 ) -> None:
     monkeypatch.chdir(folder.parent)
     seed = torch.manual_seed
-    torchbench.build(case(folder, "sets_what_it_likes"))
+    torchbench.build(case("sets_what_it_likes"))
     assert torch.manual_seed is seed
     assert torch.get_default_dtype() is torch.float32
     modes: Any = torch.overrides
@@ -87,12 +87,12 @@ def test_what_a_model_sets_for_the_process_does_not_stay(
 )
 def test_what_a_model_lacks_is_named(folder: Path, name: str, says: str) -> None:
     with pytest.raises(LookupError, match=says):
-        torchbench.build(case(folder, name))
+        torchbench.build(case(name))
 
 
 def test_another_failure_is_the_models_own(folder: Path) -> None:
     with pytest.raises(ValueError, match="seven layers are too few"):
-        torchbench.build(case(folder, "fails"))
+        torchbench.build(case("fails"))
 
 
 def test_torchvisions_models_are_built_without_published_weights(
@@ -106,10 +106,10 @@ def test_torchvisions_models_are_built_without_published_weights(
         raise OSError("no network in a test")
 
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
-    torchbench.build(case(folder, "has_weights"))
+    torchbench.build(case("has_weights"))
     assert asked == []
     with pytest.raises(OSError, match="no network in a test"):  # with --pretrained nothing is changed
-        torchbench.build(replace(case(folder, "has_weights"), pretrained=True))
+        torchbench.build(replace(case("has_weights"), pretrained=True))
     assert len(asked) == 1
     kind = torchvision.models.ResNet18_Weights
     assert kind.verify(kind.DEFAULT) is kind.DEFAULT  # and afterwards nothing has stayed changed
@@ -121,5 +121,5 @@ def test_torchvisions_models_are_built_without_published_weights(
 def test_vision_maskrcnn_gets_its_arguments_in_training_alone(
     folder: Path, mode: Mode, expected: object
 ) -> None:
-    made = torchbench.build(case(folder, "vision_maskrcnn", mode, batch_size=None))
+    made = torchbench.build(case("vision_maskrcnn", mode, batch_size=None))
     assert vars(made.module)["given"] == expected
