@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.main import guarded
 from runner.cli.parser import add_flag
 from runner.errors import UsageError
 from runner.plan.settings import read, rows
 from studies import compile_modes
-from studies.implementations.options import ImplementationsOptions
-from studies.journal import package_of
-from studies.options import StudyOptions
-from studies.training_time.options import TrainingTimeOptions
+from studies.journal import JOURNALED, package_of, read_lines, write_files
+from studies.options import ImplementationsOptions, StudyOptions, TrainingTimeOptions
 
 COMPILE_MODES = "compile-modes"
 STUDIES: dict[str, tuple[StudyOptions, str]] = {
@@ -43,8 +42,8 @@ def build_parser() -> argparse.ArgumentParser:
         for _, _, row in rows(options):
             for one in row.flags if row is not None else ():
                 add_flag(study, one)
-    report = studies.add_parser("report", help="write tables and plots again, from a study's folder")
-    report.add_argument("folder", type=Path, help="the folder of a study")
+    again = studies.add_parser("report", help="write tables and plots again, from a study's folder")
+    again.add_argument("folder", type=Path, help="the folder of a study")
     return parser
 
 
@@ -70,12 +69,28 @@ def _perform(arguments: Sequence[str]) -> int:
     if more and given.study != COMPILE_MODES:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     if given.study == "report":
-        from studies.report import report
-
         parts = compile_modes.parts_of(given.folder)
         return compile_modes.report(given.folder, parts) if parts else report(given.folder)
     options = options_of(given)
     if given.study == COMPILE_MODES:
         return compile_modes.run(options, more)
-    code: int = importlib.import_module(f"{package_of(given.study)}.run").run(options, arguments)
-    return code
+    folder = importlib.import_module(f"{package_of(given.study)}.run").run(options, arguments)
+    return OK if getattr(options, "records_only", False) else report(folder)
+
+
+def report(folder: Path) -> int:
+    """Writes the tables and plots of a study from its records, prints the report; 1 if a check failed."""
+    lines = read_lines(folder)
+    name = lines[0].get("study")
+    if name not in JOURNALED:
+        raise UsageError(f"report: {folder} has the records of an unknown study")
+    try:
+        files, failures = importlib.import_module(f"{package_of(name)}.report").render(lines)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"report: the records in {folder} are damaged ({error!r})") from None
+    write_files(folder, files)
+    print(files["report.md"].decode())
+    for failure in failures:
+        print(f"failed: {failure}")
+    print(f"everything is in {folder}")
+    return FAILURES if failures else OK

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
     from studies.options import StudyOptions
 
-STUDIES = ("training-time", "implementations")
+JOURNALED = ("training-time", "implementations")
+"""The studies whose records are a journal."""
 RECORDS = "records.jsonl"
 Line = Mapping[str, Any]
 
 
 def package_of(study: str) -> str:
-    """The package of a study. Its module ``run`` has ``run(options, command) -> exit code``, its module
+    """The package of a study. Its module ``run`` has ``run(options, command) -> its folder``, its module
     ``report`` has ``render(lines) -> ({file name: bytes}, [failures])``, with ``report.md``."""
     return f"studies.{study.replace('-', '_')}"
 

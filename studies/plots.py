@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from studies.implementations.results import Fitted
-    from studies.training_time.results import Results, VariantTimes
+    from studies.training_time.results import Results
 
 
 def loss_curves(found: Results) -> Mapping[str, bytes]:
@@ -41,22 +41,6 @@ def loss_curves(found: Results) -> Mapping[str, bytes]:
             panel.legend(frameon=False)
         panels[0].set_ylabel("loss on held-out text, nats; a line for each seed")
     return pictures("loss_curves.png", figure)
-
-
-def time_bars(rows: Sequence[VariantTimes]) -> Mapping[str, bytes]:
-    """Study A: wall time of each variant, compile and run stacked."""
-    timed = [(row, row.compile_s or 0.0, row.run_s) for row in rows if row.run_s is not None]
-    with plain_style():
-        figure = new_figure(7.5, 1.0 + 0.3 * max(1, len(timed)))
-        axes = figure.subplots()
-        labels = [f"{row.precision} {row.mode}" for row, _, _ in timed]
-        runs = [run for _, _, run in timed]
-        axes.barh(labels, runs, color=COLORS[0], label="run")
-        axes.barh(labels, [c for _, c, _ in timed], left=runs, color=COLORS[1], label="compile")
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds of one whole training run")
-        axes.legend(frameon=False)
-    return pictures("wall_time.png", figure)
 
 
 def fitting_curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runner.analysis.digits import significant
-from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation
+from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation, published
 from studies.implementations.results import LEVELS, SOLVED, Fitted
-from studies.published import published
 
 BEHIND = 0.9
 """A transformer is well behind if its accuracy is lower than this when the MLPs have solved addition."""

@@ -10,12 +10,11 @@ import pandas as pd
 
 from runner.analysis.digits import MISSING, significant
 from studies.corpus import SIZES
-from studies.expectations import environment_text, expectation_table, table
+from studies.expectations import environment_text, expectation_table, published, table
 from studies.implementations.addition import LEFT_DIGITS
 from studies.implementations.claims import claims
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
 from studies.journal import Line
-from studies.published import published
 
 Text = Callable[[Any], str]
 TEXT_NOTE = (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations.addition import input_length
 from studies.implementations.fitting import Rule, fit
-from studies.implementations.options import ImplementationsOptions
 from studies.implementations.results import SOLVED, place
 from studies.implementations.tasks import Task, addition_task, text_task
 from studies.journal import Journal, begin, say
+from studies.options import ImplementationsOptions
 from suites.tiny_gpt import Entry, entries, make_model
 
 EVERY, EVERY_MLP = 50, 500
@@ -87,8 +88,8 @@ def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> Iterat
     yield Plan(case=case, task="shakespeare", entry=entry, learning_rate=rate, batch=batch, rule=rule)
 
 
-def run(options: ImplementationsOptions, command: Sequence[str]) -> int:
-    """Trains all models, one after another, and reports. ``UsageError`` before anything is written."""
+def run(options: ImplementationsOptions, command: Sequence[str]) -> Path:
+    """Trains all models, one by one; returns the folder. ``UsageError`` before anything is written."""
     corpus, refused = _corpus(options)
     tasks = [task for task in options.tasks if task != "shakespeare" or corpus is not None]
     todo = plans(options, tasks)
@@ -101,9 +102,7 @@ def run(options: ImplementationsOptions, command: Sequence[str]) -> int:
         facts = {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
         device = begin(journal, "implementations", options, command, refused=refused, **facts)
         _train(options, todo, corpus, journal, device)
-    from studies.report import report
-
-    return report(journal.path)
+    return journal.path
 
 
 def _corpus(options: ImplementationsOptions) -> tuple[Corpus | None, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studies.published import published
+from studies.expectations import published
 
 # the heads of columns and the labels of rows in all tables
 HEADS = {

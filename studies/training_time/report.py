@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from runner.analysis.digits import MISSING, speedup_text
-from studies.expectations import environment_text, expectation_table, table
+from studies.expectations import environment_text, expectation_table, published, table
 from studies.journal import Line
-from studies.published import published
 from studies.training_time.conclusions import STEP_NOISE, WALL_NOISE, conclusions
 from studies.training_time.published import (
     HEADS,
@@ -25,14 +24,11 @@ Cell = Callable[[VariantTimes], str]
 
 
 def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
-    from studies.plots import loss_curves, time_bars
+    from studies.plots import loss_curves
 
     found = results(lines)
-    return {
-        "report.md": "\n".join(_report(lines[0], found)).encode(),
-        **loss_curves(found),
-        **time_bars([*found.rows.values()]),
-    }, found.failures()
+    text = "\n".join(_report(lines[0], found)).encode()
+    return {"report.md": text, **loss_curves(found)}, found.failures()
 
 
 def _report(study: Line, found: Results) -> list[str]:

@@ -7,14 +7,15 @@ import random
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.devices import attention_kernels, of
 from runner.errors import UsageError
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.journal import Journal, begin, say
+from studies.options import TrainingTimeOptions
 from studies.training_time.chunks import Event, Learner, alternate, plan_chunks
-from studies.training_time.options import TrainingTimeOptions
 
 if TYPE_CHECKING:
     from studies.learners import Lesson
@@ -25,8 +26,8 @@ QUICK = {"steps": 12, "batch": 2, "block": 32, "seeds": 2, "every": 4}
 LONGEST_BLOCK, EVALUATIONS = 256, 10
 
 
-def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
-    """Trains every variant with every seed and reports. ``UsageError`` before anything is written."""
+def run(options: TrainingTimeOptions, command: Sequence[str]) -> Path:
+    """Trains every variant with every seed; returns the folder. ``UsageError`` before anything is written."""
     corpus = synthetic() if options.quick and options.data_dir is None else shakespeare(options.data_dir)
     sizes = sizes_of(options)
     journal = Journal(options.output_dir, "training-time")
@@ -34,11 +35,7 @@ def run(options: TrainingTimeOptions, command: Sequence[str]) -> int:
     with closing(journal), tempfile.TemporaryDirectory(prefix="study-cache-") as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         _train(options, sizes, corpus, journal, command)
-    if options.records_only:
-        return 0
-    from studies.report import report
-
-    return report(journal.path)
+    return journal.path
 
 
 def sizes_of(options: TrainingTimeOptions) -> dict[str, int]:

@@ -10,9 +10,8 @@ import pytest
 from runner.errors import UsageError
 from studies import corpus
 from studies.cli import main
-from studies.expectations import FAILS, HOLDS, OPEN
+from studies.expectations import FAILS, HOLDS, OPEN, published
 from studies.journal import Journal, Line, of_kind, read_lines
-from studies.published import published
 from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.conclusions import conclusions
 from studies.training_time.published import PRECISIONS

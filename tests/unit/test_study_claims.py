@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN
+from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, published
 from studies.implementations.addition import generate
 from studies.implementations.claims import claims, published_examples
 from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line
-from studies.published import published
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_eager_and_script_train_alike_and_are_reported(
         assert script == pytest.approx(eager, rel=1e-4)
         assert eager[-1] < eager[0] - 0.1
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"report.md", "loss_curves.png", "loss_curves.svg", "wall_time.png", "records.jsonl"}
+    assert names >= {"report.md", "loss_curves.png", "loss_curves.svg", "records.jsonl"}
 
 
 def test_a_report_is_derived_again_from_what_a_killed_run_left(
