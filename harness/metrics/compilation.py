@@ -25,12 +25,11 @@ import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import counters
-from harness.declared import CANDIDATE, COMPILATION, MEMORY, Average, Column, Metric
+from harness.declared import declared_beside
 from harness.devices import of
 from harness.hardware.instructions import counting
 from harness.schema import Scalar
@@ -58,118 +57,7 @@ TIMED_PHASES = {
 PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
 HUGE = re.compile(rb"AnonHugePages:\s+(\d+) kB")
 
-_metric = partial(Metric, group=COMPILATION)
-
-
-def _phase(name: str, meaning: str, phase: str = "") -> Metric:
-    return _metric(f"compile_{name}_s", "s", meaning, phase=phase)
-
-
-def _spent(phase: str, meaning: str) -> Metric:
-    return Metric(f"spent_{phase}_s", "s", f"worker: {meaning}")
-
-
-METRICS = (
-    _metric(
-        "compilation_latency_s",
-        "s",
-        "the compiler's call and the first calls, less as many settled eager steps",
-        columns=(Column("compile", "compile\ns", starred_by="prepared_beside"),),
-        average=Average(heading="compilation", key="compilation"),
-        phase="in all, with first calls",
-    ),
-    _metric(
-        "compile_cpu_s",
-        "s",
-        "processor time of the compiler's call and the first calls, over all processes and threads",
-        phase="in all, processor time",
-    ),
-    Metric(
-        "cold_compilation_latency_s",
-        "s",
-        "compilation_latency_s with empty compile caches (--cold-start, --warm-start)",
-    ),
-    Metric(
-        "warm_compilation_latency_s",
-        "s",
-        "compilation_latency_s with caches that the cold start has filled (--warm-start)",
-    ),
-    *(
-        Metric(name, unit, "older records: of the processes after the first, which now are in `compilations`")
-        for name, unit in (
-            ("later_compilation_latency_s", "s"),
-            *((f"later_compile_cache_{what}", "") for what in ("hits", "misses")),
-        )
-    ),
-    _metric(
-        "compile_instructions",
-        "",
-        "instructions of the compiler's call and the first calls, with threads and processes that they "
-        "start; absent without a counter",
-    ),
-    _metric(
-        "compile_peak_host_bytes",
-        "bytes",
-        "at most so much memory was resident while compiling: the peaks of this process, of its living "
-        "descendants and of the largest that has ended (Linux)",
-    ),
-    _metric("compiled_region", "text", "forward+loss, forward, submodules or none"),
-    _phase("dynamo", "Dynamo's capture and all phases below it", "Dynamo and all below"),
-    _phase("aot_autograd", "AOTAutograd and all phases below it", "AOTAutograd and below"),
-    _phase("inductor", "inductor and all phases below it", "Inductor and below"),
-    _phase("inductor_code_generation", "inductor's code generation, with its compiler", "code generation"),
-    _phase("kernel_compiler", "the C++ or Triton compiler", "C++ or Triton compiler"),
-    _phase("backward", "the backward graph's part of these times", "of these, the backward"),
-    _phase("autotuning", "autotuning: the choice of kernels by measuring them", "autotuning"),
-    _phase("cudagraph_capture", "the capture of CUDA graphs", "CUDA graph capture"),
-    _phase("cache_saved", "compilation time that warm caches saved"),
-    _metric("recompiles", "", "graphs that were compiled again during the first calls"),
-    _metric("calls_captured", "", "operations that Dynamo captured"),
-    _metric("unique_graphs", "", "graphs that Dynamo handed to a compiler"),
-    _metric("graph_breaks", "", "places where a graph ended before the function did"),
-    _metric("unique_graph_breaks", "", "different reasons of graph breaks"),
-    _metric("eager_fallbacks", "", "functions that Dynamo tried to compile and left to eager"),
-    _metric("autograd_captures", "", "backward graphs that compiled autograd captured"),
-    _metric("autograd_compiles", "", "backward graphs that compiled autograd compiled"),
-    _metric("cudagraph_skips", "", "graphs that could not become CUDA graphs"),
-    Metric("cudagraph_copied_inputs", "", "inputs that are copied before each replay of CUDA graphs"),
-    Metric(
-        "cudagraph_pool_bytes",
-        "bytes",
-        "memory that the candidate's CUDA graphs keep; null if it shares it with an earlier candidate",
-        group=MEMORY,
-    ),
-    _metric("compile_cache_hits", "", "hits of inductor's caches during compilation"),
-    _metric("compile_cache_misses", "", "misses of inductor's caches during compilation"),
-    Metric("kernels_autotuned", "", "operations whose kernel inductor chose by autotuning (max-autotune)"),
-    _metric("generated_code", "text", "digest of the code that inductor generated, or found in its cache"),
-    _metric(
-        "huge_pages_bytes", "bytes", "memory of this process in huge pages after the first calls (Linux)"
-    ),
-    # the rest comes from the session
-    Metric("warmup_rounds", "", "rounds before the timed rounds"),
-    Metric("warmup_rounds_kept", "", "rounds of the warm-up that count as timed: 0 or 1"),
-    Metric("warmup_settled", "", "whether times had settled when the warm-up ended"),
-    Metric("iterations_per_sample", "", "steps of one sample"),
-    Metric(
-        "prepared_beside",
-        "",
-        "the most other jobs that were built and compiled at the same time (--prepare-ahead)",
-    ),
-    _spent("build", "building the model"),
-    _spent("eager", "eager's first steps"),
-    _spent("fp64", "the fp64 reference"),
-    _spent("warm_up", "rounds of the warm-up"),
-    _spent("measure", "timed rounds"),
-    _spent("finish", "the drift check, and metrics of extra steps"),
-    _metric(
-        "spent_compile_s",
-        "s",
-        "worker: compiling this candidate, first calls included",
-        sides=(CANDIDATE,),
-    ),
-    Metric("spent_check_s", "s", "worker: comparing this candidate's results", sides=(CANDIDATE,)),
-)
+METRICS = declared_beside(__file__)
 
 
 @contextmanager
