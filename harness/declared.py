@@ -1,7 +1,6 @@
 """How a metric's file declares its numbers: name, unit, where each is shown, how batches are combined.
 
-A module of ``harness/metrics`` has ``METRICS``, a tuple of ``Metric``, or has them as rows of a TOML file
-beside it. Tables, CSV files, report.html,
+A module of ``harness/metrics`` has ``METRICS``, a tuple of ``Metric``. Tables, CSV files, report.html,
 summary.json and docs/FORMAT.md take their columns and rows from these declarations. The parent, which has
 no torch, imports the modules too. So a module imports torch inside its functions only.
 """
@@ -11,9 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 
-from harness.loading.toml_file import read_toml
 from harness.schema import Scalar
 
 EAGER, CANDIDATE = "baseline_", "candidate_"
@@ -145,22 +142,6 @@ class Declared:
 
     def averages(self) -> tuple[Metric, ...]:
         return tuple(metric for metric in self.metrics if metric.average is not None)
-
-
-def declared_beside(file: str) -> tuple[Metric, ...]:
-    """The metrics of the TOML file beside this module's ``file``: a row each, without ``derive``."""
-    return tuple(
-        Metric(
-            name,
-            **{
-                **fields,
-                "sides": tuple(fields.get("sides", ())),
-                "columns": tuple(Column(**column) for column in fields.get("columns", ())),
-                "average": Average(**fields["average"]) if "average" in fields else None,
-            },
-        )
-        for name, fields in read_toml(Path(file).with_suffix(".toml")).items()
-    )
 
 
 def _place(metric: Metric) -> int:

@@ -15,8 +15,10 @@ from runner.cli.parser import add_flag
 from runner.errors import UsageError
 from runner.plan.settings import read, rows
 from studies import compile_modes
+from studies.implementations.options import ImplementationsOptions
 from studies.journal import JOURNALED, package_of, read_lines, write_files
-from studies.options import ImplementationsOptions, StudyOptions, TrainingTimeOptions
+from studies.options import StudyOptions
+from studies.training_time.options import TrainingTimeOptions
 
 COMPILE_MODES = "compile-modes"
 STUDIES: dict[str, tuple[StudyOptions, str]] = {

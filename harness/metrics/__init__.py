@@ -37,8 +37,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness.declared import COMPILATION, Declared, joined
+from harness.declared import COMPILATION, Average, Column, Declared, Metric, joined
 from harness.failures import line_of
+from harness.loading.toml_file import read_toml
 from harness.schema import BASELINE, WHOLE, Extras, Job, Scalar
 
 if TYPE_CHECKING:
@@ -146,6 +147,22 @@ def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> di
         variant.step()
     variant.release()
     return numbers
+
+
+def declared_beside(file: str) -> tuple[Metric, ...]:
+    """The metrics of the TOML file beside this module's ``file``: a row each, without ``derive``."""
+    return tuple(
+        Metric(
+            name,
+            **{
+                **fields,
+                "sides": tuple(fields.get("sides", ())),
+                "columns": tuple(Column(**column) for column in fields.get("columns", ())),
+                "average": Average(**fields["average"]) if "average" in fields else None,
+            },
+        )
+        for name, fields in read_toml(Path(file).with_suffix(".toml")).items()
+    )
 
 
 @cache

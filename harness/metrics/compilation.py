@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import counters
-from harness.declared import declared_beside
 from harness.devices import of
 from harness.hardware.instructions import counting
+from harness.metrics import declared_beside
 from harness.schema import Scalar
 
 if TYPE_CHECKING:

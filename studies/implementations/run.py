@@ -16,10 +16,10 @@ from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations.addition import input_length
 from studies.implementations.fitting import Rule, fit
+from studies.implementations.options import ImplementationsOptions
 from studies.implementations.results import SOLVED, place
 from studies.implementations.tasks import Task, addition_task, text_task
 from studies.journal import Journal, begin, say
-from studies.options import ImplementationsOptions
 from suites.tiny_gpt import Entry, entries, make_model
 
 EVERY, EVERY_MLP = 50, 500

@@ -14,8 +14,8 @@ from harness.devices import attention_kernels, of
 from runner.errors import UsageError
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.journal import Journal, begin, say
-from studies.options import TrainingTimeOptions
 from studies.training_time.chunks import Event, Learner, alternate, plan_chunks
+from studies.training_time.options import TrainingTimeOptions
 
 if TYPE_CHECKING:
     from studies.learners import Lesson
