@@ -124,6 +124,26 @@ def compare(
         check_workload(workload, job)
     before = () if mode is not None else (_note_on_mode(model, job.case.mode),)
     after = () if workload is None else (NOT_ISOLATED,)
+    measure = partial(_records, workload, chosen, progress, (before, after))
+    records, folder = measure(job, output_dir)
+    return Result(
+        records=records,
+        isolated=named,
+        folder=folder,
+        again=lambda other: measure(other, None)[0],
+    )
+
+
+def _records(
+    workload: Workload | None,
+    chosen: Candidates,
+    progress: bool | None,
+    notes: tuple[tuple[str, ...], tuple[str, ...]],
+    job: Job,
+    output_dir: str | Path | None,
+) -> tuple[tuple[Record, ...], Path | None]:
+    """The records of the job, and the folder that keeps them."""
+    before, after = notes
     surroundings = nullcontext() if workload is None else left_as_it_was()
     with _folder(output_dir) as path, shown(progress) as view, surroundings:
         folder = new_folder(path, job)
@@ -134,7 +154,7 @@ def compare(
             folder.append(record)
             records.append(record if output_dir is not None else without_files(record))
             view.event(record)
-    return Result(records=tuple(records), isolated=named, folder=None if output_dir is None else folder.path)
+    return tuple(records), None if output_dir is None else folder.path
 
 
 def _measured(

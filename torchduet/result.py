@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.schema import Record
+from harness.schema import Job, Record
 from runner.analysis.derive import summarize
+from runner.errors import UsageError
 from runner.labels import job_title
 from runner.reports.parts.sections import compiler_name, compilers, sections
 from torchduet.advice import for_python
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from runner.analysis.comparison import Comparison, Summary
+    from torchduet.explanation import Explanation
 
 TABLE_WIDTH = 160
 
@@ -41,6 +43,7 @@ class Result:
     records: tuple[Record, ...]
     isolated: bool
     folder: Path | None = None
+    again: Callable[[Job], tuple[Record, ...]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def summary(self) -> Summary:
@@ -107,6 +110,21 @@ class Result:
         from torchduet.html import page
 
         return page(self)
+
+    def why(self, compiler: str | None = None) -> Explanation:
+        """Why this compiler (default: the slowest) is slower or faster than eager: ``docs/WHY.md``.
+
+        Compiles the model up to six times more. Raises ``runner.errors.UsageError`` if the compiler has no
+        times or no settings to test.
+        """
+        from torchduet.explanation import explained
+
+        if not (timed := [one for one in self.comparisons if one.speedup is not None]):
+            raise UsageError("why: nothing was timed, so there is nothing to explain")
+        asked = self[compiler] if compiler else min(timed, key=lambda one: one.speedup or 0.0)
+        if asked not in timed:
+            raise UsageError(f"why: {asked.compiler} has no times ({asked.status.value})")
+        return explained(asked.record, self.again)
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""

@@ -14,9 +14,10 @@ import torch
 from torch import nn
 
 from harness.schema import Job, Protocol, Record, Status
+from runner.errors import UsageError
 from runner.runs.why.asking import LOOK, asked_why
 from runner.runs.why.causes import causes
-from runner.runs.why.explain import STAGES, State, Why, proposals, with_setting
+from runner.runs.why.explain import CAPTURE, STAGES, State, Why, proposals, with_setting
 from runner.runs.why.looked import Looked
 from tests.factories import make_job, make_samples
 from torchduet import compare
@@ -70,6 +71,21 @@ def broken(x: torch.Tensor, first: nn.Linear, second: nn.Linear) -> torch.Tensor
     torch._dynamo.graph_break()
     result: torch.Tensor = second(x)
     return result
+
+
+class Longer(nn.Module):
+    """While it is compiled, it computes eight more products, whose result it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(256, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        more = x
+        for _ in range(8 if torch.compiler.is_compiling() else 0):
+            more = more @ self.layer.weight
+        result: torch.Tensor = self.layer(x) + more.clamp(0, 0)
+        return result
 
 
 def linear(n: int = 1, size: int = 64) -> list[nn.Linear]:
@@ -192,3 +208,25 @@ def test_a_planted_cause_is_named_and_no_other_is_explained(name: str) -> None:
 def test_a_control_has_no_explained_cause(toy: Toy) -> None:
     for seed in range(5):
         assert answered(toy, seed=seed).explained == ()
+
+
+def test_the_result_of_compare_explains_itself() -> None:
+    inputs, few = torch.randn(256, 256), Protocol(repeat=10, threads=1)
+    result = compare(Longer(), inputs, mode="inference", compilers=["aot_eager"], protocol=few)
+    explanation = result.why()
+    assert [one.proposal.cause for one in explanation.why.explained] == [CAPTURE]
+    assert "Explained: capture." in str(explanation)
+    assert explanation.json()["explanations"][0]["candidate"] == "aot_eager"
+    assert "<pre>" in explanation._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("compiler", "says"), [("eager", "eager has no settings"), ("inductr", "there is no compiler 'inductr'")]
+)
+def test_what_a_result_cannot_explain_is_one_sentence(compiler: str, says: str) -> None:
+    few = Protocol(repeat=2, accuracy=False, threads=1)
+    result = compare(nn.Linear(4, 4), torch.randn(2, 4), compilers=["eager"], protocol=few)
+    with pytest.raises((UsageError, KeyError), match=says):
+        result.why(compiler)
+    with pytest.raises(UsageError, match="cannot be measured again"):
+        replace(result, again=None).why()

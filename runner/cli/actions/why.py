@@ -58,9 +58,9 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     from runner.plan.jobs import plan
     from runner.plan.possible import check_devices, check_jobs, check_threads
     from runner.plan.probe import asking_for
-    from runner.reports.parts.grid import say
+    from runner.reports.parts.grid import grid_of, say
     from runner.runs.why.asking import asked_why, tuned
-    from runner.runs.why.words import as_json, markdown, show
+    from runner.runs.why.words import as_json, markdown, overview, show
     from runner.store.run_folder import new_folder
 
     measure_request, asks_why = request
@@ -82,6 +82,9 @@ def perform(request: Request, argv: Sequence[str]) -> int:
         if not asks_why:
             _say_winner(answer.why, console)
         whys.append(answer.why)
+    if len(whys) > 1:
+        console.print()
+        console.print(grid_of(console, overview(whys), lambda *_: ""))
     (folder / "why.md").write_text(markdown(whys), encoding="utf-8")
     (folder / "why.json").write_text(json.dumps(as_json(whys), indent=1) + "\n", encoding="utf-8")
     say(console, f"\nwhy.md, why.json and the records: {folder}")

@@ -12,11 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.backends.settings.candidates import parts_of
+from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record
 
 STEP = "step"  # the whole step among the events of harness.metrics.trace
-LOOKING = ("cpp.enable_kernel_profile=True",)
+LOOKING = (
+    "cpp.enable_kernel_profile=True",
+    "fx_graph_cache=False",  # a graph from the cache generates no code that could be read
+    "functorch.enable_autograd_cache=False",
+)
 GENERATED = re.compile(r"(?:cpp|triton_\w{2,4})_fused")
 LIBRARY = re.compile(
     r"aten::\w*(?:mm|bmm|matmul|conv\w*|linear\w*|scaled_dot_product\w*|lstm\w*|gru\w*)(?:_backward)?$|mkldnn::"
@@ -55,6 +59,11 @@ class Looked:
     @property
     def compiler(self) -> str:
         return parts_of(self.record.candidate)[0]
+
+    @property
+    def plain(self) -> str:
+        """The candidate that this is a second copy of."""
+        return named(self.compiler, self.settings)
 
     @property
     def of_inductor(self) -> bool:

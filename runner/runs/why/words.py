@@ -14,6 +14,8 @@ from runner.runs.why.explain import Attempt, Share, Stage, Tested, Why
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from runner.analysis.comparison import Comparison
+
 VERSION = 1  # of why.json
 SMALL_MS = 0.005  # lines of the balance sheet below it are left out
 
@@ -82,6 +84,44 @@ def parts(why: Why) -> Iterator[Part]:
     yield Part(title="What it is not", lines=(*checks, *(f"Not excluded: {words}." for words in why.shown)))
 
 
+def overview(whys: Sequence[Why]) -> Table:
+    """A row for each explained candidate, those of the same cause together; RESULTS.md has this table."""
+    rows = sorted(
+        (_overview_row(why) for why in whys), key=lambda row: (row[3] == "", row[3] != "explained", *row[2:3])
+    )
+    header = ("model", "speedup [95 %]", "cause", "", "share of the loss", "setting", "with it", "parity")
+    return Table(header=header, rows=tuple(rows))
+
+
+def overview_text(whys: Sequence[Why]) -> str:
+    return _block(overview(whys))
+
+
+def _overview_row(why: Why) -> tuple[str, ...]:
+    """The cause with the largest share; all causes that act, where they were tested together."""
+    first = (why.title, f"{_speedup(why.plain)}, {why.plain.verdict.value if why.plain.verdict else ''}")
+    if not why.lost:
+        return (*first, "no loss", "", "", "", "", "")
+    tested = why.together
+    if tested is None or tested.share is None:
+        ordered = sorted(
+            why.causes, key=lambda one: (one.state.value, -(one.share.value if one.share else 0.0))
+        )
+        tested = ordered[0] if ordered else None
+    if tested is None:
+        return (*first, "not explained", "", "", "", "", "")
+    share = _share_text(tested.share) if tested.share else ""
+    attempt = tested.attempt
+    if attempt is None:
+        return (*first, tested.proposal.cause, tested.state.value, share, "", "", "")
+    with_it = _speedup(attempt.comparison), attempt.comparison.status.value
+    return (*first, tested.proposal.cause, tested.state.value, share, attempt.setting, *with_it)
+
+
+def _speedup(one: Comparison) -> str:
+    return speedup_text(one.speedup, one.ci_low, one.ci_high)
+
+
 def balance_table(why: Why) -> Table:
     total = tuple(sum(both[side] for both in why.balance.values()) for side in (0, 1))
     lines = [(line, both) for line, both in why.balance.items() if max(map(abs, both)) >= SMALL_MS]
@@ -145,17 +185,19 @@ def show(why: Why, console: Console) -> None:
 
 
 def markdown(whys: Sequence[Why]) -> str:
-    """why.md: the same parts."""
-    blocks = []
+    """why.md: all models in one table, by cause; then the same parts for each."""
+    blocks = [overview_text(whys)] if len(whys) > 1 else []
     for part in (part for why in whys for part in parts(why)):
         blocks.append(f"{'##' if part.title in [why.title for why in whys] else '###'} {escape(part.title)}")
         if part.lines:
             blocks.append(list_block(part.lines).within(1 << 20))
         if part.table is not None:
-            table = part.table
-            block = table_block(table.header, table.rows, len(table.rows), table.numbers)
-            blocks.append(block.within(1 << 20))
+            blocks.append(_block(part.table))
     return "\n\n".join(blocks) + "\n"
+
+
+def _block(table: Table) -> str:
+    return table_block(table.header, table.rows, len(table.rows), table.numbers).within(1 << 20)
 
 
 def as_json(whys: Sequence[Why]) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""RESULTS's table of slow models and their causes, from the records of this folder.
+
+python results/why-cpu/tables.py            prints it
+python results/why-cpu/tables.py add RUN    takes the records of a finished --why of one model
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from harness.schema import Job, Record  # noqa: E402 - the path comes first
+from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
+from runner.runs.why.looked import Looked  # noqa: E402
+from runner.runs.why.words import Why, overview_text  # noqa: E402
+from runner.store.record_file import read_records  # noqa: E402
+
+PARTS = (LOOK, PAIRS, TOGETHER)
+
+
+def why_of(folder: Path) -> Why | None:
+    """The explanation that the records of this folder give."""
+    looked = Looked.of(_records(folder, LOOK)[0])
+    job = replace(looked.record.job, candidates=(looked.plain,))
+
+    def measured(_: Job, part: str) -> Sequence[Record]:
+        return _records(folder, part)
+
+    return asked_why(job, measured, lambda _: None).why
+
+
+def _records(folder: Path, part: str) -> Sequence[Record]:
+    file = folder / f"{part}.jsonl"
+    return read_records(file).records if file.exists() else ()
+
+
+def add(run: Path) -> None:
+    for job in (path for path in run.iterdir() if (path / LOOK).is_dir()):
+        name, mode = job.name.split("-")[1:3]
+        target = HERE / (name if mode == "training" else f"{name}_{mode}")
+        target.mkdir(exist_ok=True)
+        for part in PARTS:
+            if (job / part).is_dir():
+                shutil.copy(job / part / "records.jsonl", target / f"{part}.jsonl")
+        for file in ("why.json", "why.md"):
+            shutil.copy(run / file, target / file)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["add"]:
+        add(Path(sys.argv[2]))
+    else:
+        folders = sorted(path.parent for path in HERE.glob("*/look.jsonl"))
+        print(overview_text([why for folder in folders if (why := why_of(folder)) is not None]))
