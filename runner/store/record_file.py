@@ -9,13 +9,12 @@ import os
 import re
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.codec import from_json, to_json
-from harness.schema import SCHEMA_VERSION, Record, Samples, Scalar
+from harness.schema import SCHEMA_VERSION, Record
 from runner.labels import counted, plain, reason
 
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
@@ -86,13 +85,12 @@ def read_records(path: Path) -> Records:
     damage: list[str] = []
     unused = 0
     shown = plain(str(path))
-    alike = _Alike()
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip() or line.endswith(CUT_SHORT):
             continue
         why = ""
         try:
-            record = alike.of(_parse(line))
+            record = _parse(line)
             if records.setdefault((record.job.key, record.candidate), record) is not record:
                 why = f"repeats {reason(record.candidate)} of {record.job.key}; the first counts"
         except ValueError as error:
@@ -110,44 +108,6 @@ def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         for number, line in enumerate(file):
             yield (line if number else line.removeprefix(BOM_UTF8)).removesuffix(b"\n")
-
-
-class _Alike:
-    """Lets successive records share equal objects: the job, the environment, eager's times.
-
-    This saves memory. Values that are derived from a shared object can be cached by its identity.
-    """
-
-    def __init__(self) -> None:
-        self._last: Record | None = None
-
-    def of(self, record: Record) -> Record:
-        last, self._last = self._last, record
-        if last is None:
-            return record
-        shared: dict[str, Any] = {}
-        if record.job == last.job:
-            shared["job"] = last.job
-        elif record.job.protocol == last.job.protocol:
-            shared["job"] = replace(record.job, protocol=last.job.protocol)
-        if _same_facts(record.environment, last.environment):
-            shared["environment"] = last.environment
-        if record.samples is not None and last.samples is not None:
-            shared["samples"] = _sharing_columns(record.samples, last.samples)
-        self._last = replace(record, **shared)
-        return self._last
-
-
-def _same_facts(facts: Mapping[str, Scalar], others: Mapping[str, Scalar]) -> bool:
-    """Equal, and of the same types, because 1, 1.0 and True are equal in Python."""
-    return facts == others and [type(v) for v in facts.values()] == [type(v) for v in others.values()]
-
-
-def _sharing_columns(samples: Samples, last: Samples) -> Samples:
-    columns = ("baseline_s", "baseline_position", "baseline_minor_faults", "candidate_minor_faults")
-    return replace(
-        samples, **{c: getattr(last, c) for c in columns if getattr(samples, c) == getattr(last, c)}
-    )
 
 
 def _parse(line: bytes) -> Record:

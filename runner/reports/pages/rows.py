@@ -55,8 +55,6 @@ def identities(summary: Summary) -> tuple[str, ...]:
 
 def facets(summary: Summary) -> Facets:
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
-    environments = {id(c.record.environment): c.record.environment for c in summary.comparisons}
-    lines = {place: environment_line(facts) for place, facts in environments.items()}
     values: Mapping[str, Callable[[Comparison], str]] = {
         "suite": lambda c: labels[c.record.job.case.suite],
         "compiler": lambda c: compiler_name(c.compiler),
@@ -64,7 +62,7 @@ def facets(summary: Summary) -> Facets:
         "mode": lambda c: c.record.job.case.mode.value,
         "device": lambda c: plain(c.device),
         "scale": lambda c: plain(c.record.job.case.scale),
-        "environment": lambda c: lines[id(c.record.environment)],
+        "environment": lambda c: environment_line(c.record.environment),
         "verdict": kind,
         "status": lambda c: c.record.status.value,
     }
