@@ -7,18 +7,19 @@ import platform
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harness.hardware.cpus import usable_cpus
 from harness.hardware.installed import missing_for_triton
+from harness.loading.toml_file import read_toml
 from runner.labels import counted
 
 GIB = 1 << 30
 BUSY = 0.1  # load for each CPU
 LEAST_MEMORY = 0.1  # share that is available
-CPU = "sys/devices/system/cpu"
 CGROUP = "sys/fs/cgroup"
-STEADY_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 NVIDIA = ("nvidia-smi", "--format=csv,noheader")
 
 
@@ -69,62 +70,22 @@ class Check:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A check of one file: what is shown of its text, when that is bad, and what to do then."""
-
-    name: str
-    path: str
-    bad: Callable[[str], bool]
-    advice: str
-    shown: Callable[[str], str] = str
-    missing: str = ""  # what is shown if there is no such file; "": nothing
-
-    def checks(self, machine: Machine) -> Iterator[Check]:
-        text = machine.text(self.path)
-        if text is not None:
-            shown = self.shown(text)
-            yield Check(self.name, shown, f"/{self.path}", self.advice if self.bad(shown) else "")
-        elif self.missing:
-            yield Check(self.name, self.missing, f"/{self.path}")
+def _file(name: str, rule: Mapping[str, Any], machine: Machine) -> Iterator[Check]:
+    """A check of ``machine.toml``. Of ``always [madvise] never``, the chosen word is shown."""
+    path, text = rule["read"], machine.text(rule["read"])
+    if text is not None:
+        chosen = text.partition("[")[2].partition("]")[0] or text
+        shown = rule.get("means", {}).get(chosen, chosen)
+        bad = shown in rule["bad"] if "bad" in rule else shown not in rule["good"]
+        yield Check(name, shown, f"/{path}", rule["advice"].format(read=path) if bad else "")
+    elif "missing" in rule:
+        yield Check(name, rule["missing"], f"/{path}")
 
 
-def _turbo(path: str, on: str) -> File:
-    off = "0" if on == "1" else "1"
-    return File(
-        "turbo",
-        f"{CPU}/{path}",
-        lambda shown: shown == "on",
-        f"the clock depends on heat and on other cores: echo {off} | sudo tee /{CPU}/{path}",
-        lambda text: "on" if text == on else "off",
-    )
-
-
-HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
-FILES = (
-    File(
-        "CPU governor",
-        f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor",
-        lambda shown: shown != "performance",
-        "the clock follows the load: sudo cpupower frequency-set -g performance",
-        missing="unknown, as in most virtual machines",
-    ),
-    _turbo("intel_pstate/no_turbo", on="0"),
-    _turbo("cpufreq/boost", on="1"),
-    File(
-        "transparent huge pages",
-        HUGE_PAGES,
-        lambda shown: shown == "always",
-        f"the kernel moves memory in the background: echo madvise | sudo tee /{HUGE_PAGES}",
-        lambda text: text.partition("[")[2].partition("]")[0] or text,
-    ),
-    File(
-        "clock source",
-        "sys/devices/system/clocksource/clocksource0/current_clocksource",
-        lambda shown: shown not in STEADY_CLOCKS,
-        "reading this clock is slow: boot with clocksource=tsc, or use only samples above 10 ms",
-    ),
-)
+def _files() -> Iterator[tuple[str, Callable[[Machine], Iterator[Check]]]]:
+    for name, rules in read_toml(Path(__file__).with_suffix(".toml")).items():
+        for rule in rules:
+            yield name, partial(_file, name, rule)
 
 
 def _versions(_: Machine) -> Iterator[Check]:
@@ -226,14 +187,13 @@ CHECKS: tuple[tuple[str, Callable[[Machine], Iterator[Check]]], ...] = (
     ("threads", _threads),
     ("CPU quota", _quota),
     ("memory", _memory),
-    *((one.name, one.checks) for one in FILES),
     ("GPU", _gpus),
 )
 
 
 def checked(machine: Machine) -> Iterator[Check]:
     """The results of all checks. A check that fails reports its error, and the others continue."""
-    for name, check in CHECKS:
+    for name, check in (*CHECKS[:-1], *_files(), CHECKS[-1]):
         try:
             yield from check(machine)
         except (OSError, ValueError, ArithmeticError) as error:
