@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from harness.schema import Job, Record
 from runner.engine import Pairs
@@ -17,6 +23,7 @@ from runner.engine.executors import Doing, Event, JobEnded, Paused, Started, Tim
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
+DAY_S = 86_400  # the time left is estimated from all jobs of so long
 SHOWN_TOGETHER = 3  # running jobs that fit into a line
 
 
@@ -40,13 +47,14 @@ def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
+        TimeRemainingColumn(),
     )
     # few refreshes: drawing takes CPU time from the measured worker
     with Progress(
         *columns,
         console=console,
         refresh_per_second=2,
+        speed_estimate_period=DAY_S,
         transient=True,
         auto_refresh=not here,
         redirect_stdout=not here,
@@ -56,15 +64,12 @@ def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
 
 
 class BarView:
-    """A bar over the jobs, with the current job, phase, rounds, estimate and time left."""
+    """A bar over the jobs, with the current job, phase, rounds and estimates."""
 
     def __init__(self, progress: Progress, jobs: int, *, here: bool = False) -> None:
         self._progress = progress
         self._here = here
-        self._task = progress.add_task("planning", total=jobs, left="")
-        self._jobs = jobs
-        self._ended = 0
-        self._began = time.monotonic()
+        self._task = progress.add_task("planning", total=jobs)
         self._phases: dict[str, str] = {}  # of the running jobs
         self._estimates: dict[str, str] = {}
 
@@ -76,12 +81,7 @@ class BarView:
         if isinstance(event, (JobEnded, Paused)):
             self._phases.pop(key, None)
             self._estimates.pop(key, None)
-            if isinstance(event, Paused):
-                return
-            self._ended += 1
-            left = (time.monotonic() - self._began) / self._ended * (self._jobs - self._ended)
-            text = f"about {duration(left)} left"
-            self._progress.update(self._task, advance=1, left=text)
+            self._progress.update(self._task, advance=isinstance(event, JobEnded))
             return
         if isinstance(event, Timed):
             self._estimates[key] = estimates(event.pairs)
@@ -191,11 +191,3 @@ def estimates(pairs: Pairs) -> str:
         if baseline
     ]
     return "  ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """``45 s``, ``3 min``, ``1 h 20 min``"""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
