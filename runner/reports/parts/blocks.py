@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 EVERYTHING = "report.html and summary.json have all of them"
-SMALLEST = 400  # bytes of rows that each shown block keeps at least
-REST = "({count} more parts were omitted, to stay within {limit:,} characters: {where}.)"
+CUT = "\n\n(cut)\n"  # the end of a document of which even the titles are too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +64,8 @@ def fitted(blocks: Sequence[MarkdownBlock], limit: int, everything: str = EVERYT
     """The document, of at most ``limit`` bytes. ``everything`` names the files that have all rows.
 
     If the document is too long, all blocks get the same room for rows, as large as possible:
-    the longest blocks are cut, and short blocks stay whole. If it is still too long, blocks at
-    the end are omitted.
+    the longest blocks are cut, and short blocks stay whole. If it is still too long, it ends
+    early.
     """
 
     def document(room: int) -> str:
@@ -75,24 +74,11 @@ def fitted(blocks: Sequence[MarkdownBlock], limit: int, everything: str = EVERYT
     longest = max((block.size for block in blocks), default=0)
     if _bytes(whole := document(longest)) <= limit + 1:
         return whole
-    rooms = range(SMALLEST, longest)
-    fit = bisect_right(rooms, limit + 1, key=lambda room: _bytes(document(room)))
-    return document(rooms[fit - 1]) if fit else _first(blocks, limit, everything)
-
-
-def _first(blocks: Sequence[MarkdownBlock], limit: int, everything: str) -> str:
-    """The first blocks that fit, each with the fewest rows, and a sentence on the omitted blocks."""
-    note = REST.format(count=len(blocks), limit=limit, where=everything)
-    room = limit - _bytes(note) - 1
-    shown: list[str] = []
-    for block in blocks:
-        short = block.within(SMALLEST, everything)
-        room -= _bytes(short) + 2
-        if room < 0:
-            break
-        shown.append(short)
-    shown.append(REST.format(count=len(blocks) - len(shown), limit=limit, where=everything))
-    return "\n\n".join(shown) + "\n"
+    fit = bisect_right(range(longest), limit + 1, key=lambda room: _bytes(document(room)))
+    short = document(max(0, fit - 1))
+    if _bytes(short) <= limit + 1:
+        return short
+    return short.encode()[: limit - len(CUT)].decode(errors="ignore") + CUT
 
 
 def _bytes(row: str) -> int:
