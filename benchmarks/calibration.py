@@ -1,9 +1,8 @@
-"""Whether the verdicts hold: simulated noises and stored A/A sequences through the program's own decisions.
+"""Whether the verdicts hold: simulated noises through the program's own decisions.
 
     python benchmarks/calibration.py                          # 1,500 repetitions a cell
     python benchmarks/calibration.py --repetitions 200        # a quick look
     python benchmarks/calibration.py --only independent --only dependent
-    python benchmarks/calibration.py --replay results/aa-control results/aa-precision ...
 
 Every repetition draws the log ratio of a round, d, from a noise, asks ``runner.engine.stopping.decide`` after
 every batch whether to go on, and judges what it has with ``runner.analysis.verdicts.decision``: what the
@@ -19,11 +18,10 @@ tau is the standard deviation between processes; "as" the candidate whose assume
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
@@ -35,9 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - the project need not be installed
-from harness.codec import from_json  # noqa: E402
 from harness.protocol import AUTO  # noqa: E402
-from harness.schema import Protocol, Record  # noqa: E402
+from harness.schema import Protocol  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_tau, pooled  # noqa: E402
 from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
@@ -324,61 +321,14 @@ def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
     print(tabulate(rows, headers=HEADERS, floatfmt=".1f"), flush=True)
 
 
-# -- stored sequences ------------------------------------------------------------------------------------
-
-
-def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:
-    """Mode and d of every process of every control that was stored; some files have a job many times."""
-    for file in sorted(folder.rglob("*.jsonl")):
-        for text in file.read_text(encoding="utf-8").splitlines():
-            try:
-                record = from_json(Record, json.loads(text))
-            except ValueError:  # a study's own rows
-                continue
-            samples = record.samples
-            if record.candidate != "eager" or record.job.baseline_dtype or samples is None:
-                continue
-            logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
-            ends = np.cumsum(samples.rounds_by_process or (len(samples),))[:-1]
-            yield from ((record.job.case.mode.value, part) for part in np.split(logs, ends))
-
-
-def replay(folders: Sequence[Path]) -> None:
-    """Eager against eager as it was measured: nothing is stopped, everything is judged."""
-    estimates = {
-        folder.name: [
-            judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=assumed_tau("eager", mode).sd))
-            for mode, d in sequences(folder)
-            if d.size >= 10
-        ]
-        for folder in folders
-    }
-    estimates["all"] = [one for members in estimates.values() for one in members]
-    headers = ("run", "sequences", "interval holds 1", "faster or slower", "same", "unsteady", "widened")
-    print("\nstored A/A sequences\n")
-    rows = [replayed(name, members) for name, members in estimates.items() if members]
-    print(tabulate(rows, headers=headers), flush=True)
-
-
-def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ...]:
-    verdicts = Counter(map(told, estimates))
-    held = sum(bool(e.ci_low and e.ci_high and e.ci_low <= 1 <= e.ci_high) for e in estimates)
-    called = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
-    wider = sum(e.widened > 1 for e in estimates)
-    return (name, len(estimates), held, called, verdicts[Verdict.SAME], verdicts[Verdict.UNSTEADY], wider)
-
-
 def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--repetitions", type=int, default=1500)
-    parser.add_argument("--only", action="append", choices=(*tables(), "replay"), help="these tables only")
-    parser.add_argument("--replay", type=Path, nargs="+", default=sorted((ROOT / "results").iterdir()))
+    parser.add_argument("--only", action="append", choices=tuple(tables()), help="these tables only")
     options = parser.parse_args()
     for title, cells in tables().items():
         if not options.only or title in options.only:
             print_table(title, cells, options.repetitions)
-    if not options.only or "replay" in options.only:
-        replay(options.replay)
 
 
 if __name__ == "__main__":

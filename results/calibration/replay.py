@@ -1,0 +1,71 @@
+"""Eager against itself as it was measured, by today's rule: the table of docs/STATISTICS.md.
+
+    python results/calibration/replay.py                                  # all stored sequences
+    python results/calibration/replay.py results/aa-control results/aa-precision ...
+
+Nothing is stopped, everything is judged as one process. Kept beside the results of the simulation. No check
+covers it: it may need the program of its day (2026-11-24).
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.calibration import Floats, told  # noqa: E402 - nothing is installed
+from harness.codec import from_json  # noqa: E402
+from harness.schema import Record  # noqa: E402
+from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
+from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
+
+
+def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:
+    """Mode and d of every process of every control that was stored; some files have a job many times."""
+    for file in sorted(folder.rglob("*.jsonl")):
+        for text in file.read_text(encoding="utf-8").splitlines():
+            try:
+                record = from_json(Record, json.loads(text))
+            except ValueError:  # a study's own rows
+                continue
+            samples = record.samples
+            if record.candidate != "eager" or record.job.baseline_dtype or samples is None:
+                continue
+            logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
+            ends = np.cumsum(samples.rounds_by_process or (len(samples),))[:-1]
+            yield from ((record.job.case.mode.value, part) for part in np.split(logs, ends))
+
+
+def replay(folders: Sequence[Path]) -> None:
+    estimates = {
+        folder.name: [
+            judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=assumed_tau("eager", mode).sd))
+            for mode, d in sequences(folder)
+            if d.size >= 10
+        ]
+        for folder in folders
+    }
+    estimates["all"] = [one for members in estimates.values() for one in members]
+    headers = ("run", "sequences", "interval holds 1", "faster or slower", "same", "unsteady", "widened")
+    print("\nstored A/A sequences\n")
+    rows = [replayed(name, members) for name, members in estimates.items() if members]
+    print(tabulate(rows, headers=headers), flush=True)
+
+
+def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ...]:
+    verdicts = Counter(map(told, estimates))
+    held = sum(bool(e.ci_low and e.ci_high and e.ci_low <= 1 <= e.ci_high) for e in estimates)
+    called = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
+    wider = sum(e.widened > 1 for e in estimates)
+    return (name, len(estimates), held, called, verdicts[Verdict.SAME], verdicts[Verdict.UNSTEADY], wider)
+
+
+if __name__ == "__main__":
+    replay([Path(word) for word in sys.argv[1:]] or sorted((ROOT / "results").iterdir()))
