@@ -216,6 +216,7 @@ class AcrossEnvironments(Estimated):
     compiler: str
     q_value: float | None
     verdict: Verdict | None
+    open: Open | None
     same_results: bool | None
     counts: bool
 
@@ -246,6 +247,7 @@ class CandidatePair(Estimated):
     second: Comparison
     q_value: float | None
     verdict: Verdict | None
+    open: Open | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import false_discovery, geometric_mean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none, verdict
+from runner.analysis.verdicts.reasons import open_because
 from runner.plan.environments.plan import EAGER, split_candidate
 
 
@@ -58,7 +59,8 @@ def _estimate(record: Record) -> PairedEstimate | None:
 
 def _across(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
     compiler, environment = split_candidate(record.job, record.candidate)
-    parity = record.env_parity
+    parity, limits = record.env_parity, Limits.of(record.job.protocol)
+    word = across_verdict(estimate, q_value, limits)
     same = None if parity is None else not parity.failed
     return AcrossEnvironments(
         record=record,
@@ -67,7 +69,8 @@ def _across(record: Record, estimate: PairedEstimate | None, q_value: float | No
         compiler=compiler,
         estimate=estimate,
         q_value=q_value,
-        verdict=across_verdict(estimate, q_value, Limits.of(record.job.protocol)),
+        verdict=word,
+        open=open_because(estimate, word, limits, across=True),
         same_results=same,
         counts=estimate is not None and record.status.passed and same is not False,
     )

@@ -76,6 +76,7 @@ def _environments(summary: Summary) -> dict[str, Any]:
             "reference_ms": one.baseline_ms,
             "ms": one.candidate_ms,
             **{name: getattr(one, name) for name in OF_ENVIRONMENT},
+            "open_because": one.open and one.open.reason,
         }
         for one in summary.across
     ]
@@ -90,6 +91,7 @@ def _pair(pair: CandidatePair) -> dict[str, Any]:
         "second": pair.second.record.candidate,
         "n": pair.n,
         **{name: getattr(pair, name) for name in OF_PAIR},
+        "open_because": pair.open and pair.open.reason,
     }
 
 

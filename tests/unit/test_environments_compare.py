@@ -10,7 +10,7 @@ from harness.codec import from_json, to_json
 from harness.schema import Environment, Record, Samples, Status
 from runner.analysis.comparison import AcrossEnvironments, Summary
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import Reason, Verdict
 from runner.plan.environments.plan import candidates_in
 from runner.reports import render_all
 from tests.factories import known, make_job, make_parity, make_record, make_samples, printed
@@ -60,6 +60,7 @@ def test_one_process_a_side_has_no_verdict_across_environments() -> None:
     ]
     summary = summarize(alone)
     assert {one.verdict for one in summary.across} == {Verdict.INCONCLUSIVE}
+    assert {known(one.open).reason for one in summary.across} == {Reason.SIDES}
     own = {c.record.candidate: c.verdict for c in summary.comparisons}
     assert own["eager@new"] is Verdict.INCONCLUSIVE  # over eager of another process
     assert own["inductor@new"] is Verdict.FASTER  # over eager of its own process

@@ -18,6 +18,7 @@ from runner.analysis.verdicts.averages import geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none, verdict
 from runner.analysis.verdicts.family import assumed_of
+from runner.analysis.verdicts.reasons import open_because
 
 FEWEST = 6  # shared rounds; fewer have no interval
 
@@ -119,16 +120,13 @@ def rounds_of(samples: Samples) -> Mapping[Round, float]:
 def _pair(
     first: Comparison, second: Comparison, estimate: PairedEstimate, q_value: float | None
 ) -> CandidatePair:
-    apart = first.record.env != second.record.env
+    apart, limits = first.record.env != second.record.env, Limits.of(first.record.job.protocol)
+    word = verdict(estimate, q_value, limits, too_few_processes=apart and estimate.processes < LEAST_ACROSS)
     return CandidatePair(
         first=first,
         second=second,
         estimate=estimate,
         q_value=q_value,
-        verdict=verdict(
-            estimate,
-            q_value,
-            Limits.of(first.record.job.protocol),
-            too_few_processes=apart and estimate.processes < LEAST_ACROSS,
-        ),
+        verdict=word,
+        open=open_because(estimate, word, limits, across=apart),
     )
