@@ -49,6 +49,7 @@ DRIVER_FILES = (
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Environment variables that hide devices from torch; "" or -1 hides all of them."""
 
+CYCLES_A_S = 2e9  # of ``torch.cuda._sleep``: at a lower clock it sleeps longer
 LEAST_DRIVER = MappingProxyType({"11": "450.80 or newer", "12": "525.60 or newer", "13": "580 or newer"})
 """CUDA's major version -> NVIDIA's driver for Linux that it needs (CUDA's release notes)."""
 
@@ -157,6 +158,13 @@ class Device:
         except (RuntimeError, AssertionError):  # the second: torch was built without this kind
             return False
         return True
+
+    def busy_s(self, step: Callable[[], object], steps: int, sleep_s: float) -> float | None:  # noqa: ARG002
+        """Seconds that the device works on so many steps, if it need not wait for the host.
+
+        It sleeps first for ``sleep_s``, while the host submits. None if this kind cannot tell.
+        """
+        return None
 
     def begin_peak(self) -> int | None:
         """Waits, resets the peak, and returns the bytes that tensors hold now."""
@@ -300,7 +308,28 @@ class Cuda(_Streams):
         import torch
 
         version: Callable[[], int | None] = torch.backends.cudnn.version
-        return {**Device.facts(self), "cudnn": version(), "driver": nvidia_driver()}
+        properties = self._module().get_device_properties(self.torch_device())
+        free, total = self._module().mem_get_info(self.torch_device())
+        return {
+            **Device.facts(self),
+            "cudnn": version(),
+            "driver": nvidia_driver(),
+            "gpu_capability": f"{properties.major}.{properties.minor}",
+            "gpu_multiprocessors": int(properties.multi_processor_count),
+            "gpu_memory_bytes": int(total),
+            "gpu_memory_free_bytes": int(free),  # beside the job's weights
+        }
+
+    def busy_s(self, step: Callable[[], object], steps: int, sleep_s: float) -> float | None:
+        module = self._module()
+        begin, end = (module.Event(enable_timing=True) for _ in range(2))
+        module._sleep(int(sleep_s * CYCLES_A_S))  # noqa: SLF001 - torch has no public function for it
+        begin.record()
+        for _ in range(steps):
+            step()
+        end.record()
+        self.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3
 
     def pool_bytes(self) -> int | None:
         device = self.torch_device()

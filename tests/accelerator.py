@@ -9,6 +9,7 @@ values are right at once. Everything else is as on a GPU:
 - An error is reported at the next wait, and stays: every later call fails.
 - A process that was forked after the device was opened cannot use it.
 - A replay of CUDA graphs allocates nothing and overwrites the results of the replay before.
+- With a power limit (``limit_w``), the clock falls while the mean power of half a second is above it.
 
 A *mutant* of the program is the program with one wait left out: ``deaf_to`` names the line.
 """
@@ -16,10 +17,12 @@ A *mutant* of the program is the program with one wait left out: ``deaf_to`` nam
 from __future__ import annotations
 
 import ast
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -37,6 +40,7 @@ from harness.worker.session import Session
 from harness.workload import Workload
 
 ROOT = Path(__file__).parents[1]
+GOVERNED_S = 0.5
 LAUNCH_S = 1e-6  # the host's time for a submission
 WATTS = 100.0
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
@@ -51,6 +55,7 @@ class Accelerator:
     def __init__(self, capacity: int = 1 << 40) -> None:
         self.capacity = capacity
         self.now = 0.0  # the host's clock (s)
+        self.limit_w = 0.0  # 0: none
         self.deaf_to: Place | None = None
         self.waited: set[Place] = set()
         self.restart()
@@ -65,6 +70,7 @@ class Accelerator:
         self.free_at = 0.0  # when the device will have finished all submitted work
         self.worked_s = 0.0  # seconds of work that the host knows to be finished
         self.held = self.cached = self.pools = 0  # bytes, as the allocator plans
+        self.mean_w = 0.0  # of the last half second
         self.retries = self.driver_calls = 0
         self.allocated = self.peak = 0  # bytes, as the device has come to
         self._submitted_s = 0.0
@@ -72,12 +78,30 @@ class Accelerator:
 
     # -- work ---------------------------------------------------------------------
 
-    def submit(self, seconds: float) -> None:
+    def submit(self, seconds: float, watts: float = WATTS) -> None:
+        """``seconds`` at the full clock."""
         if self.error:
             raise RuntimeError(self.error)
         self.now += LAUNCH_S
+        idle_s = max(0.0, self.now - self.free_at)
+        self.mean_w *= math.exp(-idle_s / GOVERNED_S)
+        seconds /= self.clock_share()
+        self.mean_w += (watts - self.mean_w) * (1 - math.exp(-seconds / GOVERNED_S))
         self.free_at = max(self.now, self.free_at) + seconds
         self._submitted_s += seconds
+
+    def clock_share(self) -> float:
+        """The clock as a share of the highest."""
+        return min(1.0, self.limit_w / self.mean_w) if self.limit_w and self.mean_w else 1.0
+
+    def clock_mhz(self) -> int:
+        return round(2000 * self.clock_share())
+
+    def power_w(self) -> float:
+        return self.mean_w
+
+    def throttle_reasons(self) -> tuple[str, ...]:
+        return ("power cap",) if self.clock_share() < 1 else ()
 
     def fail(self, error: str = ILLEGAL) -> None:
         """The submitted work ends in an error, which the host does not know yet."""
@@ -147,6 +171,13 @@ class Accelerator:
     def synchronize(self, device: object) -> None:
         self.wait()
 
+    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
+        assert enable_timing
+        return Event(self)
+
+    def _sleep(self, cycles: int) -> None:
+        self.submit(cycles / 2e9)
+
     def reset_peak_memory_stats(self, device: object) -> None:
         self.peak = self.allocated
 
@@ -178,6 +209,21 @@ class Accelerator:
         torch.set_rng_state(states[0])
 
     def set_device(self, device: object) -> None: ...
+
+
+@dataclass
+class Event:
+    """Of ``torch.cuda``: the time at which the device has finished what was submitted before."""
+
+    machine: Accelerator
+    at: float = 0.0
+
+    def record(self) -> None:
+        self.at = max(self.machine.now, self.machine.free_at)
+
+    def elapsed_time(self, later: Event) -> float:
+        assert self.machine.now >= later.at, "nobody has waited for it"
+        return (later.at - self.at) * 1e3
 
 
 def _place() -> Place:
@@ -275,12 +321,12 @@ class Busy(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: torch.Tensor, model: Model) -> torch.Tensor:
         context.model = model
-        context.kept = model.work(model.forward_s)
+        context.kept = model.work(model.forward_s, model.host_s[0])
         return x.clone()
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
-        context.model.work(context.model.backward_s)
+        context.model.work(context.model.backward_s, context.model.host_s[1])
         context.kept = None
         return gradients[0], None
 
@@ -296,16 +342,21 @@ class Model(nn.Module):
         backward_s: float = 0.020,
         weights: int = 100,
         activations: int = 1000,
+        host_s: tuple[float, float] = (0.0, 0.0),
+        watts: float = WATTS,
     ) -> None:
         super().__init__()
         self.machine = machine
         self.linear = nn.Linear(8, 8)
         self.forward_s, self.backward_s = forward_s, backward_s
         self.activations = activations
+        self.host_s = host_s  # of forward and backward
+        self.watts = watts
         self.weights = Block(machine, weights) if weights else None
 
-    def work(self, seconds: float) -> Block | None:
-        self.machine.submit(seconds)
+    def work(self, seconds: float, host_s: float) -> Block | None:
+        self.machine.now += host_s
+        self.machine.submit(seconds, self.watts)
         return Block(self.machine, self.activations) if self.activations else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

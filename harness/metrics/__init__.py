@@ -6,7 +6,9 @@ that adds named numbers, with units in their names:
 - ``"compile"``: around a candidate's compilation and first calls;
 - ``"rounds"``: around a batch of timed rounds, before the first round and after the last;
   ``over_batches`` says how the numbers of several batches are combined. If the context yields a function,
-  the function is called between the samples, while no sample is timed;
+  the function is called after each sample, outside its timed part, with the name of the sample's variant. It
+  returns whether the device was throttled in it. ``of_variant(variant, name)`` is the key of a variant's
+  number;
 - ``"step"``: around one extra, untimed step of every variant after the timed rounds. Its numbers get the
   variant's side (``baseline_``/``candidate_``) as a prefix. After the step, an optional function
   ``complete(variant, numbers)`` may add numbers of the variant.
@@ -52,13 +54,16 @@ __all__ = (
     "ByVariant",
     "Ended",
     "at_the_end",
+    "by_variant",
     "complete_step",
     "metric_names",
     "observing",
     "of_eager_step",
+    "of_variant",
 )
 
 ByVariant = dict[str, dict[str, Scalar]]
+OF = "\t"  # between a variant and the name of its number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,7 @@ class Ended:
     synchronize: Callable[[], None]
 
 
-Between = Callable[[], None]
+Between = Callable[[str], bool]
 
 
 def metric_names() -> tuple[str, ...]:
@@ -103,6 +108,20 @@ def observing(
         yield numbers
 
 
+def of_variant(variant: str, name: str) -> str:
+    """The key of a variant's number among those of the rounds."""
+    return f"{variant}{OF}{name}"
+
+
+def by_variant(numbers: Mapping[str, Scalar]) -> ByVariant:
+    """The numbers of the rounds, by variant; the whole job's are under ``WHOLE``."""
+    found: ByVariant = {}
+    for key, value in numbers.items():
+        variant, _, name = key.rpartition(OF)
+        found.setdefault(variant or WHOLE, {})[name] = value
+    return found
+
+
 def complete_step(variant: Variant, extras: Extras, numbers: dict[str, Scalar]) -> None:
     """Calls ``complete`` of the metrics of the kind ``"step"`` for this variant."""
     for name, module in _modules("step", extras):
@@ -113,9 +132,10 @@ def complete_step(variant: Variant, extras: Extras, numbers: dict[str, Scalar]) 
 
 def _join(numbers: dict[str, Scalar], batch: dict[str, Scalar]) -> None:
     """Combines the numbers of this batch of rounds with the earlier ones."""
-    metrics = declared().by_name
+    metrics = {one.name: one for one in declared().metrics}
     for name, value in batch.items():
-        how = metrics[name].over_batches if name in metrics else "last"
+        plain = name.rpartition(OF)[2]
+        how = metrics[plain].over_batches if plain in metrics else "last"
         numbers[name] = joined(how, numbers[name], value) if name in numbers else value
 
 
@@ -195,12 +215,13 @@ def _all() -> Iterator[tuple[str, ModuleType]]:
 def _called_until_it_fails(name: str, read: Between, between: list[Between]) -> Between:
     """``read``, which is not called again after an error of its own."""
 
-    def guarded() -> None:
+    def guarded(variant: str) -> bool:
         try:
-            read()
+            return read(variant)
         except Exception as error:
             _say_failed(name, error)
             between.remove(guarded)
+            return False
 
     return guarded
 

@@ -1,19 +1,21 @@
-"""The GPU's clock (MHz) and the reasons of throttling, read between samples of the timed rounds.
+"""The GPU's clock (MHz) and the reasons of throttling, read after samples of the timed rounds, by variant.
 
-A reading takes place right after a sample, outside its timed part, at most every ``EVERY_S`` seconds: an idle
-device lowers its clock within milliseconds. NVIDIA only, with ``nvidia-ml-py`` installed.
+A reading takes place right after a sample, outside its timed part: an idle device lowers its clock within
+milliseconds. A round is repeated if the clock after one of its samples is more than ``DROP`` below the
+variant's usual clock (nvbench discards such samples, too). NVIDIA only, with ``nvidia-ml-py`` installed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from harness.declared import NOISE, Metric
-from harness.hardware.nvml import gpu_of
+from harness.declared import NOISE, SIDES, Metric
+from harness.hardware.nvml import POWER_CAP, gpu_of
+from harness.metrics import of_variant
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -22,40 +24,48 @@ if TYPE_CHECKING:
 WHEN = "rounds"
 
 
-def _metric(name: str, unit: str, meaning: str, over_batches: str) -> Metric:
-    return Metric(name, unit, meaning, group=NOISE, over_batches=over_batches)
+def _metric(name: str, unit: str, meaning: str, over_batches: str, sides: tuple[str, ...] = ()) -> Metric:
+    return Metric(name, unit, meaning, group=NOISE, over_batches=over_batches, sides=sides)
 
 
 METRICS = (
-    _metric("gpu_clock_min_mhz", "MHz", "the lowest clock read between samples of the timed rounds", "min"),
-    _metric("gpu_clock_max_mhz", "MHz", "the highest clock read between samples of the timed rounds", "max"),
+    _metric("gpu_clock_min_mhz", "MHz", "the lowest clock read after samples of the timed rounds", "min"),
+    _metric("gpu_clock_max_mhz", "MHz", "the highest clock read after samples of the timed rounds", "max"),
+    _metric(
+        "gpu_clock_mhz", "MHz", "the mean clock after its samples, in the slowest batch", "min", sides=SIDES
+    ),
     _metric("gpu_throttle_reasons", "text", "why the clock was below its maximum", "union"),
+    _metric(
+        "gpu_capped_share", "share", "share of the samples at the power limit, in the worst batch", "max"
+    ),
+    Metric("throttled_rounds", "", "rounds that were repeated because the clock fell", group=NOISE),
+    Metric("heated_s", "s", "load before the warm-up, until clock and power settled"),
 )
-EVERY_S = 0.05
+DROP = 0.1
+LEAST = 3  # readings of a variant, before one is judged
 
 
 @contextmanager
-def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[Callable[[], None] | None]:
+def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[Callable[[str], bool] | None]:
     gpu = gpu_of(device)
     if gpu is None:
         yield None
         return
-    clocks: list[int] = []
-    reasons: dict[str, None] = {}
-    next_s = 0.0
+    clocks: dict[str, list[int]] = {}
+    reasons: list[tuple[str, ...]] = []
 
-    def read() -> None:
-        nonlocal next_s
-        if time.monotonic() < next_s:
-            return
-        next_s = time.monotonic() + EVERY_S
-        clocks.append(gpu.clock_mhz())
+    def read(variant: str) -> bool:
+        clock, usual = gpu.clock_mhz(), clocks.setdefault(variant, [])
+        usual.append(clock)
         with contextlib.suppress(Exception):  # a driver without the reasons still has the clock
-            reasons.update(dict.fromkeys(gpu.throttle_reasons()))
+            reasons.append(gpu.throttle_reasons())
+        return len(usual) > LEAST and clock < (1 - DROP) * median(usual)
 
     yield read
-    with contextlib.suppress(Exception):  # what was read before stays
-        read()
-    if clocks:
-        numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"] = min(clocks), max(clocks)
-        numbers["gpu_throttle_reasons"] = "; ".join(reasons)
+    values = [clock for of_one in clocks.values() for clock in of_one]
+    if values:
+        numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"] = min(values), max(values)
+        numbers["gpu_throttle_reasons"] = "; ".join(dict.fromkeys(why for one in reasons for why in one))
+        numbers |= {of_variant(name, "gpu_clock_mhz"): fmean(of_one) for name, of_one in clocks.items()}
+    if reasons:
+        numbers["gpu_capped_share"] = fmean(POWER_CAP in one for one in reasons)

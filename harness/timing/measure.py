@@ -103,6 +103,18 @@ SHORT_STEPS = 20  # with as many steps or more, calibrate on whole samples
 LONGEST_SAMPLE_S = 0.5  # limits the slowest variant's sample where more than 1000 steps are needed
 
 
+STREAM, STREAM_S, LONGEST_STREAM_S = 16, 0.05, 1.0
+"""Of a sample on an accelerator: its fewest steps, its shortest time (s), and the time from which it has
+fewer steps. The host runs ahead into the next step, as in a training loop. Around a wait it cannot.
+"""
+
+
+def streamed(iterations: int, history: Sequence[Round]) -> int:
+    """The steps of a sample on an accelerator: at least 2, and at least ``STREAM`` if they are short."""
+    slowest = max(history[-1].seconds.values())
+    return max(iterations, min(STREAM, max(2, int(LONGEST_STREAM_S / max(slowest, 1e-9)))))
+
+
 def enough_iterations(
     history: Sequence[Round], again: Callable[[int], Round], min_sample_s: float, *, attempts: int = 3
 ) -> int:

@@ -18,6 +18,10 @@ from harness.timing.step import Variant, seed_everything
 QUIET_S = 0.005
 """Pause before a turn: the threads of another worker's step spin for a millisecond or two after it."""
 
+MOST_AGAIN = 3
+"""How often in a row a round is repeated because the device lowered its clock in a sample of it."""
+RECOVERY_S = 0.05
+
 Variants = Mapping[str, Variant]
 
 
@@ -32,7 +36,9 @@ class Rounds:
         self._synchronize = of(device).synchronize
         self._announce = announce
         self.done = 0
-        self.between: list[Callable[[], None]] = []  # called before each sample, outside the timed part
+        # called after each sample with its variant; whether the device was throttled in it
+        self.between: list[Callable[[str], bool]] = []
+        self.throttled = 0  # rounds that were repeated, because the device was throttled
         self.look: Callable[[Variant, object, int], None] = lambda *_: None  # after it
         self.recompilations = Recompilations()
 
@@ -42,11 +48,15 @@ class Rounds:
         steps = {name: variant.timed(laps) for name, variant in variants.items()}
         flush = flusher(self._device) if self._protocol.cold_cache else None
 
+        ran, throttled = "", False
+
         def announce(variant: str) -> None:
+            nonlocal ran, throttled
             self.recompilations.runs(variant)
             self._announce(phase, variant)
-            for read in self.between:
-                read()
+            for read in tuple(self.between) if ran else ():  # before the first sample the device was idle
+                throttled = read(ran) or throttled
+            ran = variant
             if flush is not None:
                 flush()
 
@@ -60,6 +70,7 @@ class Rounds:
             look=lambda name, result: self.look(variants[name], result, iterations),
         )
         compiled_before = phase == "warm up" and self.done == 0  # compilation leaves much garbage
+        again = 0
         with quiet_collector(thorough=compiled_before) as collect:
             while True:
                 collect()
@@ -67,6 +78,12 @@ class Rounds:
                 one = measure_round(steps, order, iterations, instruments)
                 self.done += 1
                 announce(BASELINE)  # attributes compilations to the last variant of the round
+                ran, repeat, throttled = "", throttled and again < MOST_AGAIN, False
+                if repeat:
+                    again, self.done, self.throttled = again + 1, self.done - 1, self.throttled + 1
+                    time.sleep(RECOVERY_S)
+                    continue
+                again = 0
                 yield one
 
     def lead_in(self, variants: Variants, iterations: int) -> None:

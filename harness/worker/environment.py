@@ -11,12 +11,13 @@ import torch
 from harness import devices
 from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
+from harness.hardware.nvml import gpu_of, readings_of
 from harness.precision import facts as facts_of_precision
 from harness.schema import Scalar
 from harness.worker import KIND, WHY_FRESH
 from harness.worker.limits import GLIBC_SETTINGS
 
-TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+TF32_OVERRIDE, BLOCKING = "NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING"
 RECORDED_PREFIXES = (
     *("TORCH", "PYTORCH", "CUBLAS", "CUDNN", "CUDA_", TF32_OVERRIDE, "HIP_", "HSA_"),
     *("OMP_", "MKL_", "KMP_"),
@@ -40,6 +41,7 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "device": str(device),
         "device_name": devices.of(device).model() or cpu_model(),
         **devices.of(device).facts(),
+        **(gpu.facts() if (gpu := gpu_of(device)) is not None else {}),
         **{name: version_of(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
         "worker": os.environ.get(KIND, "fresh"),
         **facts_of_precision(),
@@ -52,12 +54,17 @@ def describe(device: torch.device) -> dict[str, Scalar]:
     return facts
 
 
-def remarks_on_process() -> tuple[str, ...]:
-    """Sentences on this process that a reader of its numbers must know."""
+def remarks_on_process(device: torch.device) -> tuple[str, ...]:
+    """Sentences on this process and its device that a reader of its numbers must know."""
     said = [os.environ[WHY_FRESH]] if WHY_FRESH in os.environ else []
     override = os.environ.get(TF32_OVERRIDE)
     if override is not None:
         said.append(f"{TF32_OVERRIDE}={override} overrides torch's settings of TF32 in NVIDIA's libraries")
+    if os.environ.get(BLOCKING, "0") != "0":
+        said.append(f"{BLOCKING} is set: the host waits for every kernel, and all times are longer")
+    why = readings_of(device)
+    if isinstance(why, str) and why:
+        said.append(f"no clocks, power limit or energy of the GPU ({why})")
     return tuple(said)
 
 

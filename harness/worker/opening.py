@@ -99,7 +99,7 @@ class Opening:
                 self.watch.remember(self.baseline, first, checks.truth)
         program = self.baseline.program
         said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
-        said = (*said, *remarks_on_process())
+        said = (*said, *remarks_on_process(self._device))
         return facts_of(program, said, tuple(self._drawn))
 
     def _settle(self, when: str) -> None:

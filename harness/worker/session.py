@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,8 @@ from harness.backends import load_backend
 from harness.counters import watching_breaks
 from harness.devices import of
 from harness.failures import JobFailed, attempting, describe_failure, log_traceback
-from harness.metrics import WHOLE, ByVariant, Ended, at_the_end, complete_step, observing
+from harness.hardware.nvml import gpu_of
+from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
 from harness.parity.between import exchange
 from harness.parity.between.cross_environment import CrossParity, another_model, compare_eager
 from harness.parity.calls import Calls
@@ -41,7 +43,8 @@ from harness.schema import (
     TensorError,
 )
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
-from harness.timing.measure import enough_iterations, placement
+from harness.timing.heating import heat
+from harness.timing.measure import STREAM_S, enough_iterations, placement, streamed
 from harness.timing.rounds import Rounds, Turns
 from harness.timing.step import Variant, seed_everything
 from harness.timing.warm_up import warm_up
@@ -252,6 +255,7 @@ class Session:
         self._checks = None  # all candidates have been checked: frees its memory for the rounds
         self._untidy = True
         self._tidy()
+        heated = self._heat()
         with closing(self._rounds.endless(self._variants, 1, "warm up")) as rounds:
             allocations = of(self._device).allocator_counts
             done = warm_up(rounds, self.recompilations, allocations=allocations)
@@ -262,8 +266,10 @@ class Session:
             self._iterations = enough_iterations(
                 done.rounds,
                 lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
-                self._job.protocol.min_sample_s,
+                max(self._job.protocol.min_sample_s, STREAM_S if self._streams else 0.0),
             )
+            if self._streams:
+                self._iterations = streamed(self._iterations, done.rounds)
         counts = self._iterations == 1 and not self._job.environments
         self._kept = list(done.counting if counts else ())
         self._rounds.done = len(self._kept)
@@ -275,7 +281,22 @@ class Session:
             "warmup_rounds_kept": len(self._kept),
             "warmup_settled": done.settled,
             "iterations_per_sample": self._iterations,
+            **heated,
         }
+
+    @property
+    def _streams(self) -> bool:
+        """Whether the host runs ahead of the device from step to step. A generating step waits inside."""
+        return of(self._device).accelerated and not self._bench.generates
+
+    def _heat(self) -> dict[str, Scalar]:
+        """Puts load on an accelerator until its clock and power have settled."""
+        if not of(self._device).accelerated:
+            return {}
+        gpu = gpu_of(self._device)
+        read = None if gpu is None else lambda: (float(gpu.clock_mhz()), gpu.power_w())
+        steps = {name: variant.step for name, variant in self._variants.items()}
+        return {"heated_s": heat(steps, self._bench.synchronize, read, partial(self._say, "warm up"))}
 
     def measure(self, rounds: int, within_s: float = math.inf) -> Measured:
         """At most ``rounds`` rounds and at least one. After ``within_s`` seconds no further round begins.
@@ -350,7 +371,11 @@ class Session:
             synchronize=self._bench.synchronize,
         )
         found = at_the_end(ended)
-        return {**found, WHOLE: {**self._of_rounds, **found.get(WHOLE, {})}}
+        if self._rounds.throttled:
+            self._of_rounds["throttled_rounds"] = self._rounds.throttled
+        for name, numbers in by_variant(self._of_rounds).items():
+            found[name] = {**numbers, **found.get(name, {})}
+        return found
 
     def _say(self, phase: str, variant: str = "") -> None:
         self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds.done))

@@ -43,6 +43,7 @@ MOST_THROTTLED = 0.01
 LEAST_WIDENING = 1.3
 LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one
 CLOCK_SPREAD = 0.05
+MOST_CAPPED = 0.5  # share of the samples at the power limit
 MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
 LEAST_OF_FAULTS = 0.02  # of eager's step
 HARMLESS = ("set application clocks",)  # a user fixed the clock, which makes times steadier
@@ -295,6 +296,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "allocator": lambda c: _compiled(c) and c.allocator is not None,
         "chosen": lambda c: bool(followed(c.record)),
         "held_back": _held_back,
+        "capped": lambda c: _number(c, "gpu_capped_share") > MOST_CAPPED and not _held_back(c),
         "short_of_memory": lambda c: _number(c, "allocator_retries") > 0,
     }
 )

@@ -97,6 +97,11 @@ def titles(record: Record) -> list[str]:
             {"gpu_clock_min_mhz": 900, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
             "The GPU lowered its clock",
         ),
+        (
+            noisy(40, 0.02),
+            {"gpu_clock_min_mhz": 1300, "gpu_clock_max_mhz": 1330, "gpu_capped_share": 0.9},
+            "The GPU was at its power limit",
+        ),
         (noisy(40, 0.02), {"allocator_retries": 3}, "The GPU's memory was short"),
     ],
 )
@@ -124,11 +129,12 @@ def test_page_faults_of_one_side_are_found() -> None:
         {"involuntary_switches": 5000, "rounds_wall_s": 10.0},  # and yet the times are steady
         {"gpu_clock_min_mhz": 1890, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
         {"gpu_clock_min_mhz": 9, "gpu_clock_max_mhz": 19, "gpu_throttle_reasons": "set application clocks"},
+        {"gpu_capped_share": 0.1},
         {"allocator_retries": 0, "device_allocations": 5},
     ],
 )
 def test_noise_that_does_not_matter_is_not(metrics: dict[str, Any]) -> None:
-    words = ("depend", "stolen", "quota", "Other work", "clock", "memory")
+    words = ("depend", "stolen", "quota", "Other work", "clock", "power", "memory")
     assert not [t for t in titles(made(noisy(40, 0.02), **metrics)) if any(word in t for word in words)]
 
 

@@ -41,6 +41,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Accelerator]:
     """Small copies and products, no facts about packages, and no collections, which take most of the time."""
     monkeypatch.setattr(gc, "collect", lambda *_: 0)
     monkeypatch.setattr(sessions, "describe", lambda device: {"device": str(device)})
+    monkeypatch.setattr(sessions, "STREAM_S", 0.0)
     monkeypatch.setattr(peak_rates, "COPIED_BYTES_ACCELERATED", 1 << 10)
     monkeypatch.setattr(peak_rates, "SIZES_ACCELERATED", (8, 16))
     with in_place_of_the_cpu(Accelerator()) as found:

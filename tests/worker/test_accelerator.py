@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +16,15 @@ import torch
 
 from harness.devices import of
 from harness.failures import JobFailed
-from harness.metrics import observing, peak_rates, trace
+from harness.metrics import gpu_clock, observing, peak_rates, trace
 from harness.metrics.energy import per_step_j
 from harness.precision import precision
+from harness.program import Compiled, Program
 from harness.schema import BASELINE, Case, Mode, Protocol, Status
+from harness.timing.measure import STREAM
 from harness.timing.rounds import Rounds
 from harness.timing.workbench import Workbench
+from harness.worker import session as sessions
 from harness.worker.session import Session
 from tests.accelerator import (
     WATTS,
@@ -158,9 +163,40 @@ def of_a_trace(machine: Accelerator) -> None:
         assert trace.traced("x", bench.variant(), ended)[0] == {"kernel": about(30.0)}
 
 
-SCENARIOS = (of_a_single_step, of_a_session, of_a_generation, of_a_trace)
+def of_a_step_that_waits_for_the_host(machine: Accelerator) -> None:
+    """In a loop, the host submits the next step while the device works; a single step between waits cannot.
+
+    Eager: 20 ms of the host, 25 of the device. The candidate: 3 and 22. Alone, eager would take 40.
+    """
+
+    def compile_it(program: Program) -> Compiled:
+        model: Any = program.module
+        model.forward_s, model.backward_s, model.host_s = 0.004, 0.018, (0.002, 0.001)
+        return Compiled(forward=program.forward(), region="forward+loss", compiler_calls=lambda: 1)
+
+    sizes: Any = {"forward_s": 0.005, "backward_s": 0.020, "host_s": (0.012, 0.008)}
+    ready = session(machine, {"fast": compile_it}, **sizes)
+    ready.open()
+    ready.prepare("fast")
+    assert ready.warm_up()["iterations_per_sample"] == STREAM
+    (one,), _ = ready.measure(1)
+    assert one.seconds == {BASELINE: pytest.approx(0.025, rel=0.05), "fast": pytest.approx(0.022, rel=0.02)}
+    ready.finish()
+    found = ready.conclude()
+    assert {name: found.get(name, {}).get("device_s") for name in one.seconds} == {
+        BASELINE: about(0.025),
+        "fast": about(0.022),
+    }
+
+
+SCENARIOS = (
+    *(of_a_single_step, of_a_session, of_a_generation, of_a_trace),
+    of_a_step_that_waits_for_the_host,
+)
 NO_NEED = {
     ("harness/metrics/peak_rates.py", "fastest_s", 1): "before the first call; the fastest counts",
+    ("harness/metrics/device_time.py", "measure", 1): "it only keeps long steps few",
+    ("harness/timing/heating.py", "heat", 1): "the host must not run far ahead; the warm-up waits again",
     ("harness/timing/rounds.py", "lead_in", 1): "the sample that follows waits before it reads the clock",
 }
 
@@ -190,6 +226,7 @@ def test_a_wait_that_is_left_out_is_noticed(machine: Accelerator, place: Place) 
     machine.deaf_to = place
     noticed = False
     for scenario in SCENARIOS:
+        machine.restart()
         try:
             scenario(machine)
         except (AssertionError, JobFailed):
@@ -199,6 +236,76 @@ def test_a_wait_that_is_left_out_is_noticed(machine: Accelerator, place: Place) 
             break
     assert place in machine.waited, "no scenario comes to this line: extend one"
     assert noticed, "without this wait every number is the same: extend a scenario, or leave the wait out"
+
+
+# -- clocks ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def readings(machine: Accelerator, monkeypatch: pytest.MonkeyPatch) -> Accelerator:
+    for module in (gpu_clock, sessions):
+        monkeypatch.setattr(module, "gpu_of", lambda _: machine)
+    return machine
+
+
+def hungry(machine: Accelerator) -> Callable[[Program], Compiled]:
+    """Half of eager's time, at half as much power again."""
+
+    def compile_it(program: Program) -> Compiled:
+        model: Any = program.module
+        model.watts *= 1.5
+        return times(machine, 0.5)(program)
+
+    return compile_it
+
+
+@pytest.mark.parametrize("heated", [True, False])
+def test_rounds_begin_when_clock_and_power_have_settled(
+    readings: Accelerator, monkeypatch: pytest.MonkeyPatch, *, heated: bool
+) -> None:
+    """After a compilation, the card is idle: its first steps are faster than all later ones."""
+    machine = readings
+    machine.limit_w = 0.6 * WATTS
+    if not heated:
+        monkeypatch.setattr(sessions, "heat", lambda *_: 0.0)
+    ready = session(machine, {"hungry": hungry(machine)})
+    ready.open()
+    ready.prepare("hungry")
+    machine.now += 60.0
+    warmed = ready.warm_up()
+    rounds, _ = ready.measure(10)
+    times_s = [one.seconds[BASELINE] for one in rounds]
+    assert (times_s[0] > 0.85 * median(times_s)) is heated
+    if not heated:
+        return
+    assert 1.0 <= float(warmed["heated_s"] or 0.0) < 10.0
+    found = ready.conclude()
+    assert found[""]["gpu_capped_share"] == 1.0
+    assert found[""]["gpu_throttle_reasons"] == "power cap"
+    assert "throttled_rounds" not in found[""]
+    clocks = [found[name]["gpu_clock_mhz"] for name in (BASELINE, "hungry")]
+    assert clocks[0] > clocks[1] > 800
+
+
+def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -> None:
+    machine = readings
+    machine.limit_w = 10 * WATTS
+    ready = session(machine, {"plain": times(machine, 1.0)})
+    ready.open()
+    ready.prepare("plain")
+    ready.warm_up()
+    variant = ready._variants["plain"]
+    step, calls = variant.step, itertools.count()
+
+    def braked() -> Any:
+        machine.limit_w = (0.5 if next(calls) // STREAM == 5 else 10) * WATTS  # in the sixth sample
+        return step()
+
+    variant.step = braked
+    rounds, _ = ready.measure(10)
+    assert len(rounds) == 10
+    assert [one.seconds["plain"] for one in rounds] == [about(0.030)] * 10
+    assert ready.conclude()[""]["throttled_rounds"] == 1
 
 
 # -- turns -----------------------------------------------------------------------------------

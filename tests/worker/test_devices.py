@@ -18,7 +18,7 @@ from harness.metrics.energy import meter_of
 from harness.probes import environment as probe
 from harness.schema import Case, Job, Mode, Protocol
 from harness.worker import limits
-from harness.worker.environment import describe
+from harness.worker.environment import describe, remarks_on_process
 from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
 from tests.factories import known
@@ -71,7 +71,10 @@ class Fake:
         self.calls.append("empty")
 
     def get_device_properties(self, device: object) -> SimpleNamespace:
-        return SimpleNamespace(L2_cache_size=50 << 20)
+        return SimpleNamespace(L2_cache_size=50 << 20, major=9, minor=0, multi_processor_count=132)
+
+    def mem_get_info(self, device: object) -> tuple[int, int]:
+        return 70 << 30, 80 << 30
 
     def get_device_name(self, device: object) -> str:
         return f"Fake {device}"
@@ -227,6 +230,16 @@ def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
     assert is_out_of_memory(RuntimeError(words))
 
 
+def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
+    monkeypatch.setattr(devices, "nvidia_driver", lambda: "570.86.15")
+    found = devices.named("cuda:1").facts()
+    assert (found["cudnn"], found["driver"]) == (92600, "570.86.15")
+    assert (found["gpu_capability"], found["gpu_multiprocessors"]) == ("9.0", 132)
+    assert (found["gpu_memory_bytes"], found["gpu_memory_free_bytes"]) == (80 << 30, 70 << 30)
+    assert "device_untried" not in found
+
+
 def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not started, but gets the seed that it would have started with."""
     seeds: list[int] = []
@@ -269,6 +282,23 @@ class Nvml:
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
         return f"handle of {uuid}"
 
+    NVML_CLOCK_SM = 1
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: str, kind: int) -> int:  # noqa: N802
+        return 1980
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:  # noqa: N802
+        return 350_000
+
+    def nvmlDeviceGetEccMode(self, handle: str) -> tuple[int, int]:  # noqa: N802
+        return 1, 1
+
+    def nvmlDeviceGetPersistenceMode(self, handle: str) -> int:  # noqa: N802
+        return 1
+
+    def nvmlDeviceGetMigMode(self, handle: str) -> tuple[int, int]:  # noqa: N802
+        raise self.NVMLError
+
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
         return {"handle of GPU-1234": 5000}[handle]
 
@@ -280,6 +310,13 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
     found = known(gpu_of(cuda))
     assert found.energy_j() == 5.0
+    assert found.facts() == {
+        "gpu_clock_limit_mhz": 1980,
+        "gpu_power_limit_w": 350.0,
+        "gpu_ecc": True,
+        "gpu_persistence": True,
+        "gpu_mig": None,  # a card without MIG
+    }
     meter = known(meter_of(cuda))
     assert meter() == 5.0
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=False))
@@ -331,6 +368,45 @@ def test_the_drivers_version_is_in_its_file(tmp_path: Path, text: str | None, ex
     if text is not None:
         (tmp_path / "version").write_text(text)
     assert devices.nvidia_driver(tmp_path / "version") == expected
+
+
+NO_CLOCKS = "no clocks, power limit or energy of the GPU ({})"
+
+
+@pytest.mark.parametrize(
+    ("device", "variables", "nvml", "expected"),
+    [
+        ("cpu", {}, None, ()),
+        ("cuda:1", {}, None, (NO_CLOCKS.format("nvidia-ml-py is not installed: pip install nvidia-ml-py"),)),
+        ("cuda:1", {}, False, (NO_CLOCKS.format("NVML does not answer: NVMLError: "),)),
+        ("cuda:1", {"CUDA_LAUNCH_BLOCKING": "0"}, True, ()),
+        (
+            "cuda:1",
+            {"CUDA_LAUNCH_BLOCKING": "1"},
+            True,
+            ("CUDA_LAUNCH_BLOCKING is set: the host waits for every kernel, and all times are longer",),
+        ),
+        (
+            "cpu",
+            {"NVIDIA_TF32_OVERRIDE": "1"},
+            None,
+            ("NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA's libraries",),
+        ),
+    ],
+)
+def test_what_a_reader_of_the_numbers_must_know(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    variables: dict[str, str],
+    nvml: bool | None,
+    expected: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
+    monkeypatch.setitem(sys.modules, "pynvml", nvml if nvml is None else Nvml(works=nvml))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert remarks_on_process(torch.device(device)) == expected
 
 
 @pytest.mark.parametrize(("name", "limited"), [("cpu", True), ("cuda:1", False)])

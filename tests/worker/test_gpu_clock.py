@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.hardware.nvml import Gpu
-from harness.metrics import gpu_clock, observing
+from harness.metrics import by_variant, gpu_clock, observing
 from harness.schema import BASELINE, Protocol
 from harness.timing.rounds import Rounds
 from harness.timing.step import Variant
@@ -55,7 +55,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Nvml], dict[str, Any]]:
 
     def of(nvml: Nvml) -> dict[str, Any]:
         monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(nvml, None))
-        monkeypatch.setattr(gpu_clock, "EVERY_S", 0.0)
         rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
         variants: dict[str, Variant] = {BASELINE: trial("mlp").variant(), "b": trial("mlp").variant()}
         with observing("rounds", CPU, between=rounds.between) as numbers:
@@ -69,13 +68,16 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Nvml], dict[str, Any]]:
     return of
 
 
-def test_the_clock_is_read_before_each_sample_and_at_the_end(
-    read: Callable[[Nvml], dict[str, Any]],
-) -> None:
+def test_the_clock_is_read_after_each_sample_alone(read: Callable[[Nvml], dict[str, Any]]) -> None:
+    """Of an idle device, before the first sample, it would be too low."""
     numbers = read(Nvml(newer=True))
-    # two samples and the end of each of two rounds, and the end of the batch
-    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1060)
-    assert numbers["gpu_throttle_reasons"] == "power cap"
+    # two samples in each of two rounds
+    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1030)
+    assert (numbers["gpu_throttle_reasons"], numbers["gpu_capped_share"]) == ("power cap", 1.0)
+    of_variants = by_variant(numbers)
+    means = [float(of_variants[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "b")]
+    assert sum(means) == 2030
+    assert "gpu_clock_mhz" not in of_variants[""]
 
 
 def test_a_driver_that_fails_costs_its_later_readings_alone(

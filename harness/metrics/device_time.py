@@ -1,0 +1,57 @@
+"""``device_s``: the time (s) that the device works in one step, measured by its own events.
+
+The host submits a few steps while the device sleeps, so the device never waits for the host. The rest of a
+step's time is the host's: a *launch-bound* step is faster with fewer kernels, or with CUDA graphs. A step
+that reads a value of the device waits for it, and its rest is that wait, too.
+"""
+
+from __future__ import annotations
+
+import time
+
+from harness.declared import CANDIDATE, EAGER, SIDES, WORK, Column, Metric, Seen
+from harness.devices import of
+from harness.metrics import ByVariant, Ended
+
+WHEN = "end"
+STEPS = 5
+MOST_S = 0.5  # of the steps; a longer step is measured once
+
+
+def _launch_bound(seen: Seen) -> float | None:
+    busy_s, step_s = seen.number("device_s"), seen.step_s.get(seen.side)
+    return max(0.0, 1 - busy_s / step_s) if busy_s is not None and step_s else None
+
+
+METRICS = (
+    Metric("device_s", "s", "time that the device works in one step, by its own events", sides=SIDES),
+    Metric(
+        "launch_bound",
+        "share",
+        "share of a step in which the device waits for the host",
+        sides=SIDES,
+        derive=_launch_bound,
+        group=WORK,
+        columns=(
+            Column("launch_bound_eager", "eager\nlaunches", EAGER),
+            Column("launch_bound", "launches", CANDIDATE),
+        ),
+    ),
+)
+
+
+def measure(ended: Ended) -> ByVariant:
+    found: ByVariant = {}
+    if not of(ended.device).accelerated:
+        return found
+    for name, variant in ended.variants.items():
+        began = time.perf_counter()
+        variant.step()
+        ended.synchronize()
+        step_s = time.perf_counter() - began
+        steps = max(1, min(STEPS, int(MOST_S / max(step_s, 1e-9))))
+        busy_s = of(ended.device).busy_s(variant.step, steps, 2 * steps * step_s)
+        variant.release()
+        if busy_s is not None:
+            found[name] = {"device_s": busy_s / steps}
+    return found
