@@ -16,7 +16,7 @@ import torch
 
 from harness.devices import of
 from harness.failures import JobFailed
-from harness.metrics import gpu_clock, observing, peak_rates, trace
+from harness.metrics import Ended, call, gpu_clock, observing, peak_rates, trace
 from harness.metrics.energy import per_step_j
 from harness.precision import precision
 from harness.program import Compiled, Program
@@ -159,8 +159,10 @@ def of_a_trace(machine: Accelerator) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch.profiler.profile", lambda **_: Profile(machine))
         bench = Workbench(job(), CPU, built(machine))
-        ended: Any = type("Ended", (), {"device": CPU, "synchronize": of(CPU).synchronize})
+        ended = Ended(job=job(), device=CPU, variants={}, synchronize=of(CPU).synchronize)
         assert trace.traced("x", bench.variant(), ended)[0] == {"kernel": about(30.0)}
+        machine.submit(7.0)
+        assert call._halves(bench.variant(), ended) == (about(0.010), about(0.020))
 
 
 def of_a_step_that_waits_for_the_host(machine: Accelerator) -> None:
@@ -195,7 +197,10 @@ SCENARIOS = (
 )
 NO_NEED = {
     ("harness/metrics/peak_rates.py", "fastest_s", 1): "before the first call; the fastest counts",
+    ("harness/metrics/trace.py", "traced", 1): "before the first profile; the fastest counts",
     ("harness/metrics/device_time.py", "measure", 1): "it only keeps long steps few",
+    ("harness/metrics/call.py", "sample", 1): "the numbers are differences of such samples",
+    ("harness/metrics/call.py", "sample", 2): "the numbers are differences of such samples",
     ("harness/timing/heating.py", "heat", 1): "the host must not run far ahead; the warm-up waits again",
     ("harness/timing/rounds.py", "lead_in", 1): "the sample that follows waits before it reads the clock",
 }
