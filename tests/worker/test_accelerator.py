@@ -288,7 +288,7 @@ def test_rounds_begin_when_clock_and_power_have_settled(
     assert found[""]["gpu_capped_share"] == 1.0
     assert found[""]["gpu_throttle_reasons"] == "power cap"
     assert "throttled_rounds" not in found[""]
-    clocks = [found[name]["gpu_clock_mhz"] for name in (BASELINE, "hungry")]
+    clocks = [float(found[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "hungry")]
     assert clocks[0] > clocks[1] > 800
 
 
