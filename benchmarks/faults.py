@@ -37,7 +37,7 @@ from benchmarks.common import new_parser  # noqa: E402
 from benchmarks.planted_faults import AROUND, KINDS, LATE_CALLS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.failures import JobFailed  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
-from harness.parity.calls import Calls  # noqa: E402
+from harness.parity.calls import FirstCalls  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.field import judge_one, tolerance_of  # noqa: E402
 from harness.parity.watch import LOOKS, Watch  # noqa: E402
@@ -137,11 +137,11 @@ def _planted(
             calls = checks.first_calls(variant, [])
             if kind in SIZED and not fault.changed:
                 continue
-            bits = bits_of(calls.results[1], calls.results[3])
+            bits = bits_of(calls.results[0], calls.results[-1])
             outcome = judged(checks, variant, compiled, calls)
             if kind in LATE_CALLS and not outcome.ours:
                 outcome = watched(checks, variant, calls, outcome)
-            bits += bits_of(*calls.results.values())
+            bits += bits_of(*calls.results)
             plain = plain or bits
             if kind and kind not in (*AROUND, *LATE_CALLS) and bits == plain and not outcome.ours:
                 continue
@@ -164,24 +164,24 @@ def bits_of(*results: Tensors) -> str:
 NOTHING = Outcome(model="", mode="", dtype="", kind="", size=0.0, status="", field=False)
 
 
-def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: Calls) -> Outcome:
+def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCalls) -> Outcome:
     """The verdicts of both rules on a variant after its first calls."""
     truth = checks.truth
     mode = Mode.TRAINING if checks.bench.training else Mode.INFERENCE
     published = replace(truth, rule=replace(truth.rule, delta=tolerance_of(mode)))
     by_field = any(
-        judge_one(published, name, calls.results[number].get(name), number)[1]
-        for number in (1, 3)
-        for name in {**truth.eager, **calls.results[number]}
+        judge_one(published, name, results.get(name), 1)[1]
+        for results in (calls.results[0], calls.results[-1])
+        for name in {**truth.eager, **results}
     )
     status, parity, _ = checks.judge(variant, compiled, calls)
     return replace(_of(status, parity), field=by_field)
 
 
-def watched(checks: Checks, variant: Variant, calls: Calls, outcome: Outcome) -> Outcome:
+def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcome) -> Outcome:
     """The outcome after more calls, at which a session looks after the check."""
     watch = Watch()
-    watch.remember(variant, calls.results[1], checks.truth)
+    watch.remember(variant, calls.results[0], checks.truth)
     for _ in range(LOOKS):
         watch.look(variant, checks.bench.step(variant))
     error = watch.changed_in_rounds(variant)

@@ -12,35 +12,19 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices import of
-from harness.loading.dropout import KEPT_DROPOUT
 from harness.parity.measure import same_bits
 from harness.tensors import Tensors
 
 SEEDS = 3
-SHOWN = 4  # calls in a sentence
-DRAWING = (
-    *(
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "bernoulli",
-        "normal",
-    ),
-    *("multinomial", "poisson", "rrelu", "rrelu_", "normal_", "uniform_", "random_", "bernoulli_", "cauchy_"),
-    *("exponential_", "geometric_", "log_normal_", "binomial", "gumbel_softmax", "fractional_max_pool2d"),
-)
+SHOWN = 4  # operations in a sentence
 
 
 @contextmanager
@@ -71,51 +55,49 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """Names of the tensors of eager that depend on the seed; empty if eager draws no random numbers."""
+    """Names of the tensors of eager that depend on the seed; empty if eager draws no random numbers.
 
-    draws: str = ""  # the calls that draw random numbers, as words
+    ``draws``: the operations that draw, as words. ``unlike``: the tensors whose form changes, too: shapes,
+    places of NaN and infinities.
+    """
+
+    draws: str = ""
     changed: frozenset[str] = frozenset()
-    unlike: frozenset[str] = (
-        frozenset()
-    )  # of these, the form changes, too: shapes, places of NaN and infinities
+    unlike: frozenset[str] = frozenset()
 
     def explains(self, beyond: AbstractSet[str], of_wrong_form: AbstractSet[str]) -> bool:
         """Whether another seed changes all these tensors in the same way."""
-        return beyond <= self.changed and of_wrong_form <= self.unlike
+        return bool(self.changed) and beyond <= self.changed and of_wrong_form <= self.unlike
 
 
 def chance_of(
     eager: Tensors,
     spread: Mapping[str, float],
     drawn: Sequence[str],
-    run: Callable[[int], Tensors],
-    watched: Callable[[Any], object],
+    run: Callable[[int, AbstractContextManager[Any]], Tensors],
 ) -> Chance:
     """The tensors that depend on the random numbers that eager has ``drawn`` from these generators.
 
-    ``spread``: distances of two runs of eager with the same seed. ``run(n)`` is an eager step with the n-th
-    other seed, ``watched(context)`` an eager step inside the context.
+    ``spread``: distances of two runs of eager with the same seed. ``run(n, context)`` is an eager step with
+    the n-th other seed inside the context.
     """
     if not drawn:
         return Chance()
     changed: set[str] = set()
     unlike = {name for name, tensor in eager.items() if not _finite(tensor)}
-    for number in range(SEEDS):
-        results = run(number)
+    operations = _Drawing()
+    for number in range(1, SEEDS + 1):
+        results = run(number, operations if number == 1 else nullcontext())
         for name in {*eager, *results}:
-            one, other = eager.get(name), results.get(name)
-            if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+            first, other = eager.get(name), results.get(name)
+            if first is None or other is None or (first.shape, first.dtype) != (other.shape, other.dtype):
                 changed.add(name)
                 unlike.add(name)
-            elif spread.get(name, 0.0) == 0.0 and not same_bits(one, other):
+            elif spread.get(name, 0.0) == 0.0 and not same_bits(first, other):
                 changed.add(name)
             if other is not None and not _finite(other):
                 unlike.add(name)
-    if not changed:
-        return Chance()
-    calls = _Calls()
-    watched(calls)
-    draws = calls.words() or ", ".join(drawn)
+    draws = ", ".join([*operations.names][:SHOWN] or drawn)
     return Chance(draws=draws, changed=frozenset(changed), unlike=frozenset(unlike & changed))
 
 
@@ -123,32 +105,16 @@ def _finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-class _Calls(TorchFunctionMode):
-    """Notes the calls that draw random numbers. Dropouts are noted with their probability."""
+class _Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
+    """Notes the operations that draw random numbers."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._found: dict[str, None] = {}
+        super().__init__()  # type: ignore[no-untyped-call] # of torch
+        self.names: dict[str, None] = {}
 
-    def __torch_function__(
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if "dropout" in name or name == "scaled_dot_product_attention":
-            place = 4 if name == "scaled_dot_product_attention" else 1
-            default = 0.0 if place > 1 else 0.5
-            given = kwargs.get("p", kwargs.get("dropout_p", args[place] if len(args) > place else default))
-            on = kwargs.get(
-                "training", kwargs.get("train", args[2] if place == 1 and len(args) > 2 else True)
-            )
-            if on and isinstance(given, (int, float)) and given > KEPT_DROPOUT:
-                self._found[f"{name}(p={given:g})"] = None
-        elif name in DRAWING:
-            self._found[name] = None
-        return func(*args, **kwargs)
-
-    def words(self) -> str:
-        names = list(self._found)
-        more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
-        return ", ".join(names[:SHOWN] + more)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.names[func.overloadpacket.__name__] = None
+        return func(*args, **(kwargs or {}))

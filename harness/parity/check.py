@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from harness.parity import calls as row
-from harness.parity.calls import BASE, FIRST, ON_OTHER, OTHER, Calls
-from harness.parity.data.other_data import FIRST_DATA, INPUTS, WEIGHTS, Data, has_plain_weights
-from harness.parity.directions import Directions
+from harness.parity.calls import IN_A_ROW, OTHER, FirstCalls, Row, on_data, row_on
+from harness.parity.data.other_data import has_plain_weights
 from harness.parity.form import other_strides, wrong_forms
 from harness.parity.measure import Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import GARBAGE, Judgment, Truth, as_error, judge
+from harness.parity.rule import COARSE, GARBAGE, MARGIN, WORSE, Judgment, Ranked, Truth, as_error, judge
 from harness.parity.told.words import of_rank
 from harness.program import Compiled
 from harness.schema import Parity, Status, TensorError
@@ -22,34 +19,11 @@ from harness.tensors import Tensors
 from harness.timing.step import Variant
 
 if TYPE_CHECKING:
-    from harness.parity.checks import Checks
+    from harness.parity.checks import Checks, Expected
 
 MOST_NOISE = 0.2  # share of the values of outputs, and of gradients, that need not be judged
 FINE = 0.01  # a value is judged finely if its limit is at most this share of its tensor's size
-COARSEST = 8.0  # multiple of the noise on neighbors, for a candidate whose outputs are so far off
 REPEATED = 0.5  # share of an error that a repeated call shows at least
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What eager says about each call; a call that repeats an earlier one has its truth. ``why_not``: why
-    there are none on other data.
-    """
-
-    truths: Mapping[int, Truth]
-    eager: Calls
-    exact: Calls | None
-    data: Data
-    directions: Directions | None = None
-    why_not: str = ""
-
-    def at(self, number: int) -> Truth:
-        return self.truths.get(number) or self.truths[BASE[number]]
-
-    def steady(self, name: str, number: int) -> bool:
-        """Whether eager computes the same values of this tensor as at the first call on the same data."""
-        here, there = self.at(number), self.at(BASE[number])
-        return here is there or (name in there.eager and same_bits(here.eager[name], there.eager[name]))
 
 
 @dataclass(slots=True)
@@ -64,187 +38,189 @@ class Check:
     sensitive: dict[str, float] = field(default_factory=dict)  # tensor -> what noisy eager shows of its size
     notes: list[str] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
-    changed: tuple[str, ...] = ()
-    steps: int = 0
+    changed: tuple[str, ...] = ()  # what the other data consists of
     random: str = ""
-    _other: Expected | None = None  # what the calls on other data are judged by
+    _data: list[Expected] = field(default_factory=list)  # those that were judged
 
-    def run(self, calls: Calls) -> None:
-        checks, expected = self.checks, self.checks.expected
+    @property
+    def _constant(self) -> bool:
+        return self.compiled.constant_weights or not has_plain_weights(self.variant.program.module)
+
+    def run(self, calls: FirstCalls) -> None:
         self._judge_form(calls)
-        for number in (1, 2, 3):
-            if number in calls.results and (expected is not None or number != 2):
-                self._judge_call(expected, calls, number)
-        if expected is None:
-            self.not_checked.append(f"steps in a row: {checks.why_not}")
+        self._judge_row(self.checks.expected, calls)
+        if self._constant:
+            self.not_checked.append("other weights: this compiler makes the weights constants")
+        other = self.checks.other(weights=not self._constant)
+        if isinstance(other, str):
+            self.not_checked.append(f"other data: {other}")
         else:
-            self._judge_state(expected, calls, FIRST)
-            self._on_other_data(expected, calls)
-        self._judge_memory(calls)
+            row = row_on(self.checks.bench, self.variant, other.data)
+            self._judge_memory(calls)
+            self.changed = row.changed
+            if row.compiled:
+                self.notes.append(f"compiled again for other data of the same shapes: {row.compiled}")
+            self._judge_row(other, row)
         self._settle()
 
     # -- judging --------------------------------------------------------------------
 
-    def _judge_form(self, calls: Calls) -> None:
-        eager, candidate = self.checks.form, calls.form
-        if eager is not None and candidate is not None:
-            for name, why in wrong_forms(eager, candidate):
-                self._add(Judgment(name=name, call=1, form=why))
-            self.notes += [note for note in (other_strides(eager, candidate),) if note]
-
-    def _judge_call(self, expected: Expected | None, calls: Calls, number: int) -> None:
-        """Judges the tensors that are not what they were at the first call on the same data.
-
-        What eager changes from call to call, such as a running mean, adds up its errors, and noise is known
-        of the first call only: of a later call it fails far beyond its limit.
-        """
-        results, base = calls.results[number], calls.results[BASE[number]]
-        truth = self.checks.truth if expected is None else expected.at(number)
-        for name in dict.fromkeys((*truth.eager, *results)):
-            here, there = results.get(name), base.get(name)
-            repeated = here is not None and there is not None and same_bits(here, there)
-            steady = expected is None or name not in truth.eager or expected.steady(name, number)
-            if number != BASE[number] and repeated and steady:
-                continue
-            judgment = judge(truth, name, here, number)
-            if number == BASE[number] or steady or judgment.form:
-                self._add(judgment)
-            elif judgment.used > GARBAGE:
-                self._add(replace(judgment, form=of_rank(truth, judgment, None)))
-        if expected is not None and number >= OTHER:
-            for judgment in truth.judge_slopes(expected.directions, results, number):
-                self._add(judgment)
-
-    def _add(self, judgment: Judgment) -> None:
+    def _add(self, judgment: Judgment, why: str = "") -> None:
+        """``why``: it fails without a look at neighbors."""
+        if why:
+            judgment = replace(judgment, form=why, beyond=frozenset())
         self.judgments.append(judgment)
         if judgment.form:
             self.failures.append((judgment, judgment.form))
 
-    def _on_other_data(self, expected: Expected, calls: Calls) -> None:
-        weights = not self.compiled.constant_weights and has_plain_weights(self.variant.program.module)
-        if not weights:
-            expected = self.checks.with_other_inputs()
-            self.not_checked.append("other weights: this compiler makes the weights constants")
-        self.steps = 3
-        if expected.why_not:
-            self.not_checked.append(f"other data: {expected.why_not}")
-            return
-        row.continue_on_other_data(self.checks.bench, self.variant, calls, expected.data)
-        self.changed, self.steps, self._other = expected.eager.changed, len(BASE), expected
-        if calls.compiled:
-            self.notes.append(f"compiled again for other data of the same shapes: {calls.compiled}")
-        for number in ON_OTHER:
-            self._judge_call(expected, calls, number)
-        self._judge_state(expected, calls, OTHER)
+    def _judge_form(self, calls: FirstCalls) -> None:
+        eager = self.checks.form
+        if eager is not None:
+            for name, why in wrong_forms(eager, calls.form):
+                self._add(Judgment(name=name, call=1, form=why))
+            self.notes += [note for note in (other_strides(eager, calls.form),) if note]
 
-    def _judge_memory(self, calls: Calls) -> None:
-        if not self.compiled.replays:  # torch says that a replay of CUDA graphs overwrites earlier outputs
-            for name in calls.overwritten:
-                self._add(
-                    Judgment(name=name, call=2, form="a later call overwrites an earlier call's output")
-                )
+    def _judge_memory(self, calls: FirstCalls) -> None:
+        why = "a later call overwrites an earlier call's output"
+        for name in calls.overwritten(self.checks.bench):
+            if not self.compiled.replays:  # torch says that a replay of CUDA graphs overwrites outputs
+                self._add(Judgment(name=name, call=len(calls.results), form=why))
 
-    def _judge_state(self, expected: Expected, calls: Calls, number: int) -> None:
-        """What eager leaves as it is must keep its bits. What eager changes is judged like a result."""
-        before, after = expected.eager.before[number], expected.eager.after[number]
-        candidate = calls.after[number]
-        for name, digest in after.digests.items():
-            if name not in candidate.digests or before.digests.get(name) is None:
-                continue
-            if before.digests[name] == digest and candidate.digests[name] != digest:
+    def _judge_row(self, expected: Expected, row: Row) -> None:
+        """Judges the tensors that are not what they were at the first call of the row.
+
+        What eager changes from call to call, such as a running mean, adds up its errors, and noise is known
+        of the first call only: of a later call it fails far beyond its limit.
+        """
+        self._data.append(expected)
+        for number, results in enumerate(row.results, expected.first):
+            truth = expected.at(number)
+            for name in dict.fromkeys((*truth.eager, *results)):
+                here, there = results.get(name), row.results[0].get(name)
+                first = number == expected.first
+                repeated = not first and here is not None and there is not None and same_bits(here, there)
+                steady = first or name not in truth.eager or expected.steady(name, number)
+                if repeated and steady:
+                    continue
+                judgment = judge(truth, name, here, number)
+                if steady or judgment.form:
+                    self._add(judgment)
+                elif judgment.used > GARBAGE:
+                    self._add(judgment, of_rank(truth, judgment, None))
+            self.judgments += truth.judge_slopes(expected.directions, results, number)
+        if expected.eager.before is not None and row.after is not None:
+            self._judge_state(expected, row)
+
+    def _judge_state(self, expected: Expected, row: Row) -> None:
+        """What eager leaves as it is must keep its bits. What eager changes fails far beyond its limit."""
+        before, after, theirs = expected.eager.before, expected.eager.after, row.after
+        assert before is not None
+        assert after is not None
+        assert theirs is not None
+        changed = {name for name, digest in after.digests.items() if before.digests.get(name) != digest}
+        for name in after.digests.keys() & theirs.digests.keys() - changed:
+            if theirs.digests[name] != after.digests[name]:
                 why = "a step changes it; eager's step leaves it as it is"
-                self._add(Judgment(name=name, call=number, form=why))
-        moved = {n: t for n, t in after.sketches.items() if before.digests.get(n) != after.digests.get(n)}
-        if moved:
-            exact = expected.exact.after[number].sketches if expected.exact is not None else None
-            truth = Truth.of(self.checks.rule, exact, moved, ())
-            for name in moved:
-                judgment = judge(truth, name, candidate.sketches.get(name), number)
-                if judgment.form or judgment.error.size > GARBAGE * max(
-                    self.checks.rule.delta, truth.usual(name, "size")
-                ):
-                    self.failures.append(
-                        (judgment, judgment.form or "a step changes it otherwise than eager's")
-                    )
+                self._add(Judgment(name=name, call=expected.first, form=why))
+        exact = expected.exact.after if expected.exact is not None else None
+        eager = {name: tensor for name, tensor in after.sketches.items() if name in changed}
+        truth = Truth.of(self.checks.rule, None if exact is None else exact.sketches, eager, ())
+        for name in eager:
+            judgment = judge(truth, name, theirs.sketches.get(name), expected.first)
+            if judgment.used > GARBAGE:
+                self._add(judgment, judgment.form or "a step changes it otherwise than eager's")
 
     # -- what is beyond a limit ----------------------------------------------------------
 
     def _settle(self) -> None:
         """Each tensor that is beyond a limit fails or is sensitive."""
+        failed = {judgment.name for judgment, _ in self.failures}
         beyond = [judgment for judgment in self.judgments if judgment.beyond]
-        if not (beyond or self.failures):
+        if not (beyond or failed):
             return
         chance = self.checks.by_chance()
-        of_wrong_form = {judgment.name for judgment, _ in self.failures}
-        if chance.changed and chance.explains({judgment.name for judgment in beyond}, of_wrong_form):
+        if chance.explains({judgment.name for judgment in beyond}, failed):
             self.random = chance.draws
-        for base in (FIRST, OTHER):
-            here = [judgment for judgment in beyond if BASE[judgment.call] == base]
-            other = self._other if base == OTHER else None
-            truth = self.checks.truth if other is None else other.at(OTHER)
-            gross = [judgment for judgment in here if self._is_gross(truth, judgment)]
-            self.failures += [(judgment, of_rank(truth, judgment, None)) for judgment in gross]
-            rest = [judgment for judgment in here if judgment not in gross]
-            if rest and not self.random:
-                self._look_again(other, truth, rest)
+        for expected in self._data:
+            worst: dict[str, Judgment] = {}
+            for judgment in beyond:
+                if judgment.call not in expected.calls:
+                    continue
+                if _is_gross(expected.truths[0], judgment):
+                    self.failures.append((judgment, of_rank(expected.truths[0], judgment, None)))
+                elif judgment.name not in worst or judgment.used > worst[judgment.name].used:
+                    worst[judgment.name] = judgment
+            if worst and not self.random:
+                self._look_again(expected, worst)
 
-    def _is_gross(self, truth: Truth, judgment: Judgment) -> bool:
-        """Whether it fails on any data: an output far beyond, or what is not judged beyond its limit."""
-        if judgment.name not in truth.eager:
-            return False
-        if truth.is_noise(judgment.name) or truth.scales.get(judgment.name) == 0.0:
-            return True
-        limit = judgment.limits["size"]
-        return family_of(judgment.name) == "value" and judgment.error.size > GARBAGE * limit
-
-    def _look_again(self, other: Expected | None, truth: Truth, judgments: Sequence[Judgment]) -> None:
-        """Looks at neighbors of the data, and whether repeated calls show the same error.
-
-        ``other``: what the calls on other data are judged by; None: the first data.
-        """
-        worst: dict[str, Judgment] = {}
-        for judgment in judgments:
-            if judgment.name not in worst or judgment.used > worst[judgment.name].used:
-                worst[judgment.name] = judgment
-        data, directions = (FIRST_DATA, None) if other is None else (other.data, other.directions)
-        plain = not self.compiled.constant_weights and has_plain_weights(self.variant.program.module)
-        neighbors = self.checks.neighbors(
-            data, WEIGHTS if plain else INPUTS, directions, self._coarseness(truth)
-        )
-        ranked = neighbors.ranked(self.variant, truth, worst)
+    def _look_again(self, expected: Expected, worst: Mapping[str, Judgment]) -> None:
+        """Looks at neighbors of the data, and whether repeated calls show the same error."""
+        ranked, truth = self._ranked(expected, worst), expected.truths[0]
         passed = [name for name, rank in ranked.items() if not rank.figures]
-        again = [row.on_data(self.checks.bench, self.variant, data) for _ in range(2)] if passed else []
+        again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(2 if passed else 0)]
         for name, judgment in worst.items():
             if ranked[name].figures:
                 self.failures.append((judgment, of_rank(truth, judgment, ranked[name])))
-            elif not (self.checks.spread.get(name) or self._repeats(directions, truth, judgment, again)):
+            elif not (self.checks.spread.get(name) or self._repeats(expected, judgment, again)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
             elif name in truth.eager:
                 self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
 
-    def _coarseness(self, truth: Truth) -> float:
-        """How many times as far off as noisy eager the candidate's outputs are: a power of two.
+    def _ranked(self, expected: Expected, worst: Mapping[str, Judgment]) -> dict[str, Ranked]:
+        """Each suspect among noisy eager, on the data and its neighbors.
+
+        A suspect that is within its limits on a neighbor is looked at no more.
+        """
+        rule, truth, margin = self.checks.rule, expected.truths[0], self._margin()
+        ranks = {
+            name: Ranked(rule, name, judgment.beyond, margin, [judgment.error], truth.draws(name))
+            for name, judgment in worst.items()
+        }
+        for data, truth in self.checks.neighbors(expected, constant=self._constant):
+            results = on_data(self.checks.bench, self.variant, data)
+            errors = self._errors(truth, expected, results, ranks)
+            for name, rank in ranks.items():
+                if rank.figures:
+                    rank.add(errors[name], truth.draws(name))
+            if not any(rank.figures for rank in ranks.values()):
+                break
+        return ranks
+
+    def _errors(
+        self, truth: Truth, expected: Expected, results: Tensors, names: Iterable[str]
+    ) -> dict[str, Error]:
+        """Of tensors and of parts of the model; exact where nothing is known."""
+        slopes = truth.slopes_of(expected.directions, results)
+        errors = {}
+        for name in names:
+            judgment = judge(truth, name, results.get(name), 0) if name in truth.eager else None
+            if judgment is None:
+                errors[name] = Error(slope=slopes.get(name, 0.0))
+            else:
+                errors[name] = WORSE if judgment.form else judgment.error
+        return errors
+
+    def _margin(self) -> float:
+        """The multiple of all noisy errors that a failing tensor exceeds.
 
         A right compiler may round more coarsely than noisy eager, as convolutions in channels-last do. Its
-        outputs show how coarsely, and their error is judged by itself.
+        outputs show how coarsely.
         """
-        ratios = [1.0]
-        for judgment in self.judgments if not self.checks.rule.reduced else ():
-            if judgment.name in truth.eager and family_of(judgment.name) == "value":
-                usual = self.truth_of(judgment).usual(judgment.name, "size")
+        if self.checks.rule.reduced:
+            return 1.0
+        ratios = [MARGIN]
+        for judgment in self.judgments:
+            truth = self.truth_of(judgment)
+            if judgment.name in truth.own and family_of(judgment.name) == "value":
+                usual = truth.usual(judgment.name, "size")
                 ratios += [judgment.error.size / usual] if usual > 0.0 else []
-        return 2.0 ** math.ceil(math.log2(min(COARSEST, max(ratios))))
+        return min(COARSE, max(ratios))
 
-    def _repeats(
-        self, directions: Directions | None, truth: Truth, judgment: Judgment, again: Sequence[Tensors]
-    ) -> bool:
-        """Whether every call on this data, and two more, have at least half of the error."""
-        name, base = judgment.name, BASE[judgment.call]
-        errors = [j.error for j in self.judgments if j.name == name and BASE[j.call] == base]
-        if name in truth.eager:
-            errors += [judge(truth, name, results.get(name), base).error for results in again]
-        else:
-            errors += [Error(slope=truth.slopes_of(directions, results).get(name, 0.0)) for results in again]
+    def _repeats(self, expected: Expected, judgment: Judgment, again: Sequence[Tensors]) -> bool:
+        """Whether every call on this data, and those of ``again``, have at least half of the error."""
+        name, truth = judgment.name, expected.truths[0]
+        errors = [j.error for j in self.judgments if j.name == name and j.call in expected.calls]
+        errors += [self._errors(truth, expected, results, [name])[name] for results in again]
         return all(
             error.of(figure) >= REPEATED * judgment.error.of(figure)
             for error in errors
@@ -294,7 +270,7 @@ class Check:
             sensitive_tensors=tuple(self.sensitive),
             random=self.random,
             found_by=self._found_by(first[0]) if first is not None else "",
-            steps=self.steps,
+            steps=0 if checks.bench.generates else IN_A_ROW * len(self._data),
             other_data=self.changed,
             not_checked=tuple(self.not_checked),
             resolution_median=statistics.median(limits.values()) if limits else None,
@@ -307,19 +283,17 @@ class Check:
         )
 
     def truth_of(self, judgment: Judgment) -> Truth:
-        expected = self.checks.expected if judgment.call < OTHER else self._other
-        return self.checks.truth if expected is None else expected.at(judgment.call)
+        truths = (each.at(judgment.call) for each in self._data if judgment.call in each.calls)
+        return next(truths, self.checks.truth)
 
     def _limits(self) -> Iterator[tuple[str, float]]:
         """What decided each tensor that was judged, relative to its size: the largest over all data."""
-        others = [self._other.at(OTHER)] if self._other is not None else []
+        truths = [expected.truths[0] for expected in self._data] or [self.checks.truth]
         noise = set(self._noise())
         for name, tensor in self.checks.truth.eager.items():
             if name in noise or is_exact_kind(tensor) or name not in self.checks.truth.own:
                 continue
-            limits = [
-                truth.limit(name, "size") for truth in (self.checks.truth, *others) if name in truth.own
-            ]
+            limits = [truth.limit(name, "size") for truth in truths if name in truth.own]
             yield name, max(*limits, self.sensitive.get(name, 0.0))
 
     def _noise(self) -> list[str]:
@@ -345,6 +319,20 @@ class Check:
     def _found_by(self, judgment: Judgment) -> str:
         where = f"call {judgment.call}"
         return where + (f", on other {' and '.join(self.changed)}" if judgment.call >= OTHER else "")
+
+
+def _is_gross(truth: Truth, judgment: Judgment) -> bool:
+    """Whether it fails on any data: an output far beyond, or what is not judged beyond its limit."""
+    name = judgment.name
+    if name not in truth.eager:
+        return False
+    if truth.is_noise(name) or truth.scales.get(name) == 0.0:
+        return True
+    return (
+        family_of(name) == "value"
+        and "size" in judgment.beyond
+        and judgment.error.size > GARBAGE * judgment.limits["size"]
+    )
 
 
 def _resembles(judgment: Judgment) -> bool:

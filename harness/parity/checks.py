@@ -1,29 +1,25 @@
-"""The checks of one job: a list of calls, each judged by ``harness.parity.rule``, and a verdict a candidate.
-
-What eager, noisy eager and fp64 compute is made once for all candidates.
-"""
+"""The checks of one job: what eager, noisy eager and fp64 compute, made once for all candidates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.devices import of
 from harness.failures import line_of
-from harness.parity import calls as row
-from harness.parity.calls import BASE, FIRST, ON_OTHER, OTHER, Calls
+from harness.parity.calls import FIRST, IN_A_ROW, OTHER, FirstCalls, Row, State, check_device, first_calls, on_data, row_on
 from harness.parity.chance import Chance, chance_of
-from harness.parity.check import FINE, Check, Expected
+from harness.parity.check import FINE, Check
+from harness.parity.data.balance import NONE, Factors, balance_of
 from harness.parity.data.other_data import FIRST_DATA, Data, placed
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.form import Form
 from harness.parity.measure import family_of, same_bits, sketch
-from harness.parity.neighbors import Neighbors
 from harness.parity.noise import Noise, loudness
 from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth
 from harness.parity.told.figures import write
@@ -37,6 +33,34 @@ Verdict = tuple[Status, Parity, tuple[str, ...]]
 """Status, parity and notes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What eager says about steps in a row on one data. ``first``: the number of the first of these calls.
+
+    ``truths``: of each step; one, if each step of eager repeats the first.
+    """
+
+    first: int
+    data: Data
+    truths: Sequence[Truth]
+    eager: Row
+    exact: Row | None = None
+    directions: Directions | None = None
+
+    @property
+    def calls(self) -> range:
+        return range(self.first, self.first + IN_A_ROW)
+
+    def at(self, number: int) -> Truth:
+        place = number - self.first
+        return self.truths[place if place < len(self.truths) else 0]
+
+    def steady(self, name: str, number: int) -> bool:
+        """Whether eager computes the same values of this tensor as at the first of the calls."""
+        here, there = self.at(number), self.truths[0]
+        return here is there or (name in there.eager and same_bits(here.eager[name], there.eager[name]))
+
+
 class Checks:
     """The checks of one job. ``begin``, ``go_on`` and ``open`` come first, in this order.
 
@@ -44,23 +68,25 @@ class Checks:
     is used).
     """
 
-    truth: Truth  # of the first call; set by ``open``
+    truth: Truth  # of the first call; set by ``open``, as the two below
+    expected: Expected  # of the first data
     spread: Mapping[str, float]  # distance of two runs of eager, relative to each tensor's size
 
     def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str], first_data_only: str = "") -> None:
         self.bench = bench
-        self._first_data_only = first_data_only
         self.rule = rule
-        self._drawn = drawn
-        self._eager = Calls()
+        self._first_data_only = first_data_only or (
+            "a generating step is compared on its own data" if bench.generates else ""
+        )
         self.form: Form | None = None
-        self.data = FIRST_DATA
-        self.expected: Expected | None = None
-        self._of_inputs: Expected | None = None  # other inputs, but the first weights
+        self._drawn = drawn
+        self._row = Row()  # eager's on the first data
+        self._factors = NONE
+        self._exact: Variant | None = None  # until ``open`` is done
+        self._others: dict[bool, Expected | str] = {}  # with other weights or without; or why there is none
+        self._pair: tuple[Variant, Variant] | None = None  # eager and fp64, if neighbors were looked at
+        self._near: dict[tuple[int, bool, int], Truth] = {}
         self._chance: Chance | None = None
-        self._pair: list[Variant] = []  # eager and fp64, if neighbors were looked at
-        self._neighbors: dict[tuple[bool, bool, str, float], Neighbors] = {}
-        self.why_not = "a generating step is compared on its own data, and restored before each comparison"
 
     @property
     def take(self) -> Take:
@@ -71,9 +97,10 @@ class Checks:
 
     def begin(self, eager: Variant) -> None:
         """Before eager's first step."""
-        if not self.bench.generates and not self._first_data_only:
-            self.data = Data(weights=True, inputs=True, factors=row.balance(self.bench))
-        self._eager.before[FIRST] = row.State.of(eager)
+        if not self._first_data_only:
+            self._factors = self._balance()
+        if not self.bench.generates:
+            self._row.before = State.of(eager)
 
     def go_on(self, eager: Variant, first: Results, second: Results, form: Form) -> None:
         """After eager's first two steps in a row. ``second`` is ``first`` where it repeats it.
@@ -81,71 +108,116 @@ class Checks:
         Then further steps on the same data would repeat them, too, and are not run.
         """
         self.form = form
-        bench, calls = self.bench, self._eager
-        if bench.generates:
-            return
-        calls.results[1] = first
-        numbers = [OTHER]
-        if second is not first:
-            calls.results[2] = second
-            calls.step(3, bench, eager)
-            numbers = [*ON_OTHER]
-        calls.after[FIRST] = row.State.of(eager)
-        self.why_not = self._first_data_only or row.eager_on_other_data(
-            bench, eager, calls, self.data, numbers
-        )
+        self._row.results = [first]
+        if not self.bench.generates:
+            if second is not first:
+                self._row.results += [second, self.bench.run(eager, restored=False)]
+            self._row.after = State.of(eager)
 
     def open(self, eager: Variant, first: Results, second: Results) -> None:
-        """Runs fp64 and noisy eager, and makes the truths.
-
-        ``first`` and ``second``: eager from the same state.
-        """
-        exact, calls, directions = self._exact()
-        self.truth = Truth.of(self.rule, exact, first, self._noisy(eager, range(RUNS)))
-        self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
-        if not self.bench.generates:
-            self.expected = self._expect(self._eager, calls, directions, self.data, self.why_not)
-
-    def _noisy(self, eager: Variant, seeds: Sequence[int]) -> Iterator[Tensors]:
-        """Noisy runs of the first call."""
-        for seed in seeds if self.rule.name == "noise" else ():
-            yield self.bench.run(eager, Noise(loudness(self.bench.precision), seed))
-        eager.restore()
-
-    def _exact(self) -> tuple[Results | None, Calls | None, Directions | None]:
-        """fp64's results of the first call, and of all calls."""
-        bench, results = self.bench, None
-        numbers = sorted({FIRST, *self._eager.results})
+        """Runs fp64 and noisy eager. ``first`` and ``second``: eager from the same state."""
         try:
-            variant = bench.variant(exact=True)
-            results = bench.run(variant)
-            results.pop(TOKENS, None)  # eager's tokens are the truth: fp64 may choose others at a near tie
-            if bench.generates:
-                return results, None, None
-            calls = Calls(results={1: results})
-            for number in [number for number in numbers if 1 < number < OTHER]:
-                calls.step(number, bench, variant)
-            calls.after[FIRST] = row.State.of(variant)
-            later = [number for number in numbers if number >= OTHER]
-            row.continue_on_other_data(bench, variant, calls, self.data, numbers=later)
-        except Exception as error:  # an operation may not support fp64; eager is then the truth
-            print(f"no fp64 reference{' of other data' if results else ''}: {line_of(error)}", flush=True)
-            if results is not None:
-                row.check_device(bench, error)
-            if not of(bench.device).healthy():
-                raise  # nothing else can run in this process, either
-            return results, None, None
-        reduced = self.rule.reduced and self.rule.name == "noise" and calls.changed
-        return results, calls, self._directions(variant) if reduced else None
+            self._exact = self.bench.variant(exact=True)
+        except Exception as error:
+            self._no_exact(error, FIRST_DATA)
+        noisy = self.rule.name == "noise"
+        self.expected = self._expect(FIRST, FIRST_DATA, self._row, eager if noisy else None)
+        self.truth = self.expected.truths[0]
+        self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
+        if noisy:
+            self._others[True] = self._expect_on(self.other_data(weights=True), eager)
+        self._exact = None  # frees its memory
 
-    def _directions(self, exact: Variant) -> Directions | None:
-        """The directions of the parts of the fp64 run on other data; None if they cannot be made."""
-        bench, data = self.bench, self.data
+    def other_data(self, *, weights: bool) -> Data:
+        return Data(weights=weights, inputs=True, factors=self._factors if weights else NONE)
+
+    def other(self, *, weights: bool) -> Expected | str:
+        """The calls on other data (without other ``weights``: made when asked), or why there are none."""
+        if weights not in self._others:
+            self._exact = self.bench.variant(exact=True) if self.truth.exact is not None else None
+            self._others[weights] = self._expect_on(self.other_data(weights=weights), self.bench.variant())
+            self._exact = None
+        return self._others[weights]
+
+    def _expect_on(self, data: Data, eager: Variant) -> Expected | str:
+        if self._first_data_only:
+            return self._first_data_only
+        try:
+            row = row_on(self.bench, eager, data, len(self._row.results))
+        except Exception as error:  # the model's code may not take other values
+            check_device(self.bench, error)
+            return f"eager fails on other data ({type(error).__name__}: {line_of(error)})"
+        return self._expect(OTHER, data, row, eager) if row.changed else "no input can be changed"
+
+    def _expect(self, first: int, data: Data, row: Row, eager: Variant | None) -> Expected:
+        exact = self._exact_row(data, len(row.results))
+        noisy = self._noisy(eager, data, range(RUNS)) if eager is not None else []
+        truth = Truth.of(self.rule, exact.results[0] if exact is not None else None, row.results[0], noisy)
+        if truth.exact is None:
+            exact = None
+        directions = self._directions(data) if exact is not None and data.weights else None
+        truth = truth.with_slopes(directions, noisy)
+        later = [
+            replace(
+                Truth.of(self.rule, exact.results[place] if exact is not None else None, results, ()),
+                noise=truth.noise,
+            )
+            for place, results in enumerate(row.results[1:], 1)
+        ]
+        return Expected(
+            first=first, data=data, truths=[truth, *later], eager=row, exact=exact, directions=directions
+        )
+
+    def _exact_row(self, data: Data, steps: int) -> Row | None:
+        if self._exact is None:
+            return None
+        try:
+            if self.bench.generates:
+                results = self.bench.run(self._exact)
+                results.pop(
+                    TOKENS, None
+                )  # eager's tokens are the truth: fp64 may choose others at a near tie
+                return Row(results=[results])
+            return row_on(self.bench, self._exact, data, steps)
+        except Exception as error:
+            self._no_exact(error, data)
+            return None
+
+    def _no_exact(self, error: Exception, data: Data) -> None:
+        """An operation may not support fp64; eager is then the truth."""
+        print(f"no fp64 reference{' of other data' if data.inputs else ''}: {line_of(error)}", flush=True)
+        if data.inputs:
+            check_device(self.bench, error)
+        if not of(self.bench.device).healthy():
+            raise error  # nothing else can run in this process, either
+        self._exact = None
+
+    def _noisy(self, eager: Variant, data: Data, seeds: Iterable[int]) -> list[Tensors]:
+        """Noisy runs of the first call on this data."""
+        loud = loudness(self.bench.precision)
+        return [on_data(self.bench, eager, data, Noise(loud, seed)) for seed in seeds]
+
+    def _balance(self) -> Factors:
+        """The factors of the weights on other data; none if eager fails there, which is found later."""
+        copy = self.bench.variant()
+        try:
+            with placed(copy, Data(weights=True, inputs=True)):
+                return balance_of(copy.program.module, lambda: self.bench.output(copy))
+        except Exception as error:
+            check_device(self.bench, error)
+            print(f"the weights are not balanced: {line_of(error)}", flush=True)
+            return NONE
+
+    def _directions(self, data: Data) -> Directions | None:
+        """The directions of the parts of the fp64 run, in reduced precision; None if they cannot be made."""
+        exact = self._exact
+        if exact is None or not self.rule.reduced:
+            return None
 
         def run(context: Callable[[], Any] = nullcontext, *, inputs: bool = True) -> Tensors:
             exact.restore()
             with placed(exact, replace(data, inputs=inputs)), context():
-                return dict(named_tensors(bench.output(exact), "output"))
+                return dict(named_tensors(self.bench.output(exact), "output"))
 
         try:
             return Directions.measure(run, lambda: run(inputs=False))
@@ -154,27 +226,6 @@ class Checks:
             return None
         finally:
             exact.restore()
-
-    def _expect(
-        self, eager: Calls, exact: Calls | None, directions: Directions | None, data: Data, why_not: str
-    ) -> Expected:
-        truths = {1: self.truth}
-        usable = exact if self.truth.exact is not None else None
-        for number, results in eager.results.items():
-            if number == 1 or (number >= OTHER and not eager.changed):
-                continue
-            meant = usable.results.get(number) if usable is not None else None
-            base = truths.get(BASE[number])
-            truth = Truth.of(self.rule, meant, results, eager.noisy if base is None else (), base)
-            truths[number] = truth.with_slopes(directions, eager.noisy) if number == OTHER else truth
-        return Expected(
-            truths=truths,
-            eager=eager,
-            exact=usable,
-            data=data,
-            directions=directions,
-            why_not=why_not,
-        )
 
     @property
     def can_judge(self) -> bool:
@@ -197,16 +248,16 @@ class Checks:
 
     # -- a candidate ----------------------------------------------------------------
 
-    def first_calls(self, variant: Variant, seconds: list[float]) -> Calls:
+    def first_calls(self, variant: Variant, seconds: list[float]) -> FirstCalls:
         """The candidate's first calls; appends the seconds of each."""
-        return row.first_calls(self.bench, variant, seconds)
+        return first_calls(self.bench, variant, seconds)
 
     def judge(
-        self, variant: Variant, compiled: Compiled, calls: Calls, figures: Path | None = None
+        self, variant: Variant, compiled: Compiled, calls: FirstCalls, figures: Path | None = None
     ) -> Verdict:
         """Parity of the first calls, and of three more on other data. ``figures``: a file for the table."""
         if self.rule.name == "field":
-            return judge_field(self.truth, calls, can_judge=self.can_judge)
+            return judge_field(self.truth, calls.results, can_judge=self.can_judge)
         check = Check(self, variant, compiled)
         if self.can_judge:
             check.run(calls)
@@ -214,40 +265,41 @@ class Checks:
                 write(figures, check)
         return check.verdict()
 
-    def with_other_inputs(self) -> Expected:
-        """The calls with other inputs and the first weights. Made for the first who needs them."""
-        if self._of_inputs is None:
-            bench, first = self.bench, self.expected
-            assert first is not None
-            if self._first_data_only:
-                return first
-            data, numbers = Data(inputs=True), sorted(first.eager.results)
-            eager, why_not = row.in_a_row(bench, bench.variant(), data, numbers, noisy=True)
-            exact = None
-            if first.exact is not None and not why_not:
-                exact, _ = row.in_a_row(bench, bench.variant(exact=True), data, numbers)
-            self._of_inputs = self._expect(eager, exact, None, data, why_not)
-        return self._of_inputs
+    def neighbors(self, expected: Expected, *, constant: bool) -> Iterator[tuple[Data, Truth]]:
+        """The neighbors of some data. Each truth is made for the first candidate that asks for it.
 
-    def neighbors(
-        self, data: Data, digits: str, directions: Directions | None, coarseness: float
-    ) -> Neighbors:
-        key = data.weights, data.inputs, digits, coarseness
-        if key not in self._neighbors:
-            near = [replace(data, neighbor=n + 1, digits=digits) for n in range(NEIGHBORS)]
-            self._neighbors[key] = Neighbors(self.bench, self.rule, near, self._pair, directions, coarseness)
-        return self._neighbors[key]
+        ``constant``: the candidate's weights are constants.
+        """
+        for number in range(1, NEIGHBORS + 1):
+            data = replace(expected.data, neighbor=number, constant=constant)
+            key = expected.first, constant, number
+            if key not in self._near:
+                self._near[key] = self._truth_near(data, expected.directions)
+            yield data, self._near[key]
+
+    def _truth_near(self, data: Data, directions: Directions | None) -> Truth:
+        self._pair = self._pair or (self.bench.variant(), self.bench.variant(exact=True))
+        eager, exact = self._pair
+        meant: Tensors | None = None
+        try:
+            meant = on_data(self.bench, exact, data)
+            meant = {name: tensor for name, tensor in meant.items() if name != TOKENS}
+        except Exception as error:  # eager is then the truth
+            check_device(self.bench, error)
+            print(f"no fp64 run on a neighbor: {line_of(error)}", flush=True)
+        seeds = range(RUNS * data.neighbor, RUNS * (data.neighbor + 1))
+        noisy = self._noisy(eager, data, seeds)
+        truth = Truth.of(self.rule, meant, on_data(self.bench, eager, data), noisy)
+        return truth.with_slopes(directions, noisy)
 
     def truth_with_more_noise(self) -> Truth:
         """The truth of the first call, with as many noisy runs as a candidate's rank has."""
         if self.rule.name == "field" or self.bench.generates:
             return self.truth
         seeds = range(RUNS, RUNS * (NEIGHBORS + 1))
-        more = Truth.of(
-            self.rule, self.truth.exact, self.truth.eager, self._noisy(self.bench.variant(), seeds)
-        )
-        noise = {name: [*draws, *more.noise[name]] for name, draws in self.truth.noise.items()}
-        return replace(self.truth, noise=noise)
+        more = self._noisy(self.bench.variant(), FIRST_DATA, seeds)
+        noise = Truth.of(self.rule, self.truth.exact, self.truth.eager, more).noise
+        return replace(self.truth, noise={n: [*draws, *noise[n]] for n, draws in self.truth.noise.items()})
 
     def by_chance(self) -> Chance:
         """The results of eager that depend on random numbers. The first call runs eager a few times."""
@@ -257,8 +309,7 @@ class Checks:
                 self.truth.eager,
                 self.spread,
                 self._drawn,
-                lambda number: bench.run(bench.variant(), other_seed=number + 1),
-                lambda context: bench.run(bench.variant(), context),
+                lambda number, context: bench.run(bench.variant(), context, other_seed=number),
             )
         return self._chance
 

@@ -8,14 +8,16 @@ Judged are the first and the third call.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
-from harness.parity.calls import Calls
+from harness.parity.calls import IN_A_ROW
 from harness.parity.measure import Error, flat, is_exact_kind, same_bits
 from harness.parity.rule import Judgment, Truth, as_error, wrong_form
 from harness.schema import Mode, Parity, Status
+from harness.tensors import Tensors
 
 TRAINING, INFERENCE = 1e-2, 1e-3  # tolerances
 SMALL = 1000  # elements: m is 3 instead of 2
@@ -28,13 +30,14 @@ def tolerance_of(mode: Mode) -> float:
     return TRAINING if mode is Mode.TRAINING else INFERENCE
 
 
-def judge_field(truth: Truth, calls: Calls, *, can_judge: bool) -> tuple[Status, Parity, tuple[str, ...]]:
-    """Status, parity and notes of the first and third call."""
+def judge_field(
+    truth: Truth, calls: Sequence[Tensors], *, can_judge: bool
+) -> tuple[Status, Parity, tuple[str, ...]]:
+    """Status, parity and notes of the first and the last of these calls."""
     errors = {}
-    for number in (1, 3):
-        for name in dict.fromkeys((*truth.eager, *calls.results[number])):
-            given = calls.results[number].get(name)
-            judgment, why = judge_one(truth, name, given, number)
+    for number, results in ((1, calls[0]), (IN_A_ROW, calls[-1])):
+        for name in dict.fromkeys((*truth.eager, *results)):
+            judgment, why = judge_one(truth, name, results.get(name), number)
             if name not in errors or why:
                 errors[name] = as_error(truth, judgment, why or None)
     wrong = [error for error in errors.values() if error.failure]

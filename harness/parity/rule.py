@@ -3,16 +3,17 @@
 Nobody knows how large the error of a right compiler may be. So eager is asked: *noisy eager*
 (``harness.parity.noise``) is eager with its roundings drawn at random, a little louder than they are.
 
-1. *Errors.* Against an fp64 run of the same call, each floating tensor has a size (RMS), a worst part (of 64
-   elements in outputs, 1,024 elsewhere) and a slope (the share by which it is too large on the whole), all
-   relative to the RMS of the truth. Outputs in reduced precision have a slope for each part of the model, too
+1. *Errors.* Against an fp64 run of the same call, each floating tensor has a size (RMS), a worst part (an
+   output's, of 64 elements) and a slope (the share by which it is too large on the whole), all relative to
+   the RMS of the truth. Outputs in reduced precision have a slope for each part of the model, too
    (``harness.parity.directions``). Integers: the share that differs.
 2. *Limit.* The largest of delta, which does not matter, of eager's error, and of the second largest of the
    errors of eager and two noisy runs on this data. For the worst part of an output in full precision, delta
-   is ten times the latter.
+   is ``COARSE`` times the latter.
 3. *Decision.* Within all limits at each call: pass. A tensor beyond a limit is looked at on ``NEIGHBORS``
    neighbors of the data, each with two noisy runs. It fails if it is beyond delta and beyond every noisy
-   error (in full precision: three times every one), on the data and on every neighbor. Otherwise it is
+   error, on the data and on every neighbor. (In full precision: ``MARGIN`` times every one; as many times as
+   the candidate's outputs are further off than noisy eager's, but at most ``COARSE`` times.) Otherwise it is
    *sensitive*, if a repeated call shows the same error; if not, the fault comes and goes, and it fails. An
    output or loss beyond ``GARBAGE`` times the limit fails on any data.
 4. *No judgment.* A tensor whose noisy error exceeds ``NOISE`` of its size is not judged: it fails only beyond
@@ -25,7 +26,7 @@ of 1 / C(18, 6) = 0.005 %: its 6 errors are the largest of 18.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -48,12 +49,12 @@ from harness.tensors import Tensors
 
 DELTA = 1e-4  # of an output's size, in full precision; one unit in reduced precision
 OF_GRADIENT = 10.0  # multiple of delta that does not matter in a gradient or buffer, in full precision
-PART = 10.0  # multiple of the noisy error that does not matter in the worst part of an output, there
 SMALL = 1000  # elements: roundings do not cancel in the slope of a smaller tensor
 OF_SLOPE = 0.5  # share of delta that does not matter in a slope
 RUNS = 2  # noisy runs on each data
 NEIGHBORS = 5
-MARGIN = 3.0  # multiple of all noisy errors: right convolutions can be coarser, in full precision
+MARGIN = 3.0  # multiple of all noisy errors, in full precision: right kernels may be coarser
+COARSE = 10.0  # the largest such multiple; of the noisy error of the worst part of an output, there
 NOISE = 0.3  # share of a tensor's size
 GARBAGE = 30.0  # multiple of the noisy error
 
@@ -86,7 +87,7 @@ class Rule:
 
     def multiple(self, figure: Figure, family: str) -> float:
         """Of the noisy error: delta would hide an error in one place of an output in full precision."""
-        return PART if figure == "part" and family == "value" and not self.reduced else 1.0
+        return COARSE if figure == "part" and family == "value" and not self.reduced else 1.0
 
 
 def rule_for(name: str, precision: Precision) -> Rule:
@@ -117,24 +118,15 @@ class Truth:
     slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        rule: Rule,
-        exact: Tensors | None,
-        eager: Tensors,
-        noisy: Iterable[Tensors],
-        base: Truth | None = None,
-    ) -> Truth:
-        """``base``: an earlier call on the same data, whose noise this call has, too."""
-        found = cls._measured(rule, exact, eager)
-        other = rule.name != "field" and exact is not None and base is None
-        if other and found._is_another_computation():  # noqa: SLF001 - its own
-            found = cls._measured(rule, None, eager)
-        draws: dict[str, list[Error]] = {name: [] for name in eager}
+    def of(cls, rule: Rule, exact: Tensors | None, eager: Tensors, noisy: Iterable[Tensors]) -> Truth:
+        truth = cls._measured(rule, exact, eager)
+        if rule.name != "field" and exact is not None and truth._is_another_computation():  # noqa: SLF001 - its own
+            truth = cls._measured(rule, None, eager)
+        noise: dict[str, list[Error]] = {name: [] for name in eager}
         for run in noisy:
-            for name, errors in draws.items():
-                errors.append(found._relative(name, run.get(name)))  # noqa: SLF001 - its own
-        return replace(found, noise=draws if base is None else base.noise)
+            for name, draws in noise.items():
+                draws.append(truth._relative(name, run.get(name)))  # noqa: SLF001 - its own
+        return replace(truth, noise=noise)
 
     @classmethod
     def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
@@ -217,7 +209,9 @@ class Truth:
     def limit(self, name: str, figure: Figure) -> float:
         """The largest permitted error at this call, relative to the tensor's size."""
         family, noisy = family_of(name), self.usual(name, figure)
-        if figure == "slope" and self.eager[name].numel() < SMALL:
+        if (figure == "slope" and self.eager[name].numel() < SMALL) or (
+            figure == "part" and family != "value"
+        ):
             return math.inf
         if self.is_noise(name) or self.scales.get(name) == 0.0:
             if figure == "slope":
@@ -229,41 +223,31 @@ class Truth:
             least = self.rule.unit if self.rule.reduced else 0.0
         return max(least, self.rule.multiple(figure, family) * noisy)
 
+    def draws(self, name: str) -> list[Error]:
+        """The errors of the noisy runs, of a tensor or a part of the model."""
+        return [*self.noise.get(name, ()), *(Error(slope=slope) for slope in self.slopes.get(name, ())[1:])]
+
     def slopes_of(self, directions: Directions | None, results: Tensors) -> dict[str, float]:
         """The slope of each part of the model in these results."""
         if directions is None:
             return {}
-        truth = {name: t for name, t in self.eager.items() if name.startswith("output")}
-        truth = {
-            name: tensor if self.exact is None else self.exact.get(name, tensor)
-            for name, tensor in truth.items()
-        }
-        return directions.slopes(truth, results)
+        exact = self.exact or {}
+        return directions.slopes({name: exact.get(name, t) for name, t in self.eager.items()}, results)
 
     def with_slopes(self, directions: Directions | None, noisy: Sequence[Tensors]) -> Truth:
         each = [self.slopes_of(directions, results) for results in (self.eager, *noisy)]
-        names = set.intersection(*(set(slopes) for slopes in each))
-        return replace(
-            self, slopes={name: [slopes[name] for slopes in each] for name in each[0] if name in names}
-        )
+        names = [name for name in each[0] if all(name in slopes for slopes in each)]
+        return replace(self, slopes={name: [slopes[name] for slopes in each] for name in names})
 
-    def judge_slopes(self, directions: Directions | None, results: Tensors, call: int) -> list[Judgment]:
+    def judge_slopes(self, directions: Directions | None, results: Tensors, call: int) -> Iterator[Judgment]:
         """Of each part of the model, as if it were a tensor."""
-        found = []
-        for name, slope in self.slopes_of(directions, results).items():
-            if name in self.slopes:
-                limit = max(
-                    self.rule.least("slope", "value"),
-                    abs(self.slopes[name][0]),
-                    sorted(map(abs, self.slopes[name]))[-2],
-                )
-                beyond = frozenset(("slope",) if abs(slope) > limit else ())
-                found.append(
-                    Judgment(
-                        name=name, call=call, error=Error(slope=slope), beyond=beyond, limits={"slope": limit}
-                    )
-                )
-        return found
+        slopes = self.slopes_of(directions, results)
+        for name in slopes.keys() & self.slopes.keys():
+            own, *noisy = map(abs, self.slopes[name])
+            limit = max(self.rule.least("slope", "value"), own, sorted([own, *noisy])[-2])
+            error = Error(slope=slopes[name])
+            beyond = frozenset(("slope",) if error.of("slope") > limit else ())
+            yield Judgment(name=name, call=call, error=error, beyond=beyond, limits={"slope": limit})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +284,8 @@ def judge(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> Jud
         return Judgment(name=name, call=call, form=error)
     error = truth.relative(name, error)
     limits = {figure: truth.limit(name, figure) for figure in FIGURES}
-    beyond = frozenset(figure for figure in FIGURES if not error.of(figure) <= limits[figure])
+    limits = {figure: limit for figure, limit in limits.items() if limit < math.inf}
+    beyond = frozenset(figure for figure, limit in limits.items() if not error.of(figure) <= limit)
     return Judgment(name=name, call=call, error=error, beyond=beyond, limits=limits)
 
 
@@ -330,6 +315,7 @@ class Ranked:
     rule: Rule
     name: str
     figures: frozenset[Figure]
+    margin: float  # multiple of all noisy errors
     errors: list[Error]
     noise: list[Error]
 
@@ -346,7 +332,7 @@ class Ranked:
         """What the errors must exceed on all data."""
         family = family_of(self.name)
         noisy = max(draw.of(figure) for draw in self.noise)
-        margin = max(1.0 if self.rule.reduced else MARGIN, self.rule.multiple(figure, family))
+        margin = max(self.margin, self.rule.multiple(figure, family))
         return max(self.rule.least(figure, family), margin * noisy)
 
 

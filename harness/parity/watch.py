@@ -18,19 +18,19 @@ from harness.schema import TensorError
 from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Variant
 
-SLACK = 2.0  # multiple of a limit: two results may have errors of opposite signs
 ELEMENTS = 4096  # of each output, after each sample
 LOOKS = 30  # consecutive calls whose results are looked at, at least
 
 
 @dataclass(slots=True)
 class _Kept:
-    """Of one variant: its checked results, and a few elements of its first sample.
+    """Of one variant. ``truth``: its own checked results, with the limits of eager's.
 
-    ``samples``: by the steps of a sample, because each step of a sample draws other random numbers.
+    ``samples``: a few elements of its first sample, by the steps of a sample, because each step of a sample
+    draws other random numbers.
     """
 
-    results: Tensors
+    truth: Truth
     samples: dict[int, Tensors] = field(default_factory=dict)
     looks: int = 0  # at samples of one step
     worst: TensorError | None = None
@@ -41,17 +41,15 @@ class Watch:
 
     def __init__(self) -> None:
         self._kept: dict[Variant, _Kept] = {}
-        self._truths: dict[Variant, Truth] = {}
 
     def remember(self, variant: Variant, results: Tensors, truth: Truth) -> None:
         """Keeps the checked ``results`` of the first call."""
-        self._kept[variant] = _Kept(results=results)
-        self._truths[variant] = replace(truth, exact=None, eager=results, lost=())
+        self._kept[variant] = _Kept(replace(truth, exact=None, eager=results, lost=()))
 
     def moved(self, variant: Variant, copy: Variant) -> None:
         """``copy`` takes the place of ``variant``, whose results it must repeat."""
         if variant in self._kept:
-            self._kept[copy], self._truths[copy] = self._kept.pop(variant), self._truths.pop(variant)
+            self._kept[copy] = self._kept.pop(variant)
 
     def missing_looks(self, variant: Variant) -> int:
         """How many single calls are still to be looked at."""
@@ -66,17 +64,12 @@ class Watch:
         if kept is None or not isinstance(result, tuple):
             return
         loss, output = result
-        parts = {**dict(named_tensors(loss, "loss")), **dict(named_tensors(output, "output"))}
-        now = {name: _few(tensor) for name, tensor in parts.items() if name in kept.results}
+        parts = (*named_tensors(loss, "loss"), *named_tensors(output, "output"))
+        now = {name: _few(tensor) for name, tensor in parts if name in kept.truth.eager}
         before = kept.samples.setdefault(steps, now)
         kept.looks += steps == 1
-        if now is not before:
-            worst = _furthest(
-                replace(self._truths[variant], eager=before),
-                now,
-                "in the timed rounds, from sample to sample",
-            )
-            kept.worst = kept.worst or worst
+        when = "in the timed rounds, from sample to sample"
+        kept.worst = kept.worst or _furthest(replace(kept.truth, eager=before), now, when)
 
     def changed_in_rounds(self, variant: Variant) -> TensorError | None:
         return self._kept[variant].worst if variant in self._kept else None
@@ -85,7 +78,7 @@ class Watch:
         """The tensor of ``now`` that exceeds its limit most; None if no tensor exceeds it."""
         if variant not in self._kept:
             return None
-        return _furthest(self._truths[variant], now, "after the timed rounds, from before")
+        return _furthest(self._kept[variant].truth, now, "after the timed rounds, from before")
 
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:
@@ -93,9 +86,8 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
     values = tensor.detach()
     if values.layout is not torch.strided or values.numel() <= ELEMENTS:
         return values.clone()
-    places = torch.randint(
-        values.numel(), (ELEMENTS,), generator=torch.Generator().manual_seed(values.numel())
-    )
+    generator = torch.Generator().manual_seed(values.numel())
+    places = torch.randint(values.numel(), (ELEMENTS,), generator=generator)
     return values.flatten()[places.to(values.device)]
 
 
@@ -106,9 +98,8 @@ def _furthest(truth: Truth, now: Tensors, when: str) -> TensorError | None:
         if here is not None and same_bits(before, here):
             continue
         judgment = judge(truth, name, here, 0)
-        limit = SLACK * judgment.limits.get("size", 0.0)
-        if is_exact_kind(before):
-            limit += truth.rule.unit
+        # two results may have errors of opposite signs
+        limit = 2 * judgment.limits.get("size", 0.0) + truth.rule.unit * is_exact_kind(before)
         if not judgment.form and judgment.error.size <= limit:
             continue
         judgment = replace(judgment, limits={**judgment.limits, "size": limit})

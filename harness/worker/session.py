@@ -26,7 +26,7 @@ from harness.hardware.nvml import gpu_of
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
 from harness.parity.between import exchange
 from harness.parity.between.cross_environment import CrossParity, another_model, compare_eager
-from harness.parity.calls import Calls
+from harness.parity.calls import FirstCalls
 from harness.parity.checks import Checks
 from harness.parity.watch import Watch
 from harness.program import Compiled, Program
@@ -171,7 +171,7 @@ class Session:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls, figures)
-            self._watch.remember(variant, calls.results[1], self._checks.truth)
+            self._watch.remember(variant, calls.results[0], self._checks.truth)
             notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE
@@ -189,7 +189,7 @@ class Session:
             self._variants[BASELINE] = self._bench.variant(self._bench.baseline_precision)
             self._watch.moved(first, self._variants[BASELINE])
 
-    def _compile(self, candidate: str) -> tuple[Variant, Compiled, Calls | None, dict[str, Scalar]]:
+    def _compile(self, candidate: str) -> tuple[Variant, Compiled, FirstCalls | None, dict[str, Scalar]]:
         """Compiles, and runs the first calls, whose results the check needs."""
         bench = self._bench
         variant = bench.variant()

@@ -86,16 +86,16 @@ def test_a_dropout_that_is_kept_is_compared_where_the_same_numbers_are_drawn() -
     assert eager.status is Status.PASS
     assert inductor.status is Status.CANNOT_JUDGE
     assert inductor.parity is not None
-    assert inductor.parity.random == "dropout(p=0.1)"
+    assert inductor.parity.random == "bernoulli_"
     (group,) = (g for g in result.summary.groups if g.compiler == "inductor")
     assert (group.passed, group.total, group.geomean_speedup) == (0, 1, None)
     text = str(result)
     assert "cannot_judge" in text
-    assert "eager draws random numbers (dropout(p=0.1))" in text
+    assert "eager draws random numbers (bernoulli_)" in text
     assert "compute something else" not in text
 
 
-@pytest.mark.parametrize(("model", "draws"), [(Noisy, "randn_like"), (Literal, "dropout(p=0.3)")])
+@pytest.mark.parametrize(("model", "draws"), [(Noisy, "randn_like"), (Literal, "bernoulli_")])
 def test_what_is_no_module_is_named(model: Callable[[], nn.Module], draws: str) -> None:
     record = records(model(), "inductor", mode="inference")["inductor"]
     assert (record.status, record.parity and record.parity.random) == (Status.CANNOT_JUDGE, draws)

@@ -35,14 +35,15 @@ class Data:
     """What of a variant's first data is changed.
 
     ``factors``: by which changed weights are multiplied (``harness.parity.data.balance``). ``neighbor``: its
-    number; 0 is the data itself. ``digits``: where the neighbor has other last digits.
+    number; 0 is the data itself. ``constant``: weights are constants of the compiled code, and a neighbor has
+    other inputs.
     """
 
     weights: bool = False
     inputs: bool = False
     factors: Factors = field(default_factory=dict)
     neighbor: int = 0
-    digits: str = WEIGHTS
+    constant: bool = False
 
 
 FIRST_DATA = Data()
@@ -58,15 +59,16 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
     undo: list[Callable[[], object]] = []
     module = variant.program.module
     with torch.no_grad():
-        changed = [INPUTS] if data.inputs and _change_inputs(variant) else []
+        rolled = data.neighbor if data.constant else 0
+        changed = [INPUTS] if (data.inputs or rolled) and _change_inputs(variant, rolled) else []
         if data.weights:
             undo = list(_change_weights(module))
             undo += scale_weights(module, data.factors)
             changed += [WEIGHTS] if undo else []
-        if data.neighbor and data.digits == WEIGHTS:
-            undo += [_flip(parameter.data, data.neighbor + place) for place, parameter in _plain(module)]
-        elif data.neighbor:
-            _change_digits_of_inputs(variant, data.neighbor)
+        if data.neighbor and not data.constant:
+            undo += [
+                _flip(p.data, data.neighbor + n) for n, p in enumerate(module.parameters()) if _is_plain(p)
+            ]
     try:
         yield tuple(changed)
     finally:
@@ -75,8 +77,8 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
                 back()
 
 
-def _plain(module: nn.Module) -> Iterator[tuple[int, nn.Parameter]]:
-    return ((n, p) for n, p in enumerate(module.parameters()) if type(p) in PLAIN and p.is_floating_point())
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) in PLAIN and tensor.is_floating_point()
 
 
 def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
@@ -102,19 +104,6 @@ def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
 
     flip()
     return flip
-
-
-def _change_digits_of_inputs(variant: Variant, seed: int) -> None:
-    """For code whose weights are constants by design: floating inputs get other digits, others are rolled."""
-    program = variant.program
-    given = named_tensors((program.args, dict(program.kwargs), program.target), "given")
-    for tensor in {id(t): t for _, t in given}.values():
-        if type(tensor) not in PLAIN:
-            continue
-        if tensor.is_floating_point() and tensor.numel():
-            _flip(tensor, seed)
-        else:
-            _change_input(tensor, seed)
 
 
 def has_plain_weights(module: nn.Module) -> bool:
@@ -173,16 +162,16 @@ def _half(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 # -- inputs -----------------------------------------------------------------------------
 
 
-def _change_inputs(variant: Variant) -> bool:
+def _change_inputs(variant: Variant, more: int) -> bool:
     """Changes the inputs and the target in place. Returns whether any of them has changed."""
     program = variant.program
     given = named_tensors((program.args, dict(program.kwargs), program.target), "given")
-    changed = [_change_input(tensor) for tensor in {id(t): t for _, t in given}.values()]
+    changed = [_change_input(tensor, more) for tensor in {id(t): t for _, t in given}.values()]
     return any(changed)
 
 
-def _change_input(tensor: torch.Tensor, more: int = 0) -> bool:
-    """Permutes values, and halves some of a floating tensor: no value leaves the range from 0 to the largest.
+def _change_input(tensor: torch.Tensor, more: int) -> bool:
+    """Permutes values, and halves some of a floating tensor: none leaves the range from 0 to the largest.
 
     Masks, offsets and positions are left as they are: two values, sorted values, infinities.
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.parity.calls import BASE
+from harness.parity.calls import OTHER
 from harness.parity.measure import EXACT
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def write(path: Path, check: Check) -> None:
 
 
 def _rows(check: Check) -> Iterator[tuple[object, ...]]:
-    failed = {(judgment.name, BASE[judgment.call]) for judgment, _ in check.failures}
+    failed = {(judgment.name, judgment.call >= OTHER) for judgment, _ in check.failures}
     for judgment in check.judgments:
         truth, name, error = check.truth_of(judgment), judgment.name, judgment.error
         beyond = bool(judgment.beyond or judgment.form)
-        if beyond and (name, BASE[judgment.call]) in failed:
+        if beyond and (name, judgment.call >= OTHER) in failed:
             outcome = FAIL
         elif name in truth.own and truth.is_noise(name):
             outcome = NOT_JUDGED
