@@ -55,22 +55,32 @@ def _no_onednn() -> AbstractContextManager[Any]:
 
 def channels_last(variant: Variant) -> bool:
     """Weights and inputs in another memory format; False if there is no image."""
-    program = variant.program
-    images = [t for t in (*program.args, *program.kwargs.values()) if _is_image(t)]
-    program.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # of torch
+    images = _images(variant)
+    variant.program.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # of torch
     for image in images:
         image.data = image.data.contiguous(memory_format=torch.channels_last)
     return bool(images)
+
+
+def _images(variant: Variant) -> list[torch.Tensor]:
+    program = variant.program
+    return [tensor for tensor in (*program.args, *program.kwargs.values()) if _is_image(tensor)]
 
 
 def _is_image(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == IMAGE_DIMENSIONS
 
 
+def _spelled_out() -> AbstractContextManager[Any]:
+    """Attention as products and a softmax, without a fused kernel."""
+    return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+
+
 CONTROLS: Mapping[str, tuple[Callable[[Variant], bool], Callable[[], AbstractContextManager[Any]]]] = {
     "channels_last": (channels_last, nullcontext),
     "no oneDNN": (lambda _: True, _no_onednn),
     "two threads": (lambda _: True, _two_threads),
+    "attention spelled out": (lambda variant: not _images(variant), _spelled_out),
 }
 
 

@@ -96,6 +96,7 @@ def cell(
     kinds: Sequence[str],
     compilers: Sequence[str] = (),
     seconds: float = math.inf,
+    seed: int = Protocol().seed,
 ) -> Iterator[Outcome]:
     """All faults of one model, mode and precision, after a run without a fault; then real ``compilers``.
 
@@ -103,7 +104,7 @@ def cell(
     are in a random order, so those of a costly model are a fair sample.
     """
     torch._dynamo.reset()  # noqa: SLF001 - the graphs of the cell before
-    protocol = Protocol(threads=1, performance=False)
+    protocol = Protocol(threads=1, performance=False, seed=seed)
     job = Job(case=case, device="cpu", dtype=dtype, candidates=tuple(compilers), protocol=protocol)
     session = Session(job, lambda _: None)
     session.open()
@@ -272,6 +273,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=math.inf,
         help="processor time after which a cell has no further fault",
     )
+    parser.add_argument("--seed", type=int, default=Protocol().seed, help="of weights and inputs")
     parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -289,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             break
         begun = time.monotonic()
         try:
-            here = list(cell(case, dtype, sizes, kinds, compilers, options.seconds))
+            here = list(cell(case, dtype, sizes, kinds, compilers, options.seconds, options.seed))
         except Exception as error:  # the other cells can run
             print(f"{case.name}, {case.mode.value}, {dtype}: {error}", file=sys.stderr, flush=True)
             continue
