@@ -295,7 +295,7 @@ class TensorError:
     candidate_rmse: float  # root mean square error
     allowed: float  # the limit of `candidate_rmse`
     candidate_max: float
-    # the error of the candidate in the worst part, and its limit (`scaled`: of the worst element)
+    # the candidate's error in the worst part, and its limit; 0: not judged (`scaled`: of the worst element)
     allowed_max: float
     failure: str | None = None  # the fault; null if the tensor passed
     slope: float | None = None

@@ -5,8 +5,8 @@ Nothing is restored between them: what a step leaves in buffers, weights and inp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
 from harness.devices import of
 from harness.failures import JobFailed, line_of
+from harness.parity.chance import watching_generators
 from harness.parity.data.other_data import FIRST_DATA, Data, placed
 from harness.parity.form import Form, overwritten
 from harness.parity.measure import digest, same_bits, sketch
@@ -62,10 +63,14 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class FirstCalls(Row):
-    """A candidate's first steps. ``last``: the output of the last one itself, until the next call."""
+    """A candidate's first steps. ``last``: the output of the last one itself, until the next call.
+
+    ``drawn``: the random generators that the second one uses.
+    """
 
     form: Form
     last: Any = None
+    drawn: list[str] = field(default_factory=list)
 
     def overwritten(self, bench: Workbench) -> list[str]:
         """After a call on other data: the outputs of the call before that it has changed.
@@ -82,7 +87,7 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Fir
     loss, output = bench.step(variant, stopwatch(seconds))
     calls = FirstCalls(results=[bench.results(variant, loss, output)], form=Form.of(variant, output))
     del loss, output
-    second = bench.step(variant, stopwatch(seconds), restored=False)
+    second = bench.step(variant, _watched(seconds, bench, calls.drawn), restored=False)
     if not bench.generates:
         calls.results.append(bench.results(variant, *second))
     del second
@@ -90,6 +95,12 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Fir
     calls.results.append(bench.results(variant, loss, calls.last))
     calls.after = State.of(variant)
     return calls
+
+
+@contextmanager
+def _watched(seconds: list[float], bench: Workbench, drawn: list[str]) -> Iterator[None]:
+    with watching_generators(bench.device, drawn), stopwatch(seconds):
+        yield
 
 
 def row_on(bench: Workbench, variant: Variant, data: Data, steps: int = IN_A_ROW) -> Row:

@@ -79,6 +79,9 @@ class Check:
             for name, why in wrong_forms(eager, calls.form):
                 self._add(Judgment(name=name, call=1, form=why))
             self.notes += [note for note in (other_strides(eager, calls.form),) if note]
+        theirs, ours = (", ".join(sorted(drawn)) or "none" for drawn in (self.checks.drawn, calls.drawn))
+        if theirs != ours:
+            self.notes.append(f"random generators that a step draws from: {ours}; eager's: {theirs}")
 
     def _judge_memory(self, calls: FirstCalls) -> None:
         why = "a later call overwrites an earlier call's output"

@@ -79,7 +79,7 @@ class Checks:
             "a generating step is compared on its own data" if bench.generates else ""
         )
         self.form: Form | None = None
-        self._drawn = drawn
+        self.drawn = drawn
         self._row = Row()  # eager's on the first data
         self._factors = NONE
         self._exact: Variant | None = None  # until ``open`` is done
@@ -308,7 +308,7 @@ class Checks:
             self._chance = chance_of(
                 self.truth.eager,
                 self.spread,
-                self._drawn,
+                self.drawn,
                 lambda number, context: bench.run(bench.variant(), context, other_seed=number),
             )
         return self._chance

@@ -70,6 +70,12 @@ def test_a_wrong_tensor_inside_an_object_fails() -> None:
     assert parity.worst.name == "output.cache.layers.0.keys"
 
 
+def test_random_numbers_that_eager_does_not_draw_are_a_note() -> None:
+    status, _, notes = with_output(lambda output: {**output, "logits": output["logits"] + 0 * torch.rand(1)})
+    assert status is Status.PASS
+    assert notes == ("random generators that a step draws from: torch's CPU generator; eager's: none",)
+
+
 # -- planted: the values are right, and the memory is wrong ----------------------------------------------
 
 
