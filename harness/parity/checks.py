@@ -11,7 +11,18 @@ from typing import Any
 
 from harness.devices import of
 from harness.failures import line_of
-from harness.parity.calls import FIRST, IN_A_ROW, OTHER, FirstCalls, Row, State, check_device, first_calls, on_data, row_on
+from harness.parity.calls import (
+    FIRST,
+    IN_A_ROW,
+    OTHER,
+    FirstCalls,
+    Row,
+    State,
+    check_device,
+    first_calls,
+    on_data,
+    row_on,
+)
 from harness.parity.chance import Chance, chance_of
 from harness.parity.check import FINE, Check
 from harness.parity.data.balance import NONE, Factors, balance_of
