@@ -87,6 +87,9 @@ def _processes(text: str) -> int:
 _PROCESSES = Kind(_processes, lambda count: "auto" if count == AUTO else str(count))
 
 
+CACHES, LIBRARY = "caches.bin", "model.pt2"  # files in the folder ``Protocol.stored``
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
     """How a job is measured. Every record contains it, because derived numbers depend on it."""
@@ -143,6 +146,9 @@ class Protocol:
         "docs/MEASURING.md (default: 1)",
     )
     process: int = 0  # number of this process; in a record always 0
+    # of a process of --start-up: what it begins with, and the folder of what is stored; in a record empty
+    start: str = ""
+    stored: str = ""
     timeout_s: float = _protocol(
         1200.0, "--timeout=S", kind=SECONDS, help="seconds for one worker, with compilation (default: 1200)"
     )
@@ -257,6 +263,14 @@ class Extras:
         help="compile every candidate K times from empty and K times from filled caches, each in a fresh "
         "process: docs/MEASURING.md",
     )
+    # races of each candidate's forms against eager, in fresh processes; 0: none
+    start_up: int = _extra(
+        0,
+        "--start-up=K",
+        kind=COUNT,
+        help="K times, race eager and each candidate in fresh processes over 100 steps: from nothing, from "
+        "filled caches, from torch's cache file, from an AOTInductor package: docs/MEASURING.md",
+    )
     allocator: str = _extra(
         "default",
         "--allocator=NAME",
@@ -268,4 +282,4 @@ class Extras:
     @property
     def times_compiling(self) -> bool:
         """Whether compilations are timed that no other job may disturb."""
-        return bool(self.cold_start or self.warm_start or self.compile_runs)
+        return bool(self.cold_start or self.warm_start or self.compile_runs or self.start_up)

@@ -396,6 +396,7 @@ class Failure:
 Scalar = float | int | str | bool | None
 
 COLD, WARM, CACHE_FILE, PACKAGE, AS_FOUND = "cold", "warm", "cache file", "package", "as found"
+EAGER_START = "eager"
 """What a compilation begins with (``Compilation.start``)."""
 
 
@@ -404,13 +405,18 @@ class Compilation:
     """One compilation of a candidate in a fresh process, beside that of the process that is timed."""
 
     # `cold`: empty caches; `warm`: caches that the cold one of this round has filled; `as found`: a later
-    # process of `--processes`
+    # process of `--processes`. Of `--start-up` also `cache file`: torch's portable file, which the cold one
+    # has written; `package`: the library that it has written; `eager`: the model without a compiler
     start: str
     round: int  # compilations of one round, of all candidates, follow each other in a random order
     # `compilation_latency_s`, its phases, processor time, memory, hits and misses, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
-    status: Status = Status.PASS_DUE_TO_SKIP  # how the process ended, see *Status*
-    failure: str = ""  # why it compiled nothing; the candidate is then not compiled again
+    # how the process ended, see *Status*. `--start-up`: the parity of what was loaded, in the first round
+    status: Status = Status.PASS_DUE_TO_SKIP
+    failure: str = ""  # why it compiled nothing, or what is wrong; the candidate then does not begin so again
+    # `--start-up`: seconds of each step of the process; the first has loading and compiling
+    first_calls_s: tuple[float, ...] = ()
+    stored_bytes: int | None = None  # size of the caches, the file or the package that it began with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,7 +446,7 @@ class Record:
     env_parity: Parity | None = None
     # seconds of the calls before timing: the first compiles, three count as compilation, then the warm-up
     first_calls_s: tuple[float, ...] = ()
-    # those of other processes: `--compile-runs`, and later ones of `--processes`
+    # those of other processes: `--compile-runs`, `--start-up`, and later ones of `--processes`
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed (empty if not known): `fixed count`, `precise`, `clear verdict`,
     # `most rounds`, `out of time`, `out of budget`, `stopped`, or `needs processes`: no round of one process

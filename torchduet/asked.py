@@ -43,7 +43,7 @@ ARGUMENTS = ArgumentNames({"modes": "mode", "dtypes": "dtype", "devices": "devic
 EXAMPLE = "for example compilers=['inductor']"
 IN_A_WORKER = (
     *("extras.allocator", "extras.cold_start", "extras.warm_start", "extras.profiler_trace"),
-    "extras.compile_runs",
+    *("extras.compile_runs", "extras.start_up"),
     *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
     "protocol.phase_timeouts_s",
 )

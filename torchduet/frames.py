@@ -41,15 +41,25 @@ SAMPLES = (
 )
 FIRST_CALLS = (
     *KEYS,
+    Column(
+        "start", "text", "", "`timed`: the process that is timed; else of `--start-up`, see `compilations`"
+    ),
+    Column("round", "", "", "of `--start-up`: number of the round, from 0"),
     Column("call", "", "", "number of the candidate's call before timing, from 0; the first call compiles"),
     Column("call_s", "s", "", "the time of this call"),
 )
 COMPILATIONS = (
     *KEYS,
-    Column("start", "text", "", "`cold`, `warm`, or `as found` (a later process of `--processes`)"),
+    Column(
+        "start",
+        "text",
+        "",
+        "`cold`, `warm`, or `as found` (a later process of `--processes`); see *Compilation* of FORMAT.md",
+    ),
     Column("round", "", "", "number of the round, from 0; rows of a round are pairs"),
     Column("status", "text", "", "how the process ended"),
-    Column("failure", "text", "", "why it compiled nothing"),
+    Column("failure", "text", "", "why it compiled nothing, or what is wrong"),
+    Column("stored_bytes", "bytes", "", "of `--start-up`: size of what the process began with"),
     *(columns()[name] for name in of_compiling()),
 )
 
@@ -130,12 +140,19 @@ def _samples(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 
 def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    for number, seconds in enumerate(comparison.record.first_calls_s):
-        yield {**_keys(comparison), "call": number, "call_s": seconds}
+    record, keys = comparison.record, _keys(comparison)
+    races = [(one.start, one.round, one.first_calls_s) for one in record.compilations]
+    for start, round_, calls in (("timed", None, record.first_calls_s), *races):
+        for number, seconds in enumerate(calls):
+            yield {**keys, "start": start, "round": round_, "call": number, "call_s": seconds}
 
 
 def _compilations(comparison: Comparison) -> Iterable[dict[str, Any]]:
     for one in comparison.record.compilations:
         numbers = {name: one.metrics.get(name) for name in of_compiling()}
-        status = {"status": one.status.value, "failure": one.failure or None}
+        status = {
+            "status": one.status.value,
+            "failure": one.failure or None,
+            "stored_bytes": one.stored_bytes,
+        }
         yield {**_keys(comparison), "start": one.start, "round": one.round, **status, **numbers}

@@ -9,6 +9,7 @@ and, if the compiler does not work on every device and in every mode,
     why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
     MODES: tuple[str, ...]                              the supported modes, such as ("inference",)
     SETTINGS: tuple[str, ...]                           the kinds of own settings (``settings.own``)
+    PACKAGES = True                                     ``compile(program, package)`` keeps or loads this file
 
 ``program.options`` are the user's options. A module patches configuration in a context and never assigns
 it. ``--list-compilers`` shows the first line of the module's docstring. Modules are imported only in a
@@ -38,15 +39,18 @@ def backend_names() -> tuple[str, ...]:
     return tuple(sorted((*files, *_presets())))
 
 
-def load_backend(name: str, source: str = "") -> Callable[[Program], Compiled]:
+def load_backend(name: str, source: str = "", package: Path | None = None) -> Callable[[Program], Compiled]:
     """The ``compile`` function of the backend called ``name``, with its own settings (``inductor[...]``).
 
     ``source``: the place of a user's own compiler, ``file.py:function``. A name without a file here may be
     registered with ``torch.compile``. ``LookupError`` for any other name, ``ValueError`` for a setting.
+    ``package``: the file that a compiler which makes packages keeps, or loads.
     """
     compiler, settings = parts_of(name)
     module = _module(compiler, source)
     compile_it = cast("Callable[[Program], Compiled]", module.compile)
+    if package is not None and getattr(module, "PACKAGES", False):
+        compile_it = partial(module.compile, package=package)
     return _settings().with_settings(compile_it, settings, _takes(module)) if settings else compile_it
 
 

@@ -15,17 +15,21 @@ from harness.program import Compiled, Program
 MODES = captured.INFERENCE
 why_unavailable = inductor.why_unavailable
 SETTINGS = ("inductor", "mode", "decompose")
+PACKAGES = True
 
 
-def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
+def compile(program: Program, package: Path | None = None) -> Compiled:  # noqa: A001 - every backend's name
+    """``package``: the file that is loaded or, if it does not exist, written and kept."""
     settings = inductor.all_settings(program)
 
     def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
+        if package is not None and package.exists():
+            return torch._inductor.aoti_load_package(str(package)), 1
         graph = captured.exported(program, program.module, args, kwargs)
         with tempfile.TemporaryDirectory(prefix="torchduet-") as folder:
-            package = str(Path(folder) / "model.pt2")
+            file = str(package or Path(folder) / "model.pt2")
             path = torch._inductor.aoti_compile_and_package(
-                graph, package_path=package, inductor_configs=settings
+                graph, package_path=file, inductor_configs=settings
             )
             # loading unpacks the file, so it is not needed later
             loaded = torch._inductor.aoti_load_package(path)

@@ -32,6 +32,7 @@ from harness.precision import precision, settle
 from harness.program import Program
 from harness.schema import Case, Job, Mode, ModelFacts, Status
 from harness.timing.first_calls import FIRST_CALLS, stopwatch
+from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import TOKENS, Results, Workbench
 from harness.worker.environment import remarks_on_process
@@ -80,6 +81,9 @@ class Opening:
         self.bench = Workbench(self._job, self._device, workload)
         self._settle("while it is built")
         set_threads(self._job.protocol.threads)
+        if StartUp(self._job.protocol).races:  # its first step is the first of this process
+            self.baseline = self.bench.variant(self.bench.baseline_precision)
+            return facts_of(self.baseline.program, self._remarks, ())
         self._say("eager")
         checked = self._job.protocol.accuracy
         fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN

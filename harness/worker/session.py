@@ -46,6 +46,7 @@ from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.heating import heat
 from harness.timing.measure import STREAM_S, enough_iterations, placement, streamed
 from harness.timing.rounds import Rounds, Turns
+from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
 from harness.timing.warm_up import warm_up
 from harness.timing.workbench import TOKENS, Workbench
@@ -95,6 +96,7 @@ class Session:
         self._of_rounds: dict[str, Scalar] = {}
         self._replays = False  # whether a candidate replays CUDA graphs
         self._untidy = False  # whether dropped variants may still hold the device's memory
+        self._start_up = StartUp(job.protocol)
 
     # -- open ---------------------------------------------------------------
 
@@ -191,30 +193,41 @@ class Session:
 
     def _compile(self, candidate: str) -> tuple[Variant, Compiled, FirstCalls | None, dict[str, Scalar]]:
         """Compiles, and runs the first calls, whose results the check needs."""
-        bench = self._bench
+        bench, start_up = self._bench, self._start_up
         variant = bench.variant()
         backend = self._backend(candidate)
         results = None
+
+        def compile_it() -> Compiled:
+            start_up.load()
+            return backend(variant.program)
+
         with observing("compile", self._device, self._job.extras) as numbers:
             with bench.precision.surroundings():
-                compiling, compiled = timed(lambda: backend(variant.program), bench.synchronize)
+                compiling, compiled = timed(compile_it, bench.synchronize)
             variant.use(compiled.forward)
             calls = list[float]()
-            if self._checks is not None:
+            if start_up.races:
+                calls = start_up.steps(variant.step, bench.synchronize)
+            elif self._checks is not None:
                 results = self._checks.first_calls(variant, calls)
             else:
                 bench.step(variant, stopwatch(calls))
                 calls += bench.call_times(variant, FIRST_CALLS - 1)
             calls[0] += compiling
         self.first_calls_s[candidate] = calls
-        numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
+        if start_up.races:
+            start_up.store()
+        else:
+            numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
         numbers["compiled_region"] = compiled.region
         variant.graph_bytes = self._graph_bytes(compiled, numbers)
         return variant, compiled, results, dict(numbers)
 
     def _backend(self, candidate: str) -> Callable[[Program], Compiled]:
         given = self._compilers.get(candidate)
-        return given or load_backend(candidate, self._job.own_compilers.get(candidate, ""))
+        source = self._job.own_compilers.get(candidate, "")
+        return given or load_backend(candidate, source, self._start_up.package)
 
     def _graph_bytes(self, compiled: Compiled, numbers: dict[str, Scalar]) -> int | None:
         """The memory of the candidate's CUDA graphs. Unknown for a second candidate with such graphs."""

@@ -20,6 +20,7 @@ from runner.analysis.estimate import (
     Open,
     PairedEstimate,
     Paying,
+    Typical,
     Verdict,
 )
 from runner.labels import plain, reason
@@ -34,6 +35,9 @@ OPERATION = "operation"
 STEADINESS = ("baseline_cv", "candidate_cv", "lag_1", "baseline_minor_faults", "candidate_minor_faults")
 """How steady the samples were. ``cv``: standard deviation / mean. ``lag_1``: autocorrelation of the
 paired log ratios, near 0 if rounds are independent. Faults: median number of page faults of a step."""
+
+TOLD_AFTER = (1, 10, 100)
+"""Steps of a start-up race after which the time is told."""
 
 Numbers = Mapping[str, float | str | None]
 """Numbers and texts by name. A missing value is None."""
@@ -275,6 +279,42 @@ class CompilePair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overtaking:
+    """When a form has done as many steps as eager that began with it; ``math.inf``: never.
+
+    ``measured``: in every race, among its steps. Otherwise computed from what its start costs beyond eager's
+    and from the speedup, as ``BreakEven`` is.
+    """
+
+    steps: Typical
+    seconds: Typical
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartForm:
+    """The ``n`` races (``--start-up``) of a candidate that began alike. Seconds count from the built model.
+
+    ``after``: steps -> seconds, where every race has so many steps. ``curve``: of each step, geometric means.
+    ``settled``: the number of the first step that is as fast as later ones, the seconds until its end, and
+    the time of a settled step.
+    """
+
+    comparison: Comparison
+    start: str
+    n: int
+    after: Mapping[int, Typical]
+    curve: tuple[float, ...]
+    settled_step: float
+    settled_s: Typical
+    step_s: float
+    stored_bytes: float | None
+    overtaking: Overtaking | None  # None for eager, and if it cannot be known
+    status: Status  # of the parity of what was loaded
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerRatio:
     """The mean of ``CandidatePair`` over the models of a suite, mode, device and dtype."""
 
@@ -317,4 +357,5 @@ class Summary:
     ratios: tuple[CompilerRatio, ...] = ()
     compile_starts: tuple[CompileStart, ...] = ()
     compile_pairs: tuple[CompilePair, ...] = ()
+    start_forms: tuple[StartForm, ...] = ()
     figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)

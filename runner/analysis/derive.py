@@ -35,6 +35,7 @@ from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
 from runner.analysis.verdicts.reasons import open_because
+from runner.analysis.verdicts.starting import start_forms
 from runner.analysis.work import Peaks, derived_of, peaks_of
 from runner.labels import compiler_label, device_labels, merged_facts
 
@@ -56,6 +57,7 @@ def summarize(records: Sequence[Record]) -> Summary:
         ratios=compiler_ratios(pairs),
         compile_starts=compile_starts(comparisons),
         compile_pairs=compile_pairs(comparisons),
+        start_forms=start_forms(comparisons),
     )
 
 

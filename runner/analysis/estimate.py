@@ -202,6 +202,15 @@ class Geomean:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Typical:
+    """The geometric mean of several times or counts, with Student's interval; None for a single value."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
     """The steps after which the time saved equals the time of compiling; ``math.inf``: never.
 

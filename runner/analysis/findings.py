@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.loading.toml_file import read_toml
-from harness.schema import COLD, WARM, Status
+from harness.schema import CACHE_FILE, COLD, WARM, Compilation, Status
 from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import MISSING, break_even_text, share_text, speedup_text, with_unit
@@ -17,7 +17,7 @@ from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Estimate, Limits, Verdict
 from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.choices import followed
-from runner.analysis.verdicts.compiling import by_round, is_warm, paired_ratio
+from runner.analysis.verdicts.compiling import by_round, first_step_by_round, is_warm, paired_ratio
 from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
 from runner.labels import counted, suite_labels, where, where_text
 
@@ -203,14 +203,18 @@ def _slow(comparison: Comparison) -> bool:
 def _secretly_cold(comparison: Comparison) -> str:
     """A warm start that compiled again, as the compiler's own counters say, or as its time says."""
     record = comparison.record
-    warm = [c for c in record.compilations if c.start == WARM]
-    again = [c for c in warm if is_warm(c.metrics) is False]
-    if again:
-        return f"{len(again)} of {counted(len(warm), 'warm start')} found nothing in the caches"
-    ratio = paired_ratio(by_round(record, COLD), by_round(record, WARM))
-    if ratio is None or ratio.high is None or ratio.high > LEAST_OF_WARM:
-        return ""
-    return f"a warm start is {speedup_text(ratio.factor, ratio.low, ratio.high)} as fast as a cold one"
+    for start in (WARM, CACHE_FILE):
+        begun = [c for c in record.compilations if c.start == start and not c.failure]
+        again = [c for c in begun if is_warm(c.metrics) is False]
+        if again:
+            what = "caches" if start == WARM else "cache file"
+            return f"{len(again)} of {counted(len(begun), f'{start} start')} found nothing in the {what}"
+        for seconds in (by_round, first_step_by_round):
+            ratio = paired_ratio(seconds(record, COLD), seconds(record, start))
+            if ratio is not None and ratio.high is not None and ratio.high <= LEAST_OF_WARM:
+                times = speedup_text(ratio.factor, ratio.low, ratio.high)
+                return f"a {start} start is {times} as fast as a cold one"
+    return ""
 
 
 def _break_even(comparison: Comparison) -> str:
@@ -221,8 +225,18 @@ def _break_even(comparison: Comparison) -> str:
 
 
 def _failed_compilation(comparison: Comparison) -> str:
-    failed = next(c for c in comparison.record.compilations if c.failure)
+    failed = next(filter(_fails, comparison.record.compilations))
     return f"{failed.status.value} in a {failed.start} start, round {failed.round + 1}: {failed.failure}"
+
+
+def _fails(compilation: Compilation) -> bool:
+    return bool(compilation.failure) and compilation.status is not Status.FAIL_ACCURACY
+
+
+def _wrong_form(comparison: Comparison) -> str:
+    """Of a candidate that passes: the stored form of it that computes something else."""
+    wrong = [c for c in comparison.record.compilations if c.status is Status.FAIL_ACCURACY]
+    return f"from a {wrong[0].start} start: {wrong[0].failure}" if wrong and comparison.passed else ""
 
 
 def _open(comparison: Comparison) -> str:
@@ -282,7 +296,8 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         ),
         "long_compilation": lambda c: (c.compilation_latency_s or 0.0) > MAX_COMPILATION_S,
         "secretly_cold": lambda c: bool(_secretly_cold(c)),
-        "failed_compilation": lambda c: any(one.failure for one in c.record.compilations),
+        "failed_compilation": lambda c: any(map(_fails, c.record.compilations)),
+        "wrong_form": lambda c: bool(_wrong_form(c)),
         "more_memory": lambda c: (
             _compiled(c) and c.memory_ratio is not None and c.memory_ratio < MIN_MEMORY_RATIO
         ),
@@ -319,6 +334,7 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "break_even": _break_even,
         "secretly_cold": _secretly_cold,
         "failed_compilation": _failed_compilation,
+        "wrong_form": _wrong_form,
         "open": _open,
         "independent_rounds": lambda c: f"{c.estimate.effective_n:.0f}" if c.estimate else MISSING,
         "widened": lambda c: f"{c.estimate.widened:.1f}" if c.estimate else MISSING,

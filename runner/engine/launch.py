@@ -52,7 +52,8 @@ class Workers:
 
     def of(self, job: Job) -> Workers:
         """Without the pool, if processes need different memory layouts, or environments equal conditions."""
-        several = job.protocol.processes != 1 or job.extras.allocator == BOTH or job.extras.compile_runs
+        extras = job.extras
+        several = job.protocol.processes != 1 or extras.allocator == BOTH or extras.compile_runs or extras.start_up
         return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:
@@ -142,10 +143,10 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
         def measure(again: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
             return JobRun(again, launch, replace(context, candidates=candidates, place=place)).run()
 
-        candidates = tuple(candidate for candidate in context.candidates if candidate in part.candidates)
+        candidates = context.candidates if part.candidates == job.candidates else part.candidates
         return with_processes(part, candidates, measure, context.stop)
 
-    return with_starts(job, run, log.parent, context.stop)
+    return with_starts(job, context.candidates, run, log.parent, context.stop)
 
 
 def _log_of(job: Job, environment: Environment, folder: Path) -> Path:

@@ -21,6 +21,7 @@ from runner.reports.parts.environments import environment_note, environment_tabl
 from runner.reports.parts.grid import Table, grid_of, text_for
 from runner.reports.parts.pairs import compile_tables, short_pair_tables
 from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
+from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import NOT_CHECKED, coarse_note, narrow_table
 from runner.reports.parts.top_models import top_models
 
@@ -54,7 +55,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     for part in sections(summary):
         writer.blank()
         writer.section(part)
-    writer.tables((*compile_tables(summary), *short_pair_tables(summary)))
+    writer.tables((*compile_tables(summary), *start_up_tables(summary), *short_pair_tables(summary)))
     writer.explanations(summary.comparisons)
     if summary.warnings:
         writer.blank()

@@ -33,6 +33,7 @@ from runner.reports.parts.averages import averages, averages_note, averages_tabl
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import compile_tables, pair_tables
 from runner.reports.parts.sections import Section, environment_line, protocol_line
+from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import coarse_note
 
 FORMATS = ("html",)
@@ -119,7 +120,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "caveats": summary.caveats,
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
-        "pairs": (*compile_tables(summary), *pair_tables(summary)),
+        "pairs": (*compile_tables(summary), *start_up_tables(summary), *pair_tables(summary)),
         "facts": [
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],

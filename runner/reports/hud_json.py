@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from harness.codec import to_json
@@ -88,6 +89,10 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
             yield _metric(header, [*comparison.compilations_s], column.unit)
         elif value is not None:
             yield _metric(header, [value], UNITS.get(column.unit, column.unit))
+    for one in record.compilations:
+        if one.first_calls_s:  # of --start-up
+            ends = [*accumulate(one.first_calls_s)]
+            yield _metric("start_up", ends, "s", start=one.start, round=one.round)
 
 
 def _metric(name: str, values: list[float], unit: str = "", **more: Any) -> dict[str, Any]:

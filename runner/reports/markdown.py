@@ -29,6 +29,7 @@ from runner.reports.parts.sections import (
     protocol_line,
     sections,
 )
+from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import coarse_note, section_table
 
 FORMATS = ("md",)
@@ -95,7 +96,7 @@ def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
 
 
 def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in (*compile_tables(summary), *pair_tables(summary)):
+    for table in (*compile_tables(summary), *start_up_tables(summary), *pair_tables(summary)):
         yield folded(escape(table.title), _rows(table))
 
 

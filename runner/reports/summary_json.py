@@ -24,6 +24,7 @@ from runner.analysis.comparison import (
     CompilePair,
     CompileStart,
     GroupSummary,
+    StartForm,
     Summary,
 )
 from runner.labels import notes_of, ran_batch
@@ -50,6 +51,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "compiler_ratios": summary.ratios,
         "compile_starts": [_compile_start(one) for one in summary.compile_starts],
         "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
+        "start_forms": [_start_form(form) for form in summary.start_forms],
         "comparisons": [],
     }
     head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
@@ -123,6 +125,14 @@ def _compile_pair(pair: CompilePair) -> dict[str, Any]:
         "q_value": pair.q_value,
         "verdict": pair.verdict,
     }
+
+
+def _start_form(form: StartForm) -> dict[str, Any]:
+    """The fields of a form of the start-up race, but its curve, which the records have."""
+    values = {field.name: getattr(form, field.name) for field in fields(form)[1:] if field.name != "curve"}
+    record = form.comparison.record
+    after = {str(step): seconds for step, seconds in form.after.items()}
+    return {"job": record.job.key, "candidate": record.candidate, **values, "after": after}
 
 
 def _group(group: GroupSummary) -> dict[str, Any]:

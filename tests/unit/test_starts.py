@@ -1,13 +1,13 @@
 """Cold and warm caches, other allocators, and the flags for them."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.schema import Environment, Extras, Failure, Job, Record, Scalar, Status
-from runner.engine.compiling.caches import Caches, Steps, with_starts
+from runner.engine.compiling.caches import Caches, Run, Steps, with_starts
 from runner.errors import UsageError
 from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.interpreter import cache_settings, worker_environment
@@ -50,13 +50,17 @@ def latencies(records: list[Record]) -> list[tuple[object, object, object]]:
     return [tuple(record.metrics.get(name) for name in names) for record in records]  # type: ignore[misc]
 
 
+def starts_of(job: Job, run: Run, folder: Path, stop: Callable[[], bool]) -> Steps:
+    return with_starts(job, job.candidates, run, folder, stop)
+
+
 def records_in(steps: Steps) -> list[Record]:
     return [step for step in steps if isinstance(step, Record)]
 
 
 def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
     worker = Worker(sessions=2)
-    records = records_in(with_starts(job(cold_start=True), worker.run, tmp_path, never))
+    records = records_in(starts_of(job(cold_start=True), worker.run, tmp_path, never))
     assert latencies(records) == [(9.0, 9.0, None)] * 2
     assert len(set(worker.folders)) == 2
     assert all(folder is not None and tmp_path in folder.parents for folder in worker.folders)
@@ -65,7 +69,7 @@ def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path:
 
 def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -> None:
     worker = Worker()
-    records = records_in(with_starts(job(warm_start=True, cold_start=True), worker.run, tmp_path, never))
+    records = records_in(starts_of(job(warm_start=True, cold_start=True), worker.run, tmp_path, never))
     assert latencies(records) == [(1.0, 9.0, 1.0)] * 2
     first, second = worker.jobs
     assert (first.protocol.performance, first.protocol.accuracy) == (False, False)
@@ -75,7 +79,7 @@ def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -
 
 
 def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
-    records = with_starts(job(cold_start=True), Worker().run, tmp_path, never)
+    records = starts_of(job(cold_start=True), Worker().run, tmp_path, never)
     next(records)
     assert list(tmp_path.iterdir()) != []
     records.close()  # type: ignore[attr-defined]
@@ -84,7 +88,7 @@ def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
 
 def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: Path) -> None:
     worker = Worker()
-    records = records_in(with_starts(job(compile_runs=3), worker.run, tmp_path, never))
+    records = records_in(starts_of(job(compile_runs=3), worker.run, tmp_path, never))
     for record in records:
         runs = [(c.round, c.start, c.metrics["compilation_latency_s"]) for c in record.compilations]
         assert runs == [(n, *how) for n in range(3) for how in (("cold", 9.0), ("warm", 1.0))]
@@ -106,14 +110,14 @@ def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothi
             fails = record.candidate == "b"
             yield dataclasses.replace(record, metrics={}, failure=broken) if fails else record
 
-    a, b = records_in(with_starts(job(compile_runs=2), run, tmp_path, never))
+    a, b = records_in(starts_of(job(compile_runs=2), run, tmp_path, never))
     assert len(a.compilations) == 4
     assert [(c.start, c.failure) for c in b.compilations] == [("cold", "Broken: no")]
 
 
 def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
     worker = Worker()
-    records_in(with_starts(job(compile_runs=5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3))
+    records_in(starts_of(job(compile_runs=5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3))
     assert len(worker.jobs) == 3 + 1  # the last call measures, and ends at once by itself
 
 
@@ -124,7 +128,7 @@ def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled
         missing = dataclasses.replace(one, candidates=tuple(name for name in one.candidates if name == "b"))
         yield from Worker().run(missing, caches) if missing.candidates else ()
 
-    (b,) = records_in(with_starts(job(compile_runs=2), run, tmp_path, never))
+    (b,) = records_in(starts_of(job(compile_runs=2), run, tmp_path, never))
     assert [c.start for c in b.compilations] == ["cold", "warm"] * 2
 
 
@@ -134,7 +138,7 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     candidates = ("inductor@old", "eager@new", "inductor@new")
     one = dataclasses.replace(job(compile_runs=1), candidates=candidates, environments=environments)
     worker = Worker()
-    records_in(with_starts(one, worker.run, tmp_path, never))
+    records_in(starts_of(one, worker.run, tmp_path, never))
     alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}
     assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
 

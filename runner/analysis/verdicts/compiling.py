@@ -16,7 +16,7 @@ from harness.declared import finite
 from harness.metrics import of_compiling
 from harness.schema import AS_FOUND, COLD, WARM, Record, Scalar
 from runner.analysis.comparison import Comparison, CompilePair, CompileStart
-from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate, Paying
+from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate, Paying, Typical
 from runner.analysis.statistics import false_discovery, mean_of_logs, student
 from runner.analysis.verdicts.decision import verdict
 
@@ -56,10 +56,24 @@ def center(times: Sequence[float]) -> float | None:
     return estimate.factor if estimate is not None else times[0] if times else None
 
 
+def typical_of(values: Sequence[float]) -> Typical:
+    """The geometric mean of one or more values above 0, with its interval."""
+    estimate = typical(values)
+    if estimate is None:
+        return Typical(value=values[0])
+    return Typical(value=estimate.factor, low=estimate.low, high=estimate.high)
+
+
 def by_round(record: Record, start: str, name: str = LATENCY) -> dict[int, float]:
     """Round -> the number of the compilation that began so in this round."""
     numbers = {c.round: finite(c.metrics.get(name)) for c in record.compilations if c.start == start}
     return {number: value for number, value in numbers.items() if value}
+
+
+def first_step_by_round(record: Record, start: str) -> dict[int, float]:
+    """Round -> seconds of the first step of the race (``--start-up``) that began so."""
+    begun = [c for c in record.compilations if c.start == start and c.first_calls_s]
+    return {c.round: c.first_calls_s[0] for c in begun}
 
 
 def paired_ratio(slower: Mapping[int, float], faster: Mapping[int, float]) -> Estimate | None:

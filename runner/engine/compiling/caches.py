@@ -15,7 +15,7 @@ record's ``compilation_latency_s`` is the warm latency.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from pathlib import Path
 from harness.schema import Job, Record, Scalar
 from runner.analysis.verdicts.compiling import LATENCY
 from runner.engine import Pause
-from runner.engine.compiling.runs import Compilations, compile_runs
+from runner.engine.compiling.runs import Compilations, fresh_runs
 
 COLD, WARM = "cold_compilation_latency_s", "warm_compilation_latency_s"
 
@@ -35,12 +35,19 @@ Run = Callable[[Job, Caches], Steps]
 """Measures a job with workers that use these caches."""
 
 
-def with_starts(job: Job, run: Run, folder: Path, stop: Callable[[], bool]) -> Steps:
-    """The job's records, with the requested compilations. The caches are in ``folder`` until the job ends."""
+def with_starts(
+    job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Callable[[], bool]
+) -> Steps:
+    """The records of these candidates, with the requested compilations.
+
+    The caches are in ``folder`` until the job ends.
+    """
     compilations: Compilations = {}
-    if job.extras.compile_runs:
+    if job.extras.compile_runs or job.extras.start_up:
         with _caches_in(folder) as root:
-            compilations = compile_runs(job, lambda alone, caches: run(alone, lambda: caches), root, stop)
+            compilations = fresh_runs(
+                job, candidates, lambda alone, caches: run(alone, lambda: caches), root, stop
+            )
     for step in _with_latencies(job, run, folder):
         if isinstance(step, Record):
             own = compilations.get(step.candidate, ())

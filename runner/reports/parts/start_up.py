@@ -1,0 +1,86 @@
+"""The table of the start-up race, as rows of text, for all reports."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from harness.schema import EAGER_START
+from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
+from runner.analysis.digits import MISSING, interval_text, number_text, seconds_text, steps_text
+from runner.analysis.estimate import Typical
+from runner.labels import case_name
+from runner.reports.parts.grid import Table, TextColumn, optional, table_of
+from runner.reports.parts.sections import compiler_name
+
+TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
+
+
+def start_up_tables(summary: Summary) -> tuple[Table, ...]:
+    """() without --start-up."""
+    if not summary.start_forms:
+        return ()
+    cells: tuple[TextColumn[StartForm], ...] = (
+        TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
+        TextColumn("from", form_name),
+        *(TextColumn(f"step {n}\ns", partial(_after, n), number=True) for n in TOLD_AFTER),
+        TextColumn("settled\ns", _settled, number=True),
+        TextColumn("stored\nMB", lambda form: optional(form.stored_bytes, _megabytes), number=True),
+        TextColumn("overtakes eager\nafter steps", overtaking_text, number=True),
+        TextColumn("overtakes eager\nafter s", _overtaking_s, number=True),
+        TextColumn("parity", lambda form: form.status.value if form.stored_bytes is not None else MISSING),
+        TextColumn("n", lambda form: str(form.n), number=True),
+    )
+    droppable = (
+        "n",
+        "settled\ns",
+        "step 10\ns",
+        "stored\nMB",
+        "parity",
+        "step 1\ns",
+        "overtakes eager\nafter s",
+    )
+    return (
+        table_of(TITLE, summary.start_forms, cells, droppable, lambda form: form.comparison.record.job.key),
+    )
+
+
+def form_name(form: StartForm) -> str:
+    """``inductor, warm``, or ``eager``."""
+    eager = form.start == EAGER_START
+    return form.start if eager else f"{compiler_name(form.comparison.compiler)}, {form.start}"
+
+
+def typical_text(value: Typical) -> str:
+    if value.low is None or value.high is None:
+        return seconds_text(value.value)
+    return interval_text(value.value, value.low, value.high)
+
+
+def overtaking_text(form: StartForm) -> str:
+    """``9 [8, 10]``; computed, beyond the steps of the race: ``about 5,500``; ``never``."""
+    known = form.overtaking
+    if known is None or math.isinf(known.steps.value):
+        return MISSING if known is None else steps_text(math.inf)
+    low, high = known.steps.low, known.steps.high
+    interval = "" if low is None or high is None else f" [{steps_text(low)}, {steps_text(high)}]"
+    return f"{'' if known.measured else 'about '}{steps_text(known.steps.value)}{interval}"
+
+
+def _overtaking_s(form: StartForm) -> str:
+    known = form.overtaking
+    if known is None or math.isinf(known.seconds.value):
+        return MISSING
+    return seconds_text(known.seconds.value)
+
+
+def _megabytes(size: float) -> str:
+    return number_text(size / 1e6, "")
+
+
+def _after(number: int, form: StartForm) -> str:
+    return optional(form.after.get(number), typical_text)
+
+
+def _settled(form: StartForm) -> str:
+    return f"{seconds_text(form.settled_s.value)} (step {form.settled_step:.0f})"

@@ -1,0 +1,275 @@
+"""``--start-up``: the order of its processes, when a form overtakes eager, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from harness.protocol import CACHES, LIBRARY
+from harness.schema import Compilation, Environment, Extras, Failure, Job, Parity, Record, Status, TensorError
+from runner.analysis.comparison import Overtaking
+from runner.analysis.derive import summarize
+from runner.analysis.verdicts.starting import crossing, overtaking, settled_step, start_forms
+from runner.engine.compiling.runs import fresh_runs
+from runner.reports import hud_json, start_up_plot, summary_json
+from runner.reports.parts.start_up import start_up_tables
+from tests.factories import known, make_job, make_record
+from torchduet.frames import frames_of
+
+WRONG = TensorError(
+    name="output",
+    numel=8,
+    scale=1.0,
+    eager_rmse=0.0,
+    candidate_rmse=1.0,
+    allowed=0.1,
+    candidate_max=1.0,
+    allowed_max=0.1,
+    failure="too far from fp64",
+)
+
+
+@dataclass
+class Worker:
+    """Stores files in a cold start, as compilers do. ``stores``: the files of each candidate."""
+
+    stores: dict[str, Sequence[str]]
+    fails: tuple[str, str] = ("", "")  # candidate and start
+    wrong: str = ""  # a start whose results differ
+    asked: list[tuple[str, str, bool]] = field(default_factory=list)
+    empty: list[bool] = field(default_factory=list)
+
+    def run(self, job: Job, caches: Path) -> Iterator[Record]:
+        (candidate,), protocol = job.candidates, job.protocol
+        start = protocol.start
+        self.asked.append((candidate, start, protocol.accuracy))
+        self.empty.append(not any(caches.iterdir()))
+        stored = Path(protocol.stored)
+        if start == "cold":
+            (caches / "code").write_bytes(b"12345")
+            for name in self.stores.get(candidate, ()):
+                (stored / name).write_bytes(b"123")
+        record = Record(
+            job=job, candidate=candidate, status=Status.PASS_DUE_TO_SKIP, first_calls_s=(2.0, 1.0)
+        )
+        if (candidate, start) == self.fails:
+            record = replace(record, failure=Failure(kind="Broken", message="no", phase="prepare"))
+        if protocol.accuracy:
+            record = replace(record, status=Status.PASS)
+            if start == self.wrong:
+                parity = Parity(
+                    rule="noise", reference="fp64", tolerance=0.0, tensors=1, failed=1, worst=WRONG,
+                    eager_bit_equal=True, eager_spread=0.0,
+                )  # fmt: skip
+                record = replace(record, status=Status.FAIL_ACCURACY, parity=parity)
+        yield record
+
+
+def job_of(rounds: int = 1, candidates: tuple[str, ...] = ("a", "b")) -> Job:
+    return replace(make_job(), candidates=candidates, extras=Extras(start_up=rounds))
+
+
+def test_a_round_begins_with_eager_and_cold_starts_then_with_what_they_stored(tmp_path: Path) -> None:
+    worker = Worker(stores={"a": (CACHES,), "b": (LIBRARY,)})
+    found = fresh_runs(job_of(2), ("a", "b"), worker.run, tmp_path, lambda: False)
+    starts = {name: [(one.round, one.start) for one in found[name]] for name in found}
+    for name, last in (("a", "cache file"), ("b", "package")):
+        assert starts[name] == [(n, start) for n in (0, 1) for start in ("eager", "cold", "warm", last)]
+    assert [one.stored_bytes for one in found["a"][:4]] == [None, None, 5, 3]
+    assert [one.status.value for one in found["b"]] == [
+        *("pass_due_to_skip", "pass_due_to_skip", "pass", "pass"),
+        *("pass_due_to_skip",) * 4,  # the first round checks the parity
+    ]
+    loaded = [start for _, start, accuracy in worker.asked if accuracy]
+    assert sorted(loaded) == ["cache file", "package", "warm", "warm"]
+    for (_, start, _), empty in zip(worker.asked, worker.empty, strict=True):
+        assert empty == (start != "warm")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_form_that_fails_is_not_tried_again_and_a_wrong_one_says_so(tmp_path: Path) -> None:
+    worker = Worker(stores={"a": (CACHES, LIBRARY)}, fails=("a", "cache file"), wrong="package")
+    found = fresh_runs(job_of(2, ("a",)), ("a",), worker.run, tmp_path, lambda: False)["a"]
+    told = [(one.round, one.start, one.status.value, one.failure) for one in found if one.failure]
+    assert told == [
+        (0, "cache file", "pass_due_to_skip", "Broken: no"),
+        (0, "package", "fail_accuracy", "output: too far from fp64"),
+    ]
+    assert [one.start for one in found if one.round == 1] == ["eager", "cold", "warm"]
+
+
+def test_each_environment_has_its_own_eager(tmp_path: Path) -> None:
+    environments = tuple(Environment(name=name, python=name, asked=name) for name in ("old", "new"))
+    job = replace(job_of(1, ("a@old", "eager@new", "a@new")), environments=environments)
+    worker = Worker(stores={})
+    found = fresh_runs(job, job.candidates, worker.run, tmp_path, lambda: False)
+    assert {name: [one.start for one in runs] for name, runs in found.items()} == {
+        name: ["eager", "cold", "warm"] for name in ("a@old", "a@new")
+    }
+    assert {name for name, start, _ in worker.asked if start == "eager"} == {"eager@old", "eager@new"}
+
+
+def test_what_a_resumed_run_has_is_not_raced_again(tmp_path: Path) -> None:
+    worker = Worker(stores={})
+    assert fresh_runs(job_of(), ("b",), worker.run, tmp_path, lambda: False).keys() == {"b"}
+    assert {name for name, _, _ in worker.asked} == {"eager", "b"}
+
+
+# -- when a form overtakes eager ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "eager", "step"),
+    [
+        ([3.0, 3.5, 4.0, 4.5], [1.0, 2.0, 3.0, 4.0], None),
+        ([2.5, 3.0, 3.5, 4.0], [1.0, 2.0, 3.0, 4.0], 4),  # at the same time counts
+        ([2.5, 2.6, 2.7, 2.8], [1.0, 2.0, 3.0, 4.0], 3),
+        ([0.5, 1.0, 1.5, 2.0], [1.0, 2.0, 3.0, 4.0], 1),
+        ([0.5, 2.1, 2.2, 2.3], [1.0, 2.0, 3.0, 4.0], 3),  # it was behind again at the second step
+        ([2.5, 2.6, 2.7], [1.0, 2.0, 3.0, 4.0, 5.0], 3),
+    ],
+)
+def test_the_step_from_which_a_form_is_never_behind(
+    form: list[float], eager: list[float], step: int | None
+) -> None:
+    assert crossing(form, eager) == step
+
+
+def test_a_settled_step_is_as_fast_as_later_ones() -> None:
+    assert settled_step([5.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0]) == 3
+    assert settled_step([1.0, 2.0, 3.0, 4.0]) == 1
+
+
+def steps(first: float, step: float, count: int = 10) -> tuple[float, ...]:
+    return (first, *(step for _ in range(count - 1)))
+
+
+def raced(forms: dict[str, list[tuple[float, ...]]], *, speedup: float = 2.0, **changes: object) -> Record:
+    """A record with races. Its eager step takes 0.1 s in rounds, and has this speedup."""
+    record = make_record(make_job(), speedup=speedup, jitter=0.001)
+    sizes = {"warm": 2_000_000}
+    runs = tuple(
+        Compilation(start=start, round=number, first_calls_s=calls, stored_bytes=sizes.get(start))
+        for start, races in forms.items()
+        for number, calls in enumerate(races)
+    )
+    return replace(record, compilations=runs, **changes)  # type: ignore[arg-type]
+
+
+def overtaken(record: Record) -> dict[str, Overtaking | None]:
+    return {form.start: form.overtaking for form in summarize([record]).start_forms}
+
+
+def test_within_the_race_it_is_measured_and_beyond_it_is_computed() -> None:
+    (comparison,) = summarize([make_record(make_job(), speedup=2.0, jitter=0.001)]).comparisons
+    eager_s = known(comparison.estimate).baseline_median_s
+    eager = [steps(1.5 * eager_s, eager_s), steps(1.5 * eager_s, eager_s)]
+    forms = {
+        "eager": eager,
+        "cold": [steps(40.5 * eager_s, eager_s / 2), steps(39.5 * eager_s, eager_s / 2)],
+        "warm": [steps(4 * eager_s, eager_s / 2), steps(5 * eager_s, eager_s / 2)],
+    }
+    found = overtaken(raced(forms))
+    assert found["eager"] is None
+    warm, cold = known(found["warm"]), known(found["cold"])
+    assert warm.measured
+    # 4 + (n - 1) / 2 <= 1.5 + n - 1, so n = 6; with 5 at first, n = 8
+    assert warm.steps.value == pytest.approx(math.sqrt(6 * 8))
+    assert known(warm.steps.low) < warm.steps.value < known(warm.steps.high)
+    assert not cold.measured
+    # 39.5 steps beyond settled ones, less eager's 0.5: each step saves half of one
+    assert cold.steps.value == pytest.approx(78, rel=0.01)
+    assert known(cold.steps.low) < 78 < known(cold.steps.high)
+    assert cold.seconds.value == pytest.approx(78.5 * eager_s, rel=0.01)
+
+
+def test_a_slower_form_never_overtakes_and_without_eager_nothing_is_known() -> None:
+    forms = {"eager": [steps(1.0, 0.1)], "cold": [steps(9.0, 0.2)]}
+    never = known(overtaken(raced(forms, speedup=0.5))["cold"])
+    assert math.isinf(never.steps.value)
+    assert math.isinf(never.seconds.value)
+    assert overtaking({0: (1.0,)}, {}, None) is None
+    assert overtaken(raced({"cold": forms["cold"]}))["cold"] is None
+
+
+def test_the_table_has_a_row_for_each_form_and_eager_once() -> None:
+    forms = {
+        "eager": [steps(0.1, 0.1, 100)] * 2,
+        "cold": [steps(2.0, 0.05, 100)] * 2,
+        "warm": [steps(1.0, 0.05, 20), steps(1.1, 0.05, 100)],
+    }
+    first = raced(forms)
+    summary = summarize([first, replace(first, candidate="aot_eager")])
+    (table,) = start_up_tables(summary)
+    names = [row[1] for row in table.rows]
+    assert names == ["eager", "aot_eager, cold", "aot_eager, warm", "inductor, cold", "inductor, warm"]
+    by_name = {row[1]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    assert by_name["inductor, cold"]["step 100\ns"].startswith("6.95")
+    assert by_name["inductor, warm"]["step 100\ns"] == "-"  # one of its races ended before
+    assert by_name["inductor, warm"]["stored\nMB"] == "2.00"
+    assert by_name["inductor, cold"]["overtakes eager\nafter steps"].startswith("39")
+    assert start_up_tables(summarize([make_record(make_job())])) == ()
+
+
+def test_files_frames_and_the_picture_have_the_races() -> None:
+    record = raced({"eager": [steps(0.1, 0.1)], "cold": [steps(0.5, 0.05)]})
+    summary = summarize([record])
+    content = json.loads(summary_json.render(summary)["summary.json"])
+    assert [one["start"] for one in content["start_forms"]] == ["eager", "cold"]
+    assert content["start_forms"][1]["after"]["10"]["value"] == pytest.approx(0.95)
+    assert content["start_forms"][1]["overtaking"]["measured"] is True
+    hud = json.loads(hud_json.render(summary)["benchmark.hud.json"])
+    races = [one["metric"] for one in hud if one["metric"]["name"] == "start_up"]
+    assert [one["extra_info"]["start"] for one in races] == ["eager", "cold"]
+    assert races[1]["benchmark_values"][:2] == pytest.approx([0.5, 0.55])
+    calls = frames_of([record]).first_calls
+    assert list(calls[calls["start"] == "cold"]["call_s"]) == pytest.approx(steps(0.5, 0.05))
+    assert sorted(start_up_plot.render(summary)) == ["toys_float32_start_up.png", "toys_float32_start_up.svg"]
+    assert start_up_plot.render(summarize([make_record(make_job())])) == {}
+
+
+# -- what is said about a form -----------------------------------------------------------------------
+
+MISSES = {"compile_cache_hits": 0, "compile_cache_misses": 3}
+HITS = {"compile_cache_hits": 3, "compile_cache_misses": 0}
+NOT_WARM, WRONG_FORM = "Warm starts that are not warm", "Stored forms that compute something else"
+FAILED = "Compilations that failed in a fresh process"
+
+
+BEGUN = "cache file start"
+WRONG_RESULT = {"metrics": HITS, "status": Status.FAIL_ACCURACY, "failure": "output: wrong"}
+BROKEN = {"status": Status.FAIL_TO_RUN, "failure": "ValueError: no"}
+
+
+@pytest.mark.parametrize(
+    ("change", "title", "sentence"),
+    [
+        ({"metrics": HITS}, "", ""),
+        ({"metrics": MISSES}, NOT_WARM, f"3 of 3 {BEGUN}s found nothing in the cache file"),
+        ({"first_calls_s": steps(9.0, 0.1)}, NOT_WARM, f"a {BEGUN} is 1.0000x [1.0000, 1.0000] as fast"),
+        (WRONG_RESULT, WRONG_FORM, f"from a {BEGUN}: output: wrong"),
+        (BROKEN, FAILED, f"fail_to_run in a {BEGUN}, round 1: ValueError: no"),
+    ],
+)
+def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(
+    change: dict[str, object], title: str, sentence: str
+) -> None:
+    record = raced({"cold": [steps(9.0, 0.1)] * 3, "cache file": [steps(2.0, 0.1)] * 3})
+    runs = tuple(
+        replace(one, **change) if one.start == "cache file" else one  # type: ignore[arg-type]
+        for one in record.compilations
+    )
+    warnings = summarize([replace(record, compilations=runs)]).warnings
+    told = {one.title: one.cases for one in warnings if one.title in (NOT_WARM, WRONG_FORM, FAILED)}
+    assert [*told] == ([title] if title else [])
+    assert all(sentence in case for cases in told.values() for case in cases)
+
+
+def test_a_record_without_races_has_no_forms() -> None:
+    (comparison,) = summarize([make_record(make_job())]).comparisons
+    assert start_forms([comparison]) == ()
