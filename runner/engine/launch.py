@@ -53,7 +53,9 @@ class Workers:
     def of(self, job: Job) -> Workers:
         """Without the pool, if processes need different memory layouts, or environments equal conditions."""
         extras = job.extras
-        several = job.protocol.processes != 1 or extras.allocator == BOTH or extras.compile_runs or extras.start_up
+        several = (
+            job.protocol.processes != 1 or extras.allocator == BOTH or extras.compile_runs or extras.start_up
+        )
         return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:

@@ -52,7 +52,10 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
     if where.prepare_ahead is not None and ray:
         raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
-    for flag, runs in (("--compile-runs", config.extras.compile_runs), ("--start-up", config.extras.start_up)):
+    for flag, runs in (
+        ("--compile-runs", config.extras.compile_runs),
+        ("--start-up", config.extras.start_up),
+    ):
         if runs and (where.prepare_ahead or 1) > 1:
             raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
     return where
