@@ -19,6 +19,7 @@ from runner.analysis.environments import across_environments, across_verdict, av
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
+from runner.analysis.start_up.forms import start_forms
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.compiling import (
@@ -35,7 +36,6 @@ from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
 from runner.analysis.verdicts.reasons import open_because
-from runner.analysis.verdicts.starting import start_forms
 from runner.analysis.work import Peaks, derived_of, peaks_of
 from runner.labels import compiler_label, device_labels, merged_facts
 

@@ -14,7 +14,7 @@ from harness.protocol import CACHES, LIBRARY
 from harness.schema import Compilation, Environment, Extras, Failure, Job, Parity, Record, Status, TensorError
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
-from runner.analysis.verdicts.starting import crossing, overtaking, settled_step, start_forms
+from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
 from runner.engine.compiling.runs import fresh_runs
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables

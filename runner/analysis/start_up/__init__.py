@@ -1,0 +1,1 @@
+"""The start-up race: when each form of a candidate overtakes eager."""
