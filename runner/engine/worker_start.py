@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from runner.plan.interpreter import worker_command
 
@@ -166,31 +166,16 @@ class HostPool:
             old.close()
 
 
-class Process(Protocol):
-    """The part of ``subprocess.Popen`` that the parent needs."""
-
-    pid: int
-    returncode: int | None
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """A started worker. The caller calls ``release`` after the worker has ended."""
 
-    process: Process
+    process: ForkedProcess | subprocess.Popen[bytes]
     release: Callable[[], None] = lambda: None
 
 
-class Start(Protocol):
-    """Starts a worker in ``folder``; ``descriptors`` are its requests, replies and status page."""
-
-    def __call__(
-        self, environment: Mapping[str, str], folder: Path, log: IO[bytes], descriptors: Sequence[int]
-    ) -> Running: ...
+Start = Callable[[Mapping[str, str], Path, IO[bytes], Sequence[int]], Running]
+"""``start(variables, folder, log, descriptors of requests, replies and status page)`` starts a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

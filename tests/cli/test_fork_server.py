@@ -52,9 +52,9 @@ def soon(seconds: float = 300.0) -> float:
 def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path) as first:
         assert first.call(opening(), soon())["ok"]["environment"]["worker"] == "forked"
-        host = first._process._host  # type: ignore[attr-defined]
+        host = first._process._host  # type: ignore[union-attr]
     with started(pool, tmp_path) as second:
-        assert second._process._host is host  # type: ignore[attr-defined]
+        assert second._process._host is host  # type: ignore[union-attr]
         assert second.call(opening(), soon())["ok"]["model"]["parameters"] > 0
 
 
@@ -96,7 +96,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
     with started(pool, tmp_path) as worker:
         worker.call(opening(), soon())
         process = worker._process
-        host = process._host._process  # type: ignore[attr-defined]
+        host = process._host._process  # type: ignore[union-attr]
         host.kill()
         host.wait()
         with pytest.raises(WorkerLost):
