@@ -76,13 +76,13 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
     for rule in rules():
         title = rule.title.format_map(LIMITS)
         for comparison in filter(rule.holds, comparisons):
-            known = _Known(comparison)
+            known = Known(comparison)
             case = f"{where(comparison.record, labels)}: {rule.sentence.format_map(known)}"
             cases.setdefault((title, rule.advice.format_map(known)), []).append(case)
     return tuple(Finding(title=t, cases=tuple(texts), advice=a) for (t, a), texts in cases.items())
 
 
-class _Known:
+class Known:
     """The facts and the columns of a comparison as texts. The speedup has its interval."""
 
     def __init__(self, comparison: Comparison) -> None:

@@ -180,9 +180,9 @@ def test_what_the_rounds_say() -> None:
     steady = [0.010, 0.0101] * 10
     text = "\n".join(noise_lines(record(samples(steady, steady[::-1]))))
     assert "Python 3.11.7, torch 2.13.0, 4 threads" in text
-    assert "20 rounds; a step of 10.1 ms varies by 0.5%" in text
-    assert "5.0% of the CPU time" in text  # 0.4 s of 2 s on 4 CPUs
-    assert "15 times a second" in text
+    assert "20 rounds; a step of 10.1 ms varies by 0.51 %" in text
+    assert "5 % of the CPU time" in text  # 0.4 s of 2 s on 4 CPUs
+    assert "lost the CPU to other work: 15.0/s" in text
     assert "about 6 rounds" in text
     alone = replace(record(samples(steady, steady)), environment={"threads": 1})
     assert any(line.endswith(", 1 thread") for line in noise_lines(alone))

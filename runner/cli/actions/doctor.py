@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import devices
-from harness.declared import finite
 from harness.schema import Case, Job, Mode, Protocol, Record
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import OK
@@ -71,7 +70,9 @@ def examine(
 def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Iterator[str]:
     """The noise in the rounds of eager against itself, as sentences."""
     from runner.analysis.caveats import age_text
+    from runner.analysis.columns import columns
     from runner.analysis.derive import compare
+    from runner.analysis.findings import Known
     from runner.analysis.noise import rounds_for
 
     facts = record.environment
@@ -82,19 +83,14 @@ def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Ite
     if facts.get("device"):
         yield f"on {facts['device']}: {facts.get('device_name')}"
     (comparison,) = compare([record])
-    noise, samples = comparison.noise, record.samples
-    if noise is None or samples is None:
+    samples = record.samples
+    if comparison.noise is None or samples is None:
         why = record.failure.message if record.failure is not None else record.status.value
         yield f"could not be measured: {why}"
         return
-    times = sorted(samples.baseline_s)
-    step_ms = times[len(times) // 2] * 1e3
-    yield f"{len(samples)} rounds; a step of {step_ms:.3g} ms varies by {_percent(noise['baseline_cv'])}"
-    yield f"autocorrelation of the paired ratios: {_number(noise['lag_1'])} (near 0 is good)"
-    yield f"minor page faults of a step: {_number(noise['baseline_minor_faults'])} (steady is good)"
-    for name, text, shown in DISTURBANCES:
-        if finite(noise[name]) is not None:
-            yield text.format(shown(noise[name]))
+    for column, sentence in NOISE.items():
+        if columns()[column].value(comparison) is not None:
+            yield sentence.format_map(Known(comparison))
     needed = rounds_for(samples, DIFFERENCE)
     yield (
         "too few rounds to say how many a comparison needs"
@@ -156,18 +152,12 @@ def measured() -> Record:
     return record
 
 
-def _percent(value: object) -> str:
-    share = finite(value)
-    return "an unknown share" if share is None else f"{share:.1%}"
-
-
-def _number(value: object) -> str:
-    number = finite(value)
-    return "unknown" if number is None else f"{number:.2g}" if abs(number) < 1 else f"{number:,.0f}"
-
-
-DISTURBANCES = (
-    ("stolen_share", "stolen by other virtual machines: {} of the CPU time", _percent),
-    ("throttled_share", "stopped by a CPU quota: {} of the time", _percent),
-    ("involuntary_switches_per_s", "lost the CPU to other work {} times a second", _number),
-)
+NOISE = {
+    "n": "{rounds} rounds; a step of {baseline_ms} varies by {baseline_cv}",
+    "lag_1": "autocorrelation of the paired ratios: {lag_1} (near 0 is good)",
+    "baseline_minor_faults": "minor page faults of a step: {baseline_minor_faults} (steady is good)",
+    "stolen_share": "stolen by other virtual machines: {stolen_share} of the CPU time",
+    "throttled_share": "stopped by a CPU quota: {throttled_share} of the time",
+    "involuntary_switches_per_s": "lost the CPU to other work: {involuntary_switches_per_s}",
+}
+"""What is said if the column of this name has a value."""
