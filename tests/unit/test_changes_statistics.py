@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from runner.analysis.estimate import Estimate, PairedEstimate
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason
 from runner.analysis.statistics import mean_of_logs
-from runner.analysis.verdicts.decision import Between, difference, judged
+from runner.analysis.verdicts.decision import Between, difference, judged, verdict
+from runner.analysis.verdicts.reasons import why_open
 from tests.factories import known
 
 ASSUMED = 0.006
@@ -44,6 +45,29 @@ def test_the_variation_of_several_processes_is_in_their_interval() -> None:
     assert change(several, several).error == pytest.approx(math.sqrt(2) * known(several.error))
     alone = one_run(np.random.default_rng(7), 0.3, 0.0)
     assert change(alone, alone).error == pytest.approx(math.sqrt(2) * math.hypot(known(alone.error), ASSUMED))
+
+
+@pytest.mark.parametrize(
+    ("by", "noise", "tau", "reason"),
+    [
+        (0.0, 0.004, 0.003, None),  # same
+        (0.2, 0.004, 0.003, None),  # improved
+        (0.0, 0.1, 0.003, Reason.ROUNDS),
+        (0.01, 0.004, 0.011, Reason.PROCESSES),
+    ],
+)
+def test_an_open_change_says_what_reaches_across_the_threshold(
+    by: float, noise: float, tau: float, reason: Reason | None
+) -> None:
+    limits, rng = Limits(threshold=0.02, alpha=0.05), np.random.default_rng(1)
+    centered = rng.normal(0, noise, ROUNDS)
+    logs = centered - np.median(centered)
+    first, second = (
+        judged(np.exp(logs + log), np.ones(ROUNDS), between=Between(assumed_sd=tau)) for log in (0.0, by)
+    )
+    moved = change(first, second)
+    word = verdict(moved, moved.p_value, limits)
+    assert why_open(moved, (first, second), word, limits) is reason
 
 
 def chances(values: Sequence[float]) -> float:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
 from runner.analysis.digits import significant
-from runner.analysis.estimate import Limits, Open, PairedEstimate, Reason, Verdict
+from runner.analysis.estimate import Estimate, Limits, Open, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import MOST_PROCESSES, needed, rounds_can_close
 
@@ -26,6 +30,28 @@ def open_because(
         return None
     reason = _reason(estimate, limits, across=across)
     return Open(reason=reason, closes=CLOSES.get(reason) or _needed(estimate, limits))
+
+
+def why_open(
+    change: Estimate | None,
+    sides: Sequence[PairedEstimate | None],
+    verdict: Verdict | None,
+    limits: Limits,
+) -> Reason | None:
+    """Of a change between two sides, each with its own process or processes; None for a closed verdict."""
+    if change is None or verdict not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY):
+        return None
+    known = [side for side in sides if side is not None]
+    both = replace(
+        known[0],
+        log=change.log,
+        interval=change.interval,
+        unsteady_kind=change.unsteady_kind,
+        segments=change.segments or (change.log,),
+        processes=max(side.processes for side in known),
+        assumed_sd=math.hypot(*(side.assumed_sd or 0.0 for side in known)),
+    )
+    return _reason(both, limits, across=False)
 
 
 def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason:

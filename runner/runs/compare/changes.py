@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.noise import is_crowded
 from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs, paired_speedup
 from runner.analysis.verdicts.decision import verdict
+from runner.analysis.verdicts.reasons import why_open
 from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
 from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
 from runner.runs.compare.statistics import Factors, factors
@@ -45,6 +46,7 @@ class Change:
     q_value: float | None = None
     compiled_q: float | None = None
     verdict: Verdict | None = None
+    open_because: Reason | None = None
     compile_factor: float | None = None
     memory_factor: float | None = None  # of the memory ratio: above 1, B needs less memory relative to eager
 
@@ -194,9 +196,15 @@ def _judged(changes: Sequence[Change], limits: Limits) -> tuple[Change, ...]:
         for family in (speedups, times)
     )
     return tuple(
-        replace(change, q_value=q, compiled_q=of_time, verdict=verdict(change.speedup, q, limits))
+        _with_verdict(replace(change, q_value=q, compiled_q=of_time), limits)
         for change, q, of_time in zip(changes, q_values, time_q, strict=True)
     )
+
+
+def _with_verdict(change: Change, limits: Limits) -> Change:
+    word = verdict(change.speedup, change.q_value, limits)
+    sides = (change.first.speedup, change.second.speedup)
+    return replace(change, verdict=word, open_because=why_open(change.speedup, sides, word, limits))
 
 
 def _limits(results: Sequence[Result]) -> Limits:

@@ -12,6 +12,7 @@ from harness.settings import identity
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.estimate import PairedEstimate
 from runner.labels import compiler_label, plain
+from runner.plan.allocators import BOTH, DEFAULT
 
 NO_RECORD = "no record"
 """The status of a planned result without a record: the run ended before it."""
@@ -62,7 +63,8 @@ class Result:
     def machine(self) -> dict[str, str]:
         """The facts that must also be equal for a comparison of times."""
         facts = facts_of(self.record.environment, TIMING_FACTS)
-        return {**facts, "allocator": self.record.job.extras.allocator}
+        allocator = self.record.job.extras.allocator
+        return {**facts, "allocator": DEFAULT if allocator == BOTH else allocator}
 
     @property
     def status(self) -> str:

@@ -144,6 +144,7 @@ def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
         "compiler": lambda change: plain(change.first.compiler),
         "change of speedup\n[95 % interval]": lambda change: estimate_text(change.speedup),
         "verdict": lambda change: WORDS[change.verdict] if change.verdict else MISSING,
+        "open\nbecause": lambda change: change.open_because.value if change.open_because else MISSING,
         "speedup\nA -> B": _both(lambda side: side.speedup, ratio_text),
         "q": lambda change: MISSING if change.q_value is None else p_text(change.q_value),
         "compiled, ms\nA -> B": _both(lambda side: side.candidate_ms, ms_text),
