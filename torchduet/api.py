@@ -52,7 +52,7 @@ NOT_ISOLATED = "not isolated: measured in the calling process, where other work 
 
 
 def compare(
-    model: torch.nn.Module | str,
+    model: torch.nn.Module | Callable[..., Any] | str,
     inputs: Any = (),
     *,
     compilers: Given | Sequence[Given] = ("inductor",),
@@ -71,11 +71,13 @@ def compare(
 ) -> Result:
     """Times eager and ``compilers`` in pairs, checks parity, and returns a ``Result``.
 
-    ``model`` is a float32 module with ``inputs``: a tensor, a tuple of positional arguments or a mapping of
-    named arguments. A copy of it is measured in this process. Or ``model`` is the text
-    ``"file.py:function"`` or ``"package.module:function"``, and a worker process builds and measures it.
+    ``model`` is a float32 module or a function, ``inputs`` a tensor, a tuple of positional arguments or a
+    mapping of named arguments. A copy of it, and of the modules that a function uses, is measured in this
+    process. Or ``model`` is the text ``"file.py:function"`` or ``"package.module:function"``, and a worker
+    process builds and measures it.
 
-    ``mode`` is "training" or "inference"; without it, the module's ``training`` decides. ``loss(output,
+    ``mode`` is "training" or "inference"; without it, the module's ``training`` decides. A function without
+    modules trains if an input requires a gradient. ``loss(output,
     target)`` or ``loss(output)`` is for training; without it, the loss is the output's ``loss``, or else the
     output's mean. ``dropout="keep"`` leaves dropout as it is. ``protocol`` sets rounds, seed, CI width and
     the parity rule, ``options`` the compilers' options, ``extras`` further measurements. ``output_dir`` keeps
@@ -100,15 +102,16 @@ def compare(
     if mode not in (None, *MODES):
         raise unknown("mode", str(mode), "mode", MODES)
     workload = None if named else _workload(model, inputs, loss, target)
+    module = model if workload is None else workload.module
     job = Job(
         case=Case(
             suite=model if isinstance(model, str) else HERE,
             name=_name_of(model),
-            mode=_mode_of(model) if mode is None else Mode(mode),
+            mode=_mode_of(module) if mode is None else Mode(mode),
             batch_size=None,
             published_batch_size=None,
         ),
-        device=device_name(device, model, inputs),
+        device=device_name(device, module, inputs),
         dtype=str(dtype).removeprefix("torch."),  # torch.bfloat16 and "bfloat16" are the same
         candidates=(),
         protocol=replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep"),
@@ -122,7 +125,7 @@ def compare(
         check_in_a_worker(job)
     else:
         check_workload(workload, job)
-    before = () if mode is not None else (_note_on_mode(model, job.case.mode),)
+    before = () if mode is not None else (_note_on_mode(module, job.case.mode),)
     after = () if workload is None else (NOT_ISOLATED,)
     measure = partial(_records, workload, chosen, progress, (before, after))
     records, folder = measure(job, output_dir)
@@ -185,14 +188,21 @@ def _mode_of(model: Any) -> Mode:
 
 
 def _note_on_mode(model: Any, mode: Mode) -> str:
-    why = "for a model by name" if isinstance(model, str) else f"as model.training is {model.training}"
+    if isinstance(model, str):
+        why = "for a model by name"
+    elif hasattr(model, "function"):
+        why = f"as {'a' if model.training else 'no'} module or input of the function can be trained"
+    else:
+        why = f"as model.training is {model.training}"
     return f"mode: {mode.value}, {why}; use mode= to change it"
 
 
 def _name_of(model: Any) -> str:
-    """The function of a model by name; else the class of the module, inside of what torch.compile made."""
+    """The name of a function; else the class of the module, inside of what torch.compile made."""
     if isinstance(model, str):
         return model.rpartition(":")[2]
+    if inspect.isroutine(model):
+        return getattr(model, "__name__", "function").strip("<>")
     return type(getattr(model, "_orig_mod", model)).__name__
 
 

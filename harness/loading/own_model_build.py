@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ import torch
 
 from harness.loading.given import loss_of_two
 from harness.loading.losses import loss_of_output
+from harness.loading.plain_model import WRAPPED
 from harness.loading.python_file import load_file
 from harness.loading.torchvision_ops import mend_torchvision
 from harness.schema import Case
+from harness.tensors import named_tensors
 from harness.workload import Workload
 
 
@@ -78,8 +81,10 @@ def _as_workload(spec: str, result: Any) -> Workload:
 
 def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) -> Workload:
     """A workload from the user's arguments. ``TypeError`` with a sentence for what cannot be measured."""
+    if isinstance(module, type) or not callable(module):
+        raise TypeError(f"model: it must be a torch.nn.Module or a function, not {_kind(module)}")
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"model: {_no_module(module)}")
+        module = Function(module, inputs)
     named = dict(inputs) if isinstance(inputs, Mapping) else {}
     plain = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     return Workload(
@@ -91,13 +96,61 @@ def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) 
     )
 
 
-def _no_module(value: Any) -> str:
-    if isinstance(value, type) or not callable(value):
-        return f"it must be a torch.nn.Module, not {_kind(value)}"
-    return (
-        f"it must be a torch.nn.Module, not {_kind(value)}; wrap the function in one: "
-        "class Model(torch.nn.Module): forward = staticmethod(your_function)"
-    )
+class Function(torch.nn.Module):
+    """A function as a module, so that each variant has a copy of what it uses.
+
+    ``parts``: the modules that the function finds in its closure or by a global name, or whose method it is.
+    A copy of this module calls the function with the copied parts. It is in training mode if a part is, or if
+    an input requires a gradient. ``TypeError`` with a sentence if the function finds a tensor that requires a
+    gradient outside of its inputs: variants would share it.
+    """
+
+    def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
+        super().__init__()
+        self.function = getattr(function, WRAPPED, function)
+        self.parts = torch.nn.ModuleDict()
+        for name, value in _surroundings(self.function).items():
+            if isinstance(value, torch.nn.Module):
+                self.parts[name] = value
+            elif isinstance(value, torch.Tensor) and value.requires_grad:
+                raise TypeError(
+                    f"model: its tensor {name} requires a gradient: give it to the function as an input"
+                )
+        given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
+        self.training = given or any(part.training for part in self.parts.values())
+        self.call = self.function
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.call = _with_parts(self.function, dict(self.parts))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+
+def _surroundings(function: Any) -> dict[str, Any]:
+    """What a function finds outside of its arguments, by name; "self" for a method."""
+    if inspect.ismethod(function):
+        return {"self": function.__self__}
+    if not inspect.isfunction(function):
+        return {}
+    variables = inspect.getclosurevars(function)
+    return {**variables.globals, **variables.nonlocals}
+
+
+def _with_parts(function: Any, parts: Mapping[str, torch.nn.Module]) -> Callable[..., Any]:
+    """The function with ``parts`` in its closure and under its global names, or as a method of theirs."""
+    if not parts:
+        return function  # type: ignore[no-any-return]
+    if inspect.ismethod(function):
+        return types.MethodType(function.__func__, parts["self"])
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    closure = tuple(types.CellType(parts[name]) if name in parts else cell for name, cell in cells)
+    names = {**function.__globals__, **parts}
+    names.pop("__name__", None)  # with it, Dynamo takes the names of the module that was imported
+    copied = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    copied.__kwdefaults__ = function.__kwdefaults__
+    return copied
 
 
 def _kind(value: Any) -> str:

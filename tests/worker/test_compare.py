@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.schema import CompilerOptions, Extras, Protocol, Status
+from harness.schema import CompilerOptions, Extras, Mode, Protocol, Status
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from torchduet import compare
@@ -79,17 +80,63 @@ def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (3, "model: it must be a torch.nn.Module, not a int"),
-        (nn.Linear, "model: it must be a torch.nn.Module, not the class Linear"),
+        (3, "model: it must be a torch.nn.Module or a function, not a int"),
+        (nn.Linear, "model: it must be a torch.nn.Module or a function, not the class Linear"),
         (
-            lambda x: x,
-            "a function; wrap the function in one: class Model(torch.nn.Module): forward =",
+            lambda x: x * LEAF,
+            "model: its tensor LEAF requires a gradient: give it to the function as an input",
         ),
     ],
 )
-def test_what_is_no_module_is_refused(model: Any, says: str) -> None:
+def test_what_cannot_be_measured_is_refused(model: Any, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         compare(model, torch.randn(2))
+
+
+LEAF = torch.ones(2, requires_grad=True)
+GLOBAL = mlp()
+
+
+def _by_closure() -> Callable[[torch.Tensor], torch.Tensor]:
+    net = mlp()
+    return lambda x: net(x).relu()
+
+
+def _by_global(x: torch.Tensor) -> torch.Tensor:
+    return GLOBAL(x).relu()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("function", [_by_closure(), _by_global, mlp().forward])
+def test_a_function_is_measured_with_copies_of_its_modules(function: Callable[..., Any]) -> None:
+    before = [p.detach().clone() for p in GLOBAL.parameters()]
+    result = compare(function, torch.randn(4, 8), compilers=["eager", "aot_eager"], protocol=FEW)
+    for name in ("eager", "aot_eager"):
+        record = result[name].record
+        assert record.status is Status.PASS
+        assert record.job.case.mode is Mode.TRAINING
+        assert record.parity is not None
+        assert record.parity.reference == "fp64"
+        assert record.parity.tensors > 4  # output, loss, and the gradients of the module's copy
+    assert all(p.grad is None for p in GLOBAL.parameters())
+    assert all(map(torch.equal, GLOBAL.parameters(), before))
+
+
+def test_a_function_without_modules_trains_what_its_inputs_ask_for() -> None:
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) @ y
+
+    x, y = torch.randn(4, 8), torch.randn(8, 3)
+    record = compare(product, (x, y), compilers=["aot_eager"], protocol=FEW)["aot_eager"].record
+    assert (record.status, record.job.case.mode, record.job.case.name) == (
+        Status.PASS,
+        Mode.INFERENCE,
+        "product",
+    )
+    x.requires_grad_()
+    record = compare(product, (x, y), compilers=["aot_eager"], protocol=FEW)["aot_eager"].record
+    assert (record.status, record.job.case.mode) == (Status.PASS, Mode.TRAINING)
+    assert record.parity is not None
+    assert record.parity.tensors == 3  # output, loss, the gradient of x
 
 
 @pytest.mark.parametrize(
