@@ -121,7 +121,7 @@ class Function(torch.nn.Module):
         self.call = self.function
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call] # of torch
         self.call = _with_parts(self.function, dict(self.parts))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from runner.store.record_file import read_records
 from torchduet import compare
 
 FEW = Protocol(repeat=10, min_sample_s=0.0)
+LEAF = torch.ones(2, requires_grad=True)
 
 
 class Wrong(nn.Module):
@@ -93,7 +94,6 @@ def test_what_cannot_be_measured_is_refused(model: Any, says: str) -> None:
         compare(model, torch.randn(2))
 
 
-LEAF = torch.ones(2, requires_grad=True)
 GLOBAL = mlp()
 
 
