@@ -274,7 +274,7 @@ def test_another_setting_or_library_makes_another_environment(
     other = says(tmp_path / "other", PYTHON, {**TORCH, **differing})
     said: list[str] = []
     found = resolved(environments_asked([f"a={one}", f"b={other}"], "b"), said.append)
-    assert [(f.environment.name, f.environment.torch) for f in found] == [("b", "2.2.2"), ("a", "2.2.2")]
+    assert [(one.name, one.torch) for one in found] == [("b", "2.2.2"), ("a", "2.2.2")]
     assert said[1] == "a: torch 2.2.2, Python 3.11.7"
 
 

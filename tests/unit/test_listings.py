@@ -8,7 +8,7 @@ import pytest
 from harness.schema import Environment
 from runner.cli.main import main
 from runner.plan.compilers import Usable
-from runner.plan.environments.prepare import CheckedEnv
+from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
 
 
@@ -53,14 +53,11 @@ def test_a_list_for_a_device_that_is_not_there_says_so(
 def test_compilers_of_each_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found(asked: Sequence[EnvSpec], *_: object) -> tuple[CheckedEnv, ...]:
-        return tuple(
-            CheckedEnv(
-                environment=Environment(name=one.name, python=f"python-{one.name}", asked=one.text),
-                facts={"torch": "2.2.2", "python": "3.11.7"},
-            )
-            for one in asked
-        )
+    def found(asked: Sequence[EnvSpec], *_: object) -> Checked:
+        facts = {"torch": "2.2.2", "python": "3.11.7"}
+        return {
+            Environment(name=one.name, python=f"python-{one.name}", asked=one.text): facts for one in asked
+        }
 
     monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
     monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)

@@ -15,7 +15,7 @@ from runner.errors import UsageError
 from runner.plan import possible, probe
 from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
-from runner.plan.environments.prepare import CheckedEnv
+from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
 from tests.factories import make_job, make_record
 
@@ -79,14 +79,10 @@ def test_each_kind_of_device_is_asked_for_its_compilers_once() -> None:
 def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, there: int) -> None:
     facts = {"torch": "2.15.0", "devices": {"cuda": there}}
 
-    def resolved(asked: Sequence[EnvSpec], *_: object) -> tuple[CheckedEnv, ...]:
-        return tuple(
-            CheckedEnv(
-                environment=Environment(name=one.name, python="p", asked=one.text, torch="2.15.0"),
-                facts=facts,
-            )
-            for one in asked
-        )
+    def resolved(asked: Sequence[EnvSpec], *_: object) -> Checked:
+        return {
+            Environment(name=one.name, python="p", asked=one.text, torch="2.15.0"): facts for one in asked
+        }
 
     monkeypatch.setattr(prepare, "resolved", resolved)
     monkeypatch.setattr(probe, "usable_compilers", usable)

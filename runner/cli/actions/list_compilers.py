@@ -45,10 +45,10 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
 
     checked = prepare.resolved(config.environments, lambda _: None)
     prepare.check_devices(checked, kinds)
-    for known in checked:
+    for environment, facts in checked.items():
         for kind in kinds:
-            print(plain(f"{known.environment.name}: {versions_text(known.facts)}"))
-            _print_compilers(kind, ask(kind, (), known.environment.python))
+            print(plain(f"{environment.name}: {versions_text(facts)}"))
+            _print_compilers(kind, ask(kind, (), environment.python))
     return OK
 
 

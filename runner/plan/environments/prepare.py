@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,12 @@ def prepared(
     """
     checked = resolved(asked, say)
     check_devices(checked, list(dict.fromkeys(job.device for job in jobs)))
-    environments = tuple(one.environment for one in checked)
-    facts = {one.environment.name: dict(one.facts) for one in checked}
+    facts = {environment.name: dict(facts) for environment, facts in checked.items()}
 
     def ask(environment: Environment, device_type: str, names: Sequence[str]) -> Mapping[str, Usable]:
         return asking_for(jobs, environment.python)(device_type, names)
 
-    return in_environments(jobs, environments, ask, skip=skip), {"environments": facts}
+    return in_environments(jobs, tuple(checked), ask, skip=skip), {"environments": facts}
 
 
 def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -64,47 +62,38 @@ class SameEnvironments(UsageError):
     """Two of ``--envs`` use the same installation of torch, with equal versions and settings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedEnv:
-    """An environment and the facts that its interpreter reports."""
-
-    environment: Environment
-    facts: Facts
+Checked = Mapping[Environment, Facts]
+"""Environments, the reference first, and the facts that their interpreters report."""
 
 
-def resolved(asked: Sequence[EnvSpec], say: Say, ask: Probe = probe) -> tuple[CheckedEnv, ...]:
+def resolved(asked: Sequence[EnvSpec], say: Say, ask: Probe = probe) -> Checked:
     """Makes the missing environments, and asks each for its facts.
 
     Raises ``UsageError`` if one cannot be used, or if two are the same.
     """
-    checked = [_resolved(one, say, ask) for one in asked]
-    for first, second in itertools.combinations(checked, 2):
-        if same(first.facts, second.facts):
-            one, other = first.environment, second.environment
-            raise SameEnvironments(
-                f"--envs: {one.name} and {other.name} are the same environment "
-                f"({versions_text(first.facts)}); {DIFFERENT}"
-            )
-    return tuple(checked)
+    checked = {}
+    for one in asked:
+        python = one.python or made(one.name, one.requirements, say)
+        facts = ask(python, one.name, "--envs")
+        say(f"{one.name}: {versions_text(facts)}")
+        torch = str(facts["torch"])
+        checked[Environment(name=one.name, python=str(python), asked=one.text, torch=torch)] = facts
+    for (first, facts), (second, others) in itertools.combinations(checked.items(), 2):
+        if same(facts, others):
+            both = f"{first.name} and {second.name} are the same environment ({versions_text(facts)})"
+            raise SameEnvironments(f"--envs: {both}; {DIFFERENT}")
+    return checked
 
 
-def _resolved(one: EnvSpec, say: Say, ask: Probe) -> CheckedEnv:
-    python = one.python or made(one.name, one.requirements, say)
-    facts = ask(python, one.name, "--envs")
-    say(f"{one.name}: {versions_text(facts)}")
-    environment = Environment(name=one.name, python=str(python), asked=one.text, torch=str(facts["torch"]))
-    return CheckedEnv(environment=environment, facts=facts)
-
-
-def check_devices(checked: Sequence[CheckedEnv], devices: Sequence[str], flag: str = "--devices") -> None:
+def check_devices(checked: Checked, devices: Sequence[str], flag: str = "--devices") -> None:
     """Raises ``UsageError``, which names ``flag``, if an environment cannot use a device."""
-    for one in checked:
+    for one, facts in checked.items():
         for device in devices:
             known = device_named(device)
-            there = int(one.facts.get("devices", {}).get(known.type, 0))
+            there = int(facts.get("devices", {}).get(known.type, 0))
             if known.accelerated and (known.index or 0) >= there:
                 raise UsageError(
-                    f"{flag}: {one.environment.name} (torch {one.environment.torch}) cannot use {device}: "
+                    f"{flag}: {one.name} (torch {one.torch}) cannot use {device}: "
                     f"it finds {there} {known.label} devices; use {flag}=cpu"
                 )
 
