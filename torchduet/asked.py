@@ -99,20 +99,20 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
     if isolated:
         wanted = [one if isinstance(one, str) else _source_of(one) for one in wanted]
     labels = _labels([one for one in wanted if not isinstance(one, str)])
-    named = named_compilers([labels.get(id(one), str(one)) for one in wanted], "compilers")
+    names, own = named_compilers([labels.get(id(one), str(one)) for one in wanted], "compilers")
     if isolated:
-        return Candidates(names=named.names, own=named.own)
+        return Candidates(names=names, own=own)
     functions: dict[str, Given] = {labels[id(one)]: one for one in wanted if not isinstance(one, str)}
-    functions |= named.own
+    functions |= own
     here = {name: _own(name, function) for name, function in functions.items()}
-    unsure = [name for name in named.names if name not in here and name not in backend_names()]
+    unsure = [name for name in names if name not in here and name not in backend_names()]
     known = (*backend_names(), *registered()) if unsure else ()
     for name in unsure:
         if compiler_of(name) not in known:
             raise unknown("compilers", compiler_of(name), "compiler", known)
         if why := why_no_own_setting(name):
             raise UsageError(f"compilers: {why}")
-    return Candidates(names=named.names, own=named.own, here=here)
+    return Candidates(names=names, own=own, here=here)
 
 
 def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:

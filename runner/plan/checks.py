@@ -30,8 +30,8 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
         meant = COMPILE_MODES[value_of(COMPILE_MODE.shown, COMPILE_MODE.kind, given[COMPILE_MODE.key])]
         if any(one.key in given for one in COMPILERS):
             chosen = tuple(meant if name == "inductor" else name for name in chosen)
-    named = named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
-    config = dataclasses.replace(config, compilers=named.names, own_compilers=named.own)
+    names, own = named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
+    config = dataclasses.replace(config, compilers=names, own_compilers=own)
     if not config.modes:
         if mode_required:
             raise UsageError(

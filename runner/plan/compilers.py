@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from harness.backends import backend_names
@@ -108,25 +108,20 @@ class Usable:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilers:
-    """The candidates in the given order. ``own`` maps the user's own compilers to their functions."""
-
-    names: tuple[str, ...]
-    own: Mapping[str, str] = field(default_factory=dict)
-
-
 Ask = Callable[[str, Sequence[str]], Mapping[str, Usable]]
 """``ask(device type, names)``: a worker's interpreter reports about these compilers (no names: all)."""
 
 
-def named_compilers(chosen: Sequence[str], name_of_flag: str) -> Compilers:
-    """The candidates; a function is named by its label. Raises ``UsageError`` if its file does not exist."""
+def named_compilers(chosen: Sequence[str], name_of_flag: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The candidates in this order, and the functions of the user's own, which are named by their labels.
+
+    Raises ``UsageError`` if a function's file does not exist.
+    """
     places = {name: value_of(name_of_flag, Kind(_placed), name) for name in chosen if is_own_model(name)}
     others = (*backend_names(), *(name for name in chosen if name not in places))
     labels = labels_of(tuple(places.values()), taken=others)
     names = tuple(dict.fromkeys(labels[places[name]] if name in places else name for name in chosen))
-    return Compilers(names=names, own={label: source for source, label in labels.items()})
+    return names, {label: source for source, label in labels.items()}
 
 
 def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[Job, ...]:
