@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from harness.backends.settings.candidates import parts_of
 from harness.loading.toml_file import read_toml
@@ -39,6 +39,30 @@ def backend_names() -> tuple[str, ...]:
     return tuple(sorted((*files, *_presets())))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A compiler, as its module or another place describes it."""
+
+    what: str
+    compile: Callable[..., Compiled]
+    why_unavailable: Callable[[str], str | None]
+    modes: tuple[str, ...]
+    settings: tuple[str, ...]
+    packages: bool
+
+    @staticmethod
+    def of(what: str, compile_it: Callable[..., Compiled], module: object = None) -> Backend:
+        """``module``: where the other names are that a compiler's file may have."""
+        return Backend(
+            what=what.strip().splitlines()[0],
+            compile=compile_it,
+            why_unavailable=getattr(module, "why_unavailable", lambda _: None),
+            modes=tuple(getattr(module, "MODES", ())),
+            settings=tuple(getattr(module, "SETTINGS", ())),
+            packages=getattr(module, "PACKAGES", False),
+        )
+
+
 def load_backend(name: str, source: str = "", package: Path | None = None) -> Callable[[Program], Compiled]:
     """The ``compile`` function of the backend called ``name``, with its own settings (``inductor[...]``).
 
@@ -47,22 +71,24 @@ def load_backend(name: str, source: str = "", package: Path | None = None) -> Ca
     ``package``: the file that a compiler which makes packages keeps, or loads.
     """
     compiler, settings = parts_of(name)
-    module = _module(compiler, source)
-    compile_it = cast("Callable[[Program], Compiled]", module.compile)
-    if package is not None and getattr(module, "PACKAGES", False):
-        compile_it = partial(module.compile, package=package)
-    return _settings().with_settings(compile_it, settings, _takes(module)) if settings else compile_it
+    backend = _backend(compiler, source)
+    packed = package is not None and backend.packages
+    compile_it = partial(backend.compile, package=package) if packed else backend.compile
+    if not settings:
+        return compile_it
+    with_settings: Callable[..., Callable[[Program], Compiled]] = _settings().with_settings
+    return with_settings(compile_it, settings, backend.settings)
 
 
 def modes_of(name: str, source: str = "") -> tuple[str, ...]:
     """The modes that the compiler supports; () for all. Raises ``LookupError`` as above."""
-    return tuple(getattr(_module(parts_of(name)[0], source), "MODES", ()))
+    return _backend(parts_of(name)[0], source).modes
 
 
 def why_unavailable(name: str, device_type: str, source: str = "") -> str | None:
     """Why the compiler cannot be used here; None if it can. Raises ``LookupError`` as above."""
-    why = getattr(_module(parts_of(name)[0], source), "why_unavailable", None)
-    return why_no_own_setting(name, source) or (None if why is None else str(why(device_type) or "") or None)
+    backend = _backend(parts_of(name)[0], source)
+    return why_no_own_setting(name, source) or backend.why_unavailable(device_type) or None
 
 
 def why_no_own_setting(name: str, source: str = "") -> str | None:
@@ -71,14 +97,10 @@ def why_no_own_setting(name: str, source: str = "") -> str | None:
     if not settings:
         return None
     try:
-        _settings().own_settings(settings, _takes(_module(compiler, source)))
+        _settings().own_settings(settings, _backend(compiler, source).settings)
     except ValueError as error:
         return f"{name}: {error}"
     return None
-
-
-def _takes(module: Any) -> tuple[str, ...]:
-    return tuple(getattr(module, "SETTINGS", ()))
 
 
 def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
@@ -94,7 +116,7 @@ def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
 
 def describe(name: str, source: str = "") -> str:
     """The first line of the compiler's docstring. Raises ``LookupError`` as above."""
-    return (_module(parts_of(name)[0], source).__doc__ or name).strip().splitlines()[0]
+    return _backend(parts_of(name)[0], source).what
 
 
 def own_backend(name: str, function: str | Callable[..., Any]) -> Callable[[Program], Compiled]:
@@ -102,9 +124,8 @@ def own_backend(name: str, function: str | Callable[..., Any]) -> Callable[[Prog
 
     Raises ``LookupError`` with a sentence if the function is not a compiler.
     """
-    own = _shared("own").Own
-    compiler = own.found(name, function) if isinstance(function, str) else own.of(name, function)
-    return cast("Callable[[Program], Compiled]", compiler.compile)
+    compile_it: Callable[[Program], Compiled] = _shared("own").compiler(name, function)[1]
+    return compile_it
 
 
 def registered() -> tuple[str, ...]:
@@ -113,31 +134,26 @@ def registered() -> tuple[str, ...]:
     return names
 
 
-def _module(name: str, source: str) -> Any:
+def _backend(name: str, source: str) -> Backend:
     if source:
-        return _shared("own").Own.found(name, source)
+        return Backend.of(*_shared("own").compiler(name, source))
     if name in _presets():
-        return _of_preset(name, **_presets()[name])
+        preset = _presets()[name]
+        module = _shared(preset["made_by"])
+        compile_it = partial(module.compile_as, name=name, **preset.get("arguments", {}))
+        return Backend.of(preset["about"], compile_it, module)
     if name in backend_names():
-        return importlib.import_module(f"{__name__}.{name}")
-    return _shared("registered").Registered.called(name, backend_names())
+        module = importlib.import_module(f"{__name__}.{name}")
+        return Backend.of(module.__doc__ or name, module.compile, module)
+    _shared("registered").check(name, backend_names())
+    module = _shared("dynamo")
+    what = f"The backend {name!r} that is registered with torch.compile."
+    return Backend.of(what, partial(module.compile_with_dynamo, backend=name), module)
 
 
 @cache
 def _presets() -> Mapping[str, Mapping[str, Any]]:
     return read_toml(Path(__file__).parent / "shared" / "presets.toml")
-
-
-def _of_preset(name: str, about: str, made_by: str, arguments: Mapping[str, Any] | None = None) -> Any:
-    """Replaces the module of a compiler."""
-    shared = _shared(made_by)
-    return SimpleNamespace(
-        __doc__=about,
-        MODES=getattr(shared, "MODES", ()),
-        compile=partial(shared.compile_as, name=name, **(arguments or {})),
-        why_unavailable=getattr(shared, "why_unavailable", None),
-        SETTINGS=getattr(shared, "SETTINGS", ()),
-    )
 
 
 def _shared(file: str) -> Any:

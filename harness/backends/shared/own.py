@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,83 +25,71 @@ RIGHT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
-    """Replaces the module of a compiler."""
+def compiler(name: str, given: str | Callable[..., Any]) -> tuple[str, Callable[[Program], Compiled]]:
+    """What a user's function, given itself or by its source, says of itself, and its ``compile``.
 
-    name: str
-    function: Callable[..., Any]
-    source: str
+    Raises ``LookupError`` if the function is not a compiler.
+    """
+    function, source = (function_at(given), given) if isinstance(given, str) else (given, name)
+    kind_of(function, source)
+    said = (inspect.getdoc(function) or f"A compiler of your own: {source}").strip()
+    return said, functools.partial(compile_with, name=name, function=function, source=source)
 
-    @property
-    def __doc__(self) -> str:  # type: ignore[override]
-        said = (inspect.getdoc(self.function) or "").strip().splitlines()
-        return said[0] if said else f"A compiler of your own: {self.source}"
 
-    @staticmethod
-    def found(name: str, source: str) -> Own:
-        """The function in its file or module. Raises ``LookupError`` if it is not a compiler."""
-        place, function = parts_of(source)
-        try:
-            module = load_module(place)
-        except (KeyboardInterrupt, LookupError):
-            raise
-        except BaseException as error:  # a user's file can raise anything, for example SystemExit
-            raise LookupError(
-                f"{place} cannot be loaded ({type(error).__name__}: {words_of(error)})"
-            ) from error
-        made = getattr(module, function, None)
-        if not callable(made):
-            near = difflib.get_close_matches(function, [n for n in vars(module) if callable(vars(module)[n])])
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise LookupError(f"{place} has no function {function!r}{hint}")  # noqa: TRY004
-        kind_of(made, source)
-        return Own(name=name, function=made, source=source)
+def function_at(source: str) -> Callable[..., Any]:
+    """The function in its file or module. Raises ``LookupError`` if there is none."""
+    place, name = parts_of(source)
+    try:
+        module = load_module(place)
+    except (KeyboardInterrupt, LookupError):
+        raise
+    except BaseException as error:  # a user's file can raise anything, for example SystemExit
+        raise LookupError(f"{place} cannot be loaded ({type(error).__name__}: {words_of(error)})") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        near = difflib.get_close_matches(name, [n for n in vars(module) if callable(vars(module)[n])])
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise LookupError(f"{place} has no function {name!r}{hint}")  # noqa: TRY004
+    return function  # type: ignore[no-any-return]
 
-    @staticmethod
-    def of(name: str, function: Callable[..., Any]) -> Own:
-        """A function of this process. Raises ``LookupError`` if its arguments do not fit a compiler."""
-        kind_of(function, name)
-        return Own(name=name, function=function, source=name)
 
-    def compile(self, program: Program) -> Compiled:
-        """Raises ``TypeError`` if the function returns an object that cannot be called."""
-        if kind_of(self.function, self.source) == GRAPH:
-            return self._compile_graphs(program)
-        return self._compile_module(program)
+def compile_with(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:
+    """Raises ``TypeError`` if the function returns an object that cannot be called."""
+    if kind_of(function, source) == MODULE:
+        return _compile_module(program, name, function, source)
+    worked = 0
 
-    def _compile_graphs(self, program: Program) -> Compiled:
-        worked = 0
-
-        @functools.wraps(self.function)
-        def backend(graph: torch.fx.GraphModule, inputs: Any, **settings: Any) -> Any:
-            nonlocal worked
-            made = self._callable(self.function(graph, inputs, **settings))
-            worked += any(node.op.startswith("call") for node in graph.graph.nodes)
-            return made
-
-        return compile_with_dynamo(program, backend, name=self.name, calls=lambda: worked)
-
-    def _compile_module(self, program: Program) -> Compiled:
-        before, graphs = _state_of(program.module), counting_graphs()
-        made = self._callable(self.function(program.module))
-        unchanged = made is program.module and _state_of(program.module) == before
-        # Dynamo's graphs prove compilation by torch.compile, also if the same module is returned
-        dynamos = unchanged or isinstance(made, torch._dynamo.OptimizedModule)
-        return Compiled(
-            forward=forward_of(made, program.loss if program.training else None),
-            region="forward",
-            compiler_calls=graphs if dynamos else lambda: 1,
-            notes=notes_on(self.name, program.options, ()),
-        )
-
-    def _callable(self, made: Any) -> Any:
-        if not callable(made):
-            raise TypeError(
-                f"{self.source} returned a {type(made).__name__}; a compiler returns what is called "
-                "in place of the graph or the module"
-            )
+    @functools.wraps(function)
+    def backend(graph: torch.fx.GraphModule, inputs: Any, **settings: Any) -> Any:
+        nonlocal worked
+        made = _callable(function(graph, inputs, **settings), source)
+        worked += any(node.op.startswith("call") for node in graph.graph.nodes)
         return made
+
+    return compile_with_dynamo(program, backend, name=name, calls=lambda: worked)
+
+
+def _compile_module(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:
+    before, graphs = _state_of(program.module), counting_graphs()
+    made = _callable(function(program.module), source)
+    unchanged = made is program.module and _state_of(program.module) == before
+    # Dynamo's graphs prove compilation by torch.compile, also if the same module is returned
+    dynamos = unchanged or isinstance(made, torch._dynamo.OptimizedModule)
+    return Compiled(
+        forward=forward_of(made, program.loss if program.training else None),
+        region="forward",
+        compiler_calls=graphs if dynamos else lambda: 1,
+        notes=notes_on(name, program.options, ()),
+    )
+
+
+def _callable(made: Any, source: str) -> Any:
+    if not callable(made):
+        raise TypeError(
+            f"{source} returned a {type(made).__name__}; a compiler returns what is called in place of the "
+            "graph or the module"
+        )
+    return made
 
 
 def kind_of(function: Callable[..., Any], source: str) -> str:
