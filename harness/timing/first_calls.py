@@ -27,8 +27,3 @@ def stopwatch(into: list[float]) -> Iterator[None]:
     start = time.perf_counter()
     yield
     into.append(time.perf_counter() - start)
-
-
-def seconds_of(step: Callable[[], object], calls: int, synchronize: Callable[[], None]) -> tuple[float, ...]:
-    """Seconds of each of ``calls`` calls. A call's result is freed before the next call begins."""
-    return tuple(timed(step, synchronize)[0] for _ in range(calls))

@@ -8,11 +8,10 @@ from collections.abc import Callable, Generator, Mapping
 
 import torch
 
+from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
 from harness.devices import of
 from harness.schema import BASELINE, Protocol, Round
-from harness.timing.cold_cache import flusher
 from harness.timing.measure import Instruments, LapClock, measure_round, quiet_collector, round_order
-from harness.timing.recompilations import Recompilations
 from harness.timing.step import Variant, seed_everything
 
 QUIET_S = 0.005
@@ -23,6 +22,52 @@ MOST_AGAIN = 3
 RECOVERY_S = 0.05
 
 Variants = Mapping[str, Variant]
+
+
+UNKNOWN = 1 << 28  # bytes, where the size of the cache is not known: more than any device has
+
+
+def flusher(device: torch.device) -> Callable[[], object]:
+    """``--cold-cache``: a function that writes over the last cache of ``device``; the loop waits afterwards.
+
+    A buffer of twice the size of the cache is written before each sample (as nvbench and Triton's
+    ``do_bench`` do). A sample is then one step, so the time of a short step has the cost of its submission.
+    """
+    size = of(device).cache_bytes() or UNKNOWN // 2
+    buffer = torch.empty(2 * size // 4, dtype=torch.int32, device=device)
+    return buffer.zero_
+
+
+class Recompilations:
+    """Graphs compiled during the timed rounds, by variant; there should be none.
+
+    Frames that Dynamo gave up on count in every later batch of rounds.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}  # torch's latest reason, by variant
+        self._compiled: dict[str, int] = {}
+        self._given_up: dict[str, int] = {}
+        self._running = ""
+        self._seen = (0, 0)
+
+    def start(self) -> None:
+        """Resets the counts, except the counts of frames that Dynamo gave up on."""
+        self.runs("")
+        self._compiled.clear()
+
+    def runs(self, variant: str) -> None:
+        """``variant`` runs next ("": none). Compilations since the last call belong to the previous one."""
+        now = graphs_compiled(), frames_given_up()
+        for found, count, before in zip((self._compiled, self._given_up), now, self._seen, strict=True):
+            if self._running and count != before:
+                found[self._running] = found.get(self._running, 0) + count - before
+                self.reasons[self._running] = latest_recompilation()
+        self._running, self._seen = variant, now
+
+    def found(self) -> dict[str, int]:
+        """Variant -> number of graphs; {} if nothing was compiled."""
+        return {**self._given_up, **self._compiled}
 
 
 class Rounds:

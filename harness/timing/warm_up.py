@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.schema import Round
 from harness.timing.measure import has_settled
-from harness.timing.recompilations import Recompilations
+from harness.timing.rounds import Recompilations
 
 MOST_ROUNDS = 12
 MOST_S = 10.0

@@ -12,7 +12,7 @@ from harness.devices import of
 from harness.precision import Precision, precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode
-from harness.timing.first_calls import seconds_of
+from harness.timing.first_calls import timed
 from harness.timing.step import Take, Variant, replica, seed_everything
 from harness.workload import Workload
 
@@ -137,8 +137,8 @@ class Workbench:
             self.tokens = own
 
     def call_times(self, variant: Variant, calls: int) -> tuple[float, ...]:
-        """Seconds of each of ``calls`` steps."""
-        return seconds_of(variant.step, calls, self.synchronize)
+        """Seconds of each of ``calls`` steps. A step's result is freed before the next begins."""
+        return tuple(timed(variant.step, self.synchronize)[0] for _ in range(calls))
 
     def synchronize(self) -> None:
         of(self.device).synchronize()

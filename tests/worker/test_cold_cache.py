@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness import devices
-from harness.timing import cold_cache
+from harness.timing import rounds
 from tests.worker.planted import CPU
 from tests.worker.test_session import job, opened
 
@@ -35,9 +35,9 @@ def test_the_buffer_is_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(real(*words, **more).fill_(7))  # type: ignore[call-overload]
         return made[-1]
 
-    monkeypatch.setattr(cold_cache, "of", lambda _: fake)
+    monkeypatch.setattr(rounds, "of", lambda _: fake)
     monkeypatch.setattr(torch, "empty", empty)
-    flush = cold_cache.flusher(CPU)
+    flush = rounds.flusher(CPU)
     (buffer,) = made
     assert buffer.numel() * buffer.element_size() == 2 << 20
     flush()
