@@ -70,15 +70,6 @@ class Entry:
         return min(asked, self.published_batch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How a case is built: timm's name, the keywords of the constructor, and the size of its images."""
-
-    architecture: str
-    keywords: Mapping[str, Any]
-    resolution: int | None
-
-
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """What ``timm_models.toml`` says, by case name, in its order."""
@@ -131,19 +122,21 @@ def build(case: Case) -> Workload:
     from harness.workload import Workload
     from suites.models.timm_build import class_count, class_loss, make_model, own_input_size
 
-    planned = plan(case)
-    side = planned.resolution
-    module = make_model(planned.architecture, planned.keywords, resolution=side, pretrained=case.pretrained)
+    architecture, keywords, side = plan(case)
+    module = make_model(architecture, keywords, resolution=side, pretrained=case.pretrained)
     channels, height, width = own_input_size(module)
     if side is not None:
         height = width = side
-    images = torch.randn(case.batch, planned.keywords.get("in_chans", channels), height, width)
+    images = torch.randn(case.batch, keywords.get("in_chans", channels), height, width)
     target = torch.randint(class_count(module), (case.batch,))
     return Workload(module=module, args=(images,), target=target, loss=class_loss)
 
 
-def plan(case: Case) -> Plan:
-    """The arguments that ``build`` passes to timm. ``LookupError`` for a name that timm no longer has."""
+def plan(case: Case) -> tuple[str, dict[str, Any], int | None]:
+    """timm's name, the keywords of the constructor, and the side of the images; None: the model's own.
+
+    ``LookupError`` for a name that timm no longer has.
+    """
     from suites.models.timm_build import parse_config
     from suites.models.timm_names import current_name
 
@@ -163,7 +156,7 @@ def plan(case: Case) -> Plan:
     side = keywords.pop("resolution", None)
     if side is not None and (not isinstance(side, int) or side < 1):
         raise LookupError(f"the images are square: {side!r} is not the length of a side")
-    return Plan(architecture=architecture, keywords=keywords, resolution=side)
+    return architecture, keywords, side
 
 
 def warm() -> None:

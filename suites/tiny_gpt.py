@@ -10,6 +10,7 @@ Here they are timed on random symbols, because the cost of a step does not depen
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
     from torch import nn
 
     from harness.workload import Workload
+
+
+IMPLEMENTATIONS = {
+    "HuggingFaceGPT": "huggingface_gpt",
+    "MLP": "mlp",
+    "NanoGPT": "nano_gpt",
+    "TLTransformer": "tl_transformer",
+}
+"""Class -> its file in ``models``, which also has the class of its configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +126,9 @@ def build(case: Case) -> Workload:
 
 def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:
     """The model of that name with random weights. ``LookupError`` if there is no such name."""
-    if implementation == "HuggingFaceGPT":
-        from suites.models.huggingface_gpt import HuggingFaceGPT, HuggingFaceGPTConfig
-
-        return HuggingFaceGPT(HuggingFaceGPTConfig(**config))
-    if implementation == "NanoGPT":
-        from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
-
-        return NanoGPT(NanoGPTConfig(**config))
-    if implementation == "TLTransformer":
-        from suites.models.tl_transformer import TLTransformer, TLTransformerConfig
-
-        return TLTransformer(TLTransformerConfig(**config))
-    if implementation == "MLP":
-        from suites.models.mlp import MLP, MLPConfig
-
-        return MLP(MLPConfig(**config))
-    raise LookupError(f"there is no implementation called {implementation!r}")
+    if implementation not in IMPLEMENTATIONS:
+        raise LookupError(f"there is no implementation called {implementation!r}")
+    module = importlib.import_module(f"{__package__}.models.{IMPLEMENTATIONS[implementation]}")
+    kind, kind_of_config = (getattr(module, implementation + end) for end in ("", "Config"))
+    model: nn.Module = kind(kind_of_config(**config))
+    return model
