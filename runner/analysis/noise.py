@@ -1,23 +1,20 @@
-"""How noisy the samples of a record are, and how many rounds an interval of a given width needs."""
+"""How noisy the samples of a record are."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
 
-from harness.schema import Record, Samples, Scalar
+from harness.schema import Record, Scalar
 from runner.analysis.comparison import STEADINESS, Comparison
 from runner.analysis.statistics import (
     are_times,
     coefficient_of_variation,
     lag_1_autocorrelation,
-    paired_speedup,
 )
 
-FEWEST_ROUNDS = 6  # fewer rounds have no 95 % interval
 MOST_SWITCHES_PER_S = 100.0
 LEAST_CV = 0.1  # if times vary less, the context switches did no harm
 
@@ -45,19 +42,6 @@ def is_crowded(comparison: Comparison) -> bool:
     """Whether other work used the CPUs: involuntary context switches, and eager's times vary."""
     switches, cv = (comparison.number(name) or 0.0 for name in ("involuntary_switches_per_s", "baseline_cv"))
     return comparison.n > 0 and switches > MOST_SWITCHES_PER_S and cv > LEAST_CV
-
-
-def rounds_for(samples: Samples, share: float) -> int | None:
-    """About how many rounds narrow the 95 % interval to +-``share``, with the noise of these samples.
-
-    An interval narrows with the square root of the number of rounds. None if
-    the samples are too few for an interval.
-    """
-    estimate = paired_speedup(samples.baseline_s, samples.candidate_s)
-    half = estimate.half_width
-    if half is None:
-        return None
-    return max(FEWEST_ROUNDS, math.ceil(estimate.n * (half / math.log1p(share)) ** 2))
 
 
 def _median(values: Sequence[float]) -> float | None:

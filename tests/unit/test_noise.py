@@ -11,7 +11,6 @@ import pytest
 from harness.schema import Record, Samples
 from runner.analysis.comparison import Numbers
 from runner.analysis.derive import compare, summarize
-from runner.analysis.noise import rounds_for
 from tests.factories import known, make_job, make_record
 from tests.unit.test_doctor import samples
 
@@ -68,17 +67,6 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
     assert disturbance_of(made(None)) is None
     assert disturbance_of(made(samples([0.01], [math.nan]))) is None
     assert disturbance_of(made(samples([0.01, 0.02], [0.01]))) is None
-
-
-def test_rounds_grow_with_the_square_of_the_noise() -> None:
-    little, much = rounds_for(noisy(40, 0.02), 0.02), rounds_for(noisy(40, 0.08), 0.02)
-    assert little is not None
-    assert much is not None
-    assert much == pytest.approx(16 * little, rel=0.25)
-    # standard deviation of the paired ratio 0.02 * sqrt(2): (1.96 * 0.0283 / 0.0198) ** 2, about 8
-    assert 6 <= little <= 14
-    assert rounds_for(noisy(40, 1e-6), 0.02) == 6  # below there is no interval
-    assert rounds_for(noisy(4, 0.02), 0.02) is None
 
 
 def titles(record: Record) -> list[str]:

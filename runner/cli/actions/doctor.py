@@ -5,6 +5,7 @@ The checks change nothing. The noise is measured: an eager step against itself, 
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -73,7 +74,6 @@ def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Ite
     from runner.analysis.columns import columns
     from runner.analysis.derive import compare
     from runner.analysis.findings import Known
-    from runner.analysis.noise import rounds_for
 
     facts = record.environment
     if facts:
@@ -91,7 +91,9 @@ def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Ite
     for column, sentence in NOISE.items():
         if columns()[column].value(comparison) is not None:
             yield sentence.format_map(Known(comparison))
-    needed = rounds_for(samples, DIFFERENCE)
+    estimate = comparison.estimate
+    half = None if estimate is None else estimate.rounds_half
+    needed = half and math.ceil(len(samples) * (half / math.log1p(DIFFERENCE)) ** 2)
     yield (
         "too few rounds to say how many a comparison needs"
         if needed is None
