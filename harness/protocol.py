@@ -184,6 +184,12 @@ class Protocol:
         help="train in eval mode: no dropout, no running statistics",
         identifies=True,
     )
+    channels_last: bool = _protocol(
+        False,
+        "--channels-last",
+        help="weights and inputs of four dimensions in channels-last order, for eager and the candidates",
+        identifies=True,
+    )
     fixed_batch: bool = by_flag(
         False,
         "--fixed-batch",

@@ -12,6 +12,7 @@ import torch
 
 Tensors = Mapping[str, torch.Tensor]
 """By name."""
+IMAGE_DIMENSIONS = 4  # of what has a channels-last order
 DEEPEST = 8  # containers inside each other: an object may contain itself
 NO_RESULTS = (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)
 
@@ -81,6 +82,20 @@ def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> An
         return copied.to(device).requires_grad_(tensor.requires_grad)
 
     return map_tensors(value, own)
+
+
+def in_channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of four dimensions in channels-last order; others as they are."""
+    if tensor.dim() != IMAGE_DIMENSIONS or tensor.layout is not torch.strided:
+        return tensor
+    moved = tensor.detach().contiguous(memory_format=torch.channels_last)
+    return moved.requires_grad_(tensor.requires_grad)
+
+
+def module_in_channels_last(module: torch.nn.Module) -> None:
+    """``in_channels_last`` for every parameter and buffer. ``Module.to`` refuses those of five dimensions."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        tensor.data = in_channels_last(tensor.data)
 
 
 def cast_values(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:

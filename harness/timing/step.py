@@ -17,7 +17,15 @@ from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Forward, Program
 from harness.schema import CompilerOptions
-from harness.tensors import cast_module, fresh_copy, named_leaves, named_tensors
+from harness.tensors import (
+    cast_module,
+    fresh_copy,
+    in_channels_last,
+    map_tensors,
+    module_in_channels_last,
+    named_leaves,
+    named_tensors,
+)
 from harness.timing.exact import InFp64
 from harness.timing.measure import LapClock
 from harness.workload import Workload
@@ -55,6 +63,7 @@ def replica(
     exact: bool = False,
     eval_mode: bool = False,
     keep_dropout: bool = False,
+    channels_last: bool = False,
     options: CompilerOptions | None = None,
 ) -> Program:
     """A fresh copy of the workload on the device.
@@ -72,6 +81,9 @@ def replica(
     if exact:
         cast_module(module, torch.float64)
         values = [fresh_copy(value, device, torch.float64) for value in values]
+    if channels_last:
+        module_in_channels_last(module)
+        values = [map_tensors(value, in_channels_last) for value in values]
     module, compiled = unwrapped(module, workload.module)
     said = (
         [f"unwrapped from torch.compile, for eager must be eager: {', '.join(compiled)}"] if compiled else []

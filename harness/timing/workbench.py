@@ -70,6 +70,7 @@ class Workbench:
             training=self.training,
             eval_mode=self._job.protocol.use_eval_mode,
             keep_dropout=self._job.protocol.keep_dropout,
+            channels_last=self._job.protocol.channels_last,
             exact=exact,
             options=self._job.options,
         )

@@ -313,3 +313,19 @@ def test_persistent_bytes_count_every_storage_once() -> None:
     subject = variant_of(work)
     # tied weight, two biases; complex64 phases, int64 count, one shared buffer; input; target
     assert subject.persistent_bytes() == 64 + 2 * 16 + 4 * 8 + 8 + 16 + 80 + 24
+
+
+def test_channels_last_moves_weights_and_inputs_of_four_dimensions() -> None:
+    work = Workload(
+        module=nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)),
+        args=(torch.randn(2, 3, 4, 4, requires_grad=True),),
+        loss=lambda output, _: output.sum(),
+    )
+    program = replica(work, CPU, None, training=True, channels_last=True)
+    for tensor in (program.module[0].weight, program.args[0]):  # type: ignore[index] # a Sequential
+        assert tensor.is_contiguous(memory_format=torch.channels_last)
+        assert tensor.requires_grad
+    assert work.args[0].is_contiguous()
+    assert work.module[0].weight.is_contiguous()  # type: ignore[index]
+    plain = replica(work, CPU, None, training=True)
+    torch.testing.assert_close(program.forward_alone(), plain.forward_alone())
