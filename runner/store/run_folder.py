@@ -230,12 +230,9 @@ def new_folder(wanted: Path | None, what: str) -> Path:
     """The requested folder, or a new folder under ``logs``. ``UsageError`` if the folder is not empty."""
     path = wanted or Path("logs") / f"{_stamp()}-{what}"
     try:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"--output-dir: {path} is not empty; name a new folder")
-        path.mkdir(parents=True, exist_ok=True)
+        return _new_beside(path) if wanted is None else _exactly(path)[0]
     except OSError as error:
         raise UsageError(f"--output-dir: {path} cannot be used ({error.strerror})") from None
-    return path
 
 
 def _exactly(path: Path) -> tuple[Path, bool]:
