@@ -1,0 +1,65 @@
+"""A/A and planted differences of compile times: ``python results/start-up-cpu/how.py FOLDER``.
+
+Ten candidates in one job, five cold and five warm compilations each, in fresh processes: six times the same
+cheap compiler (Dynamo and AOTAutograd over 40 layers, eager kernels), and four times the same with a sleep of
+15 % of what it takes. Six equal ones make 15 A/A pairs, four make 6; both kinds make 24 planted pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+EQUAL, SLOWER, SHARE = 6, 4, 0.15
+MODEL = """
+import os, time
+import torch
+from torch._dynamo.backends.debugging import aot_eager
+
+def make():
+    layers = [layer for _ in range(40) for layer in (torch.nn.Linear(32, 32), torch.nn.GELU())]
+    return torch.nn.Sequential(*layers), torch.randn(8, 32)
+
+def slower(graph, inputs):
+    time.sleep(float(os.environ.get("PLANTED_S", "0")))
+    return aot_eager(graph, inputs)
+"""
+
+
+def measured(folder: Path, candidates: list[str], rounds: int) -> dict[str, object]:
+    code = "".join(f"\n\ndef {name}(graph, inputs):\n    return aot_eager(graph, inputs)\n" for name in candidates if name.startswith("same"))
+    code += "".join(f"\n\ndef {name}(graph, inputs):\n    return slower(graph, inputs)\n" for name in candidates if name.startswith("slow"))
+    file = folder.parent / f"{folder.name}_model.py"
+    file.write_text(MODEL + code, encoding="utf-8")
+    runner = Path(__file__).resolve().parents[2] / "runner.py"
+    compilers = ",".join(f"{file}:{name}" for name in candidates)
+    words = [f"--model={file}:make", "--inference", "-dcpu", "-t1", "-n6", f"--compilers={compilers}"]
+    command = [sys.executable, str(runner), *words, f"--compile-runs={rounds}", f"--output-dir={folder}"]
+    subprocess.run(command, check=False, stdout=sys.stderr)
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+def main(folder: Path, rounds: int = 5) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    first = measured(folder / "first", ["same0"], 3)
+    usual = mean(one["compilation_latency_s"] for one in first["compile_starts"])
+    os.environ["PLANTED_S"] = str(SHARE * usual)
+    names = [f"same{n}" for n in range(EQUAL)] + [f"slow{n}" for n in range(SLOWER)]
+    summary = measured(folder / "pairs", names, rounds)
+    counts: dict[str, list[str]] = {}
+    for pair in summary["compile_pairs"]:
+        kinds = sorted("slow" if ".slow" in pair[side] else "same" for side in ("first", "second"))
+        if pair["first"] != pair["second"]:
+            counts.setdefault(f"{' and '.join(kinds)}, {pair['first_start']}", []).append(pair["verdict"])
+    print(f"usual {usual:.3f} s, planted {SHARE * usual:.3f} s")
+    for kind, verdicts in sorted(counts.items()):
+        named = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in sorted(set(verdicts)))
+        print(f"{kind}: {len(verdicts)} pairs: {named}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 5)
