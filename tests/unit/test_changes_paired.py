@@ -12,10 +12,11 @@ from harness.schema import Record, Samples
 from runner.analysis.estimate import Verdict
 from runner.cli.main import main
 from runner.runs.compare.changes import RunChanges, changes_between
+from runner.runs.compare.gates import estimate_text
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Result
 from runner.runs.compare.statistics import shared_rounds
-from runner.runs.compare.words import WORDS
+from runner.runs.compare.words import SIDE_BY_SIDE, WORDS, tables
 from tests.factories import known, make_job, make_record
 from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records
@@ -83,6 +84,27 @@ def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
     assert speedup.factor == pytest.approx(EAGER / SLOWER, rel=0.005)
     assert not compiled.within(1.04)  # the rounds vary by 20 %; processes, as assumed, by 2 %
     assert not speedup.within(0.93)
+
+
+def test_three_times_stand_side_by_side(tmp_path: Path) -> None:
+    """Of a pull request: eager before, eager now, compiled now."""
+    changes = compared(tmp_path / "run", run(noise=0.02))
+    *_, (table, _) = tables(changes)
+    cells = dict(zip(table.header, table.rows[0], strict=True))
+    eager, now, compiled = (float(cells[name].split()[0]) for name in SIDE_BY_SIDE)
+    assert eager == pytest.approx(10.0, rel=0.05)
+    assert now == pytest.approx(10.0 * EAGER, rel=0.05)
+    assert compiled == pytest.approx(5.0 * SLOWER, rel=0.05)
+    change = changes.changes[0]
+    assert cells["eager B, ms\n(x of A's time)"].endswith(f"({estimate_text(change.factors.eager)})")
+    assert cells["compiled B, ms\n(speedup)"].endswith(f"({estimate_text(change.second.speedup)})")
+    *_, (table, _) = tables(two_runs(tmp_path))
+    assert not {*SIDE_BY_SIDE} & {*table.header}
+
+
+def two_runs(folder: Path) -> RunChanges:
+    write(folder / "other", run())
+    return between(f"{folder}/run@old", f"{folder}/other@new")
 
 
 def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:

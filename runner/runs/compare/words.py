@@ -17,9 +17,9 @@ from runner.analysis.digits import (
     share_text,
     significant,
 )
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import Estimate, Verdict
 from runner.labels import counted, plain
-from runner.reports.parts.grid import Table
+from runner.reports.parts.grid import Table, optional
 from runner.runs.compare.changes import (
     COMPILE_FACTOR,
     MEMORY_FACTOR,
@@ -137,18 +137,34 @@ GROUPS: dict[str, Callable[[GroupChange], str]] = {
 }
 
 
+SIDE_BY_SIDE: dict[str, Callable[[Change], str]] = {
+    "eager A\nms": lambda c: optional(c.first.comparison.baseline_ms, ms_text),
+    "eager B, ms\n(x of A's time)": lambda c: _ms(c.second.comparison.baseline_ms, c.factors.eager),
+    "compiled B, ms\n(speedup)": lambda c: _ms(c.second.comparison.candidate_ms, c.second.speedup),
+}
+"""Of two environments of one run: the three times of a pull request."""
+
+
+def _ms(time: float | None, factor: Estimate | None) -> str:
+    return f"{optional(time, ms_text)} ({estimate_text(factor)})"
+
+
+EAGER_TIMES = {"eager, ms\nA -> B": _both(lambda side: side.baseline_ms, ms_text)}
+
+
 def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
     names = _names(changes)
     return {
         "model": lambda change: names[id(change)],
         "compiler": lambda change: plain(change.first.compiler),
+        **(SIDE_BY_SIDE if changes.paired else {}),
         "change of speedup\n[95 % interval]": lambda change: estimate_text(change.speedup),
         "verdict": lambda change: WORDS[change.verdict] if change.verdict else MISSING,
         "open\nbecause": lambda change: change.open_because.value if change.open_because else MISSING,
         "speedup\nA -> B": _both(lambda side: side.speedup, ratio_text),
         "q": lambda change: MISSING if change.q_value is None else p_text(change.q_value),
         "compiled, ms\nA -> B": _both(lambda side: side.candidate_ms, ms_text),
-        "eager, ms\nA -> B": _both(lambda side: side.baseline_ms, ms_text),
+        **({} if changes.paired else EAGER_TIMES),
         "in the same rounds,\ntime x": lambda change: estimate_text(change.factors.compiled),
         "compile, s\nA -> B": _both(lambda side: side.compile_s, seconds_text),
         "memory ratio\nA -> B": _both(lambda side: side.memory_ratio, ratio_text),
