@@ -251,23 +251,18 @@ class Extras:
         "--export-profiler-trace",
         help="a Chrome trace of each variant; report.md lists the kernels that changed most",
     )
-    cold_start: bool = _extra(
-        False,
-        "--cold-start-latency",
-        help="compile with empty caches",
-    )
-    warm_start: bool = _extra(
-        False,
-        "--warm-start-latency",
-        help="compile with caches that another worker has filled",
-    )
     # compilations of each candidate in fresh processes, from empty and from filled caches; 0: none
-    compile_runs: int = _extra(
+    compile_runs: int = setting(
         0,
-        "--compile-runs=K",
-        kind=COUNT,
-        help="compile every candidate K times from empty and K times from filled caches, each in a fresh "
-        "process: docs/MEASURING.md",
+        flag(
+            "--compile-runs=K",
+            group=Group.EXTRAS,
+            kind=COUNT,
+            help="compile every candidate K times from empty and K times from filled caches, each in a fresh "
+            "process: docs/MEASURING.md",
+        ),
+        flag("--cold-start-latency", group=Group.EXTRAS, means=1, help="--compile-runs=1"),
+        flag("--warm-start-latency", group=Group.EXTRAS, means=1, help="--compile-runs=1"),
     )
     # races of each candidate's forms against eager, in fresh processes; 0: none
     start_up: int = _extra(
@@ -288,4 +283,4 @@ class Extras:
     @property
     def times_compiling(self) -> bool:
         """Whether compilations are timed that no other job may disturb."""
-        return bool(self.cold_start or self.warm_start or self.compile_runs or self.start_up)
+        return bool(self.compile_runs or self.start_up)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ARGUMENTS = ArgumentNames({"modes": "mode", "dtypes": "dtype", "devices": "device"})
 EXAMPLE = "for example compilers=['inductor']"
 IN_A_WORKER = (
-    *("extras.allocator", "extras.cold_start", "extras.warm_start", "extras.profiler_trace"),
+    *("extras.allocator", "extras.profiler_trace"),
     *("extras.compile_runs", "extras.start_up"),
     *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
     "protocol.phase_timeouts_s",

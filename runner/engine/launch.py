@@ -15,7 +15,7 @@ from harness.codec import to_json
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
 from runner.engine import JobContext, Pause, Place
-from runner.engine.compiling.caches import Caches, Steps, with_starts
+from runner.engine.compiling.runs import Steps, with_fresh_runs
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
 from runner.engine.processes import with_processes
@@ -52,10 +52,7 @@ class Workers:
 
     def of(self, job: Job) -> Workers:
         """Without the pool, if processes need different memory layouts, or environments equal conditions."""
-        extras = job.extras
-        several = (
-            job.protocol.processes != 1 or extras.allocator == BOTH or extras.compile_runs or extras.start_up
-        )
+        several = job.protocol.processes != 1 or job.extras.allocator == BOTH or job.extras.times_compiling
         return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:
@@ -133,12 +130,11 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
     names = {env: str(folder / path.relative_to(log.parent)) for env, path in logs.items() if env}
     place = Place(logs={**context.place.logs, **names}, folder=log.parent)
 
-    def run(part: Job, caches: Caches) -> Steps:
+    def run(part: Job, caches: Path | None) -> Steps:
         def launch(job: Job) -> WorkerProcess:
             env = job.environments[0].name if job.environments else ""
-            root = caches()
             # a cache folder for each environment: versions of torch cannot share compiled code
-            variables = workers.variables(job, root / env if root is not None else None)
+            variables = workers.variables(job, caches / env if caches is not None else None)
             memory = job.protocol.max_memory_bytes
             return WorkerProcess(workers.start(job), variables, logs[env], context.doing, memory)
 
@@ -148,7 +144,7 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
         candidates = context.candidates if part.candidates == job.candidates else part.candidates
         return with_processes(part, candidates, measure, context.stop)
 
-    return with_starts(job, context.candidates, run, log.parent, context.stop)
+    return with_fresh_runs(job, context.candidates, run, log.parent, context.stop)
 
 
 def _log_of(job: Job, environment: Environment, folder: Path) -> Path:

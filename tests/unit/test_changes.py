@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import CompilerOptions, Extras, Job, Mode, Protocol, Record, Status
+from harness.schema import CompilerOptions, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
@@ -144,8 +144,10 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
 
 
 def test_compile_times_from_other_caches_are_not_compared(tmp_path: Path) -> None:
-    cold = make_record(make_job(extras=Extras(cold_start=True)))
-    changes = compared(write(tmp_path / "a", [make_record(make_job())]), write(tmp_path / "b", [cold]))
+    warm, cold = (
+        make_record(make_job(), metrics={f"compile_cache_{what}": 3}) for what in ("hits", "misses")
+    )
+    changes = compared(write(tmp_path / "a", [warm]), write(tmp_path / "b", [cold]))
     assert the_change(changes).compile_factor is None
     assert the_change(changes).speedup is not None
 

@@ -335,7 +335,7 @@ def test_too_many_threads_side_by_side_are_named(threads: int | None, ahead: int
 
 
 def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:
-    for one in (work(0, extras=Extras(cold_start=True)), work(0, extras=Extras(warm_start=True))):
+    for one in (work(0, extras=Extras(compile_runs=1)), work(0, extras=Extras(start_up=1))):
         assert jobs_ahead([JOBS[0].job, one.job], 16, 64 * GB) == 1
     assert of("cuda:0").accelerated
     assert jobs_ahead([work(0, "cuda:0").job], 16, 64 * GB) == 1

@@ -87,7 +87,7 @@ def test_a_reply_of_another_shape_costs_one_candidate(call: str, reply: Any) -> 
 def measured(
     monkeypatch: pytest.MonkeyPatch, folder: Path, records: Callable[[Job], Iterator[Record]]
 ) -> list[Record]:
-    monkeypatch.setattr(launch, "with_starts", lambda job, *_: records(job))
+    monkeypatch.setattr(launch, "with_fresh_runs", lambda job, *_: records(job))
     log = folder / "cases" / "x" / "output.log"
     job = make_job(candidates=("a", "b", "c"))
     place = Place(logs={"": "cases/x/output.log"})

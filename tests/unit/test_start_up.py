@@ -44,7 +44,8 @@ class Worker:
     asked: list[tuple[str, str, bool]] = field(default_factory=list)
     empty: list[bool] = field(default_factory=list)
 
-    def run(self, job: Job, caches: Path) -> Iterator[Record]:
+    def run(self, job: Job, caches: Path | None) -> Iterator[Record]:
+        assert caches is not None
         (candidate,), protocol = job.candidates, job.protocol
         start = protocol.start
         self.asked.append((candidate, start, protocol.accuracy))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Environment, Extras, Failure, Job, Record, Scalar, Status
-from runner.engine.compiling.caches import Caches, Run, Steps, with_starts
+from runner.engine.compiling.runs import Run, Steps, with_fresh_runs
 from runner.errors import UsageError
 from runner.plan.allocators import library_of, malloc_settings
 from runner.plan.interpreter import cache_settings, worker_environment
@@ -18,83 +18,55 @@ from tests.factories import make_job
 class Worker:
     """Compiles slowly in an empty cache folder and fast in a full one; notes what it was asked."""
 
-    def __init__(self, sessions: int = 1) -> None:
-        self.sessions = sessions
+    def __init__(self) -> None:
         self.jobs: list[Job] = []
-        self.folders: list[Path | None] = []
 
-    def run(self, job: Job, caches: Caches) -> Iterator[Record]:
+    def run(self, job: Job, caches: Path | None) -> Iterator[Record]:
         self.jobs.append(job)
-        for session, candidate in enumerate(job.candidates):
-            if session < self.sessions:
-                folder = caches()
-                self.folders.append(folder)
-            full = folder is not None and any(folder.glob(f"{candidate}*"))
-            if folder is not None:
-                (folder / candidate).touch()
+        for candidate in job.candidates:
+            full = caches is not None and any(caches.glob(f"{candidate}*"))
+            if caches is not None:
+                (caches / candidate).touch()
             metrics: dict[str, Scalar] = {"compilation_latency_s": 1.0 if full else 9.0}
             yield Record(job=job, candidate=candidate, status=Status.PASS, metrics=metrics)
 
 
-def job(*, cold_start: bool = False, warm_start: bool = False, compile_runs: int = 0) -> Job:
-    extras = Extras(cold_start=cold_start, warm_start=warm_start, compile_runs=compile_runs)
-    return dataclasses.replace(make_job(), candidates=("a", "b"), extras=extras)
+def job(compile_runs: int) -> Job:
+    return dataclasses.replace(make_job(), candidates=("a", "b"), extras=Extras(compile_runs=compile_runs))
 
 
 def never() -> bool:
     return False
 
 
-def latencies(records: list[Record]) -> list[tuple[object, object, object]]:
-    names = ("compilation_latency_s", "cold_compilation_latency_s", "warm_compilation_latency_s")
-    return [tuple(record.metrics.get(name) for name in names) for record in records]  # type: ignore[misc]
-
-
 def starts_of(job: Job, run: Run, folder: Path, stop: Callable[[], bool]) -> Steps:
-    return with_starts(job, job.candidates, run, folder, stop)
+    return with_fresh_runs(job, job.candidates, run, folder, stop)
 
 
 def records_in(steps: Steps) -> list[Record]:
     return [step for step in steps if isinstance(step, Record)]
 
 
-def test_cold_every_worker_has_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
-    worker = Worker(sessions=2)
-    records = records_in(starts_of(job(cold_start=True), worker.run, tmp_path, never))
-    assert latencies(records) == [(9.0, 9.0, None)] * 2
-    assert len(set(worker.folders)) == 2
-    assert all(folder is not None and tmp_path in folder.parents for folder in worker.folders)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_warm_a_first_worker_fills_the_caches_and_is_not_timed(tmp_path: Path) -> None:
-    worker = Worker()
-    records = records_in(starts_of(job(warm_start=True, cold_start=True), worker.run, tmp_path, never))
-    assert latencies(records) == [(1.0, 9.0, 1.0)] * 2
-    first, second = worker.jobs
-    assert (first.protocol.performance, first.protocol.accuracy) == (False, False)
-    assert second == job(warm_start=True, cold_start=True)
-    assert worker.folders[0] == worker.folders[1]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
-    records = starts_of(job(cold_start=True), Worker().run, tmp_path, never)
-    next(records)
-    assert list(tmp_path.iterdir()) != []
-    records.close()  # type: ignore[attr-defined]
+    def run(one: Job, caches: Path | None) -> Iterator[Record]:
+        if caches is not None:
+            raise KeyboardInterrupt
+        yield from ()
+
+    with pytest.raises(KeyboardInterrupt):
+        records_in(with_fresh_runs(job(1), ("a",), run, tmp_path, never))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: Path) -> None:
     worker = Worker()
-    records = records_in(starts_of(job(compile_runs=3), worker.run, tmp_path, never))
+    records = records_in(starts_of(job(3), worker.run, tmp_path, never))
     for record in records:
         runs = [(c.round, c.start, c.metrics["compilation_latency_s"]) for c in record.compilations]
         assert runs == [(n, *how) for n in range(3) for how in (("cold", 9.0), ("warm", 1.0))]
         assert record.metrics["compilation_latency_s"] == 9.0  # of the process that is timed
     *alone, whole = worker.jobs
-    assert whole == job(compile_runs=3)
+    assert whole == job(3)
     assert all(not (one.protocol.accuracy or one.protocol.performance) for one in alone)
     order = [one.candidates[0] for one in alone]
     rounds = [order[place : place + 4] for place in range(0, 12, 4)]
@@ -104,31 +76,31 @@ def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: P
 
 
 def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothing(tmp_path: Path) -> None:
-    def run(one: Job, caches: Caches) -> Iterator[Record]:
+    def run(one: Job, caches: Path | None) -> Iterator[Record]:
         for record in Worker().run(one, caches):
             broken = Failure(kind="Broken", message="no", phase="compile")
             fails = record.candidate == "b"
             yield dataclasses.replace(record, metrics={}, failure=broken) if fails else record
 
-    a, b = records_in(starts_of(job(compile_runs=2), run, tmp_path, never))
+    a, b = records_in(starts_of(job(2), run, tmp_path, never))
     assert len(a.compilations) == 4
     assert [(c.start, c.failure) for c in b.compilations] == [("cold", "Broken: no")]
 
 
 def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
     worker = Worker()
-    records_in(starts_of(job(compile_runs=5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3))
+    records_in(starts_of(job(5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3))
     assert len(worker.jobs) == 3 + 1  # the last call measures, and ends at once by itself
 
 
 def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled(tmp_path: Path) -> None:
     """As with ``--resume``, which measures the missing candidates only."""
 
-    def run(one: Job, caches: Caches) -> Iterator[Record]:
+    def run(one: Job, caches: Path | None) -> Iterator[Record]:
         missing = dataclasses.replace(one, candidates=tuple(name for name in one.candidates if name == "b"))
         yield from Worker().run(missing, caches) if missing.candidates else ()
 
-    (b,) = records_in(starts_of(job(compile_runs=2), run, tmp_path, never))
+    (b,) = records_in(starts_of(job(2), run, tmp_path, never))
     assert [c.start for c in b.compilations] == ["cold", "warm"] * 2
 
 
@@ -136,7 +108,7 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     names = ("old", "new")
     environments = tuple(Environment(name=name, python=name, asked=name) for name in names)
     candidates = ("inductor@old", "eager@new", "inductor@new")
-    one = dataclasses.replace(job(compile_runs=1), candidates=candidates, environments=environments)
+    one = dataclasses.replace(job(1), candidates=candidates, environments=environments)
     worker = Worker()
     records_in(starts_of(one, worker.run, tmp_path, never))
     alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}

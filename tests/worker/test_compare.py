@@ -143,8 +143,8 @@ def test_a_function_without_modules_trains_what_its_inputs_ask_for() -> None:
     ("asked", "name"),
     [
         ({"extras": Extras(allocator="jemalloc")}, "extras.allocator"),
-        ({"extras": Extras(cold_start=True)}, "extras.cold_start"),
-        ({"extras": Extras(warm_start=True)}, "extras.warm_start"),
+        ({"extras": Extras(compile_runs=1)}, "extras.compile_runs"),
+        ({"extras": Extras(start_up=1)}, "extras.start_up"),
         ({"extras": Extras(profiler_trace=True)}, "extras.profiler_trace"),
         ({"protocol": Protocol(isolate=True)}, "protocol.isolate"),
         ({"protocol": Protocol(processes=3)}, "protocol.processes"),

@@ -3,6 +3,7 @@
 A round of ``--compile-runs`` compiles every candidate once from empty caches, one after another in a random
 order, then every candidate again from the caches that its cold compilation has filled. So candidates, and
 environments, meet the same state of the machine, and a round makes pairs. What it stores is deleted after it.
+The process that is timed uses the user's own caches: torch's keys hold its version, the graph and options.
 
 A round of ``--start-up`` also has eager, and further processes that begin with what the cold one has stored:
 torch's portable cache file, and an AOTInductor package. In the first round, each of these starts is repeated
@@ -12,6 +13,7 @@ in a process that checks the parity of what was loaded.
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -34,8 +36,9 @@ from harness.timing.measure import round_order
 from runner.engine import Pause
 from runner.plan.environments.plan import EAGER, split_candidate
 
-Compile = Callable[[Job, Path], Iterator[Record | Pause]]
-"""Runs the only candidate of a job in a fresh process, whose compile caches are in this folder."""
+Steps = Iterator[Record | Pause]
+Run = Callable[[Job, Path | None], Steps]
+"""Measures a job with workers whose compile caches are in this folder; None: the user's own."""
 
 Compilations = dict[str, tuple[Compilation, ...]]
 
@@ -55,8 +58,24 @@ class Begins:
         return files.get(start)
 
 
+def with_fresh_runs(
+    job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Callable[[], bool]
+) -> Steps:
+    """The records of these candidates, with the requested compilations, whose files are in ``folder``."""
+    compilations: Compilations = {}
+    if job.extras.times_compiling:
+        with tempfile.TemporaryDirectory(prefix="caches-", dir=folder, ignore_cleanup_errors=True) as root:
+            compilations = fresh_runs(job, candidates, run, Path(root), stop)
+    for step in run(job, None):
+        if isinstance(step, Record):
+            own = compilations.get(step.candidate, ())
+            yield replace(step, compilations=(*own, *step.compilations))
+        else:
+            yield step
+
+
 def fresh_runs(
-    job: Job, candidates: Sequence[str], run: Compile, folder: Path, stop: Callable[[], bool]
+    job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Callable[[], bool]
 ) -> Compilations:
     """The compilations of these candidates. A start of a candidate that fails once is not repeated."""
     able = [name for name in candidates if _has_compiler(job, name)]
@@ -73,7 +92,7 @@ def _rounds(
     job: Job,
     candidates: Sequence[str],
     rounds: int,
-    run: Compile,
+    run: Run,
     folder: Path,
     stop: Callable[[], bool],
     *,
@@ -107,7 +126,7 @@ def _rounds(
 
 
 def _begun(
-    job: Job, name: str, start: str, number: int, begins: Begins, run: Compile, *, races: bool
+    job: Job, name: str, start: str, number: int, begins: Begins, run: Run, *, races: bool
 ) -> Compilation | None:
     needed = begins.file(start)
     size = bytes_of(needed) if races and needed is not None else None

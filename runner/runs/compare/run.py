@@ -87,10 +87,7 @@ class Result:
 
     @property
     def caches(self) -> str:
-        """The state of the compile caches before the compilation: set by a flag, or as the compiler says."""
-        extras = self.record.job.extras
-        if extras.cold_start or extras.warm_start:
-            return "empty" if extras.cold_start else "filled"
+        """The state of the compile caches before the compilation, as the compiler says."""
         if self.count("compile_cache_hits"):
             return WARM
         return COLD if self.count("compile_cache_misses") else AS_FOUND
