@@ -99,6 +99,11 @@ def cudagraph_copied_inputs() -> int:
     return _read("inductor", "cudagraph_recorded_non_static_inputs")
 
 
+def cudagraphs_changed() -> int:
+    """A number that grows when a CUDA graph is recorded, or given up."""
+    return cudagraph_skips() + cudagraph_copied_inputs()
+
+
 def latest_cudagraph_skip() -> str:
     """torch's reason for the last graph that could not become a CUDA graph; "" if it reports none."""
     reasons = [getattr(one, "cudagraph_skip_reason", None) for one in compilations()]

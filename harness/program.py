@@ -30,6 +30,7 @@ class Program:
     options: CompilerOptions = field(default_factory=CompilerOptions)
     said: tuple[str, ...] = ()  # sentences: how this copy differs from the user's module
     rates: tuple[float, ...] = ()  # dropout probabilities before they were neutralized
+    loss_scale: float = 1.0  # the gradient of the loss: a power of two
 
     def forward_alone(self) -> Any:
         """The output of the module in eager, without the loss."""

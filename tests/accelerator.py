@@ -397,7 +397,8 @@ def replaying(
         def forward(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
             nonlocal replays
             if not replays:
-                machine.pools += pool
+                Block(machine, pool)  # of the capture; what it releases stays in a segment of the pool
+                machine.pools += 4 * pool
                 machine.driver_calls += 1
             number, replays = replays, replays + 1
             own: Any = model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -48,11 +49,28 @@ def left_as_it_was() -> Iterator[None]:
                     plain.enter_context(torch.autocast(kind.type, enabled=False))
             yield
     finally:
-        for restore in generators:
-            restore()
-        for read, write, before in settings:
-            if before is not UNREADABLE and _read(read) != before:
-                write(before)
+        steps: list[Callable[[], object]] = [
+            *generators,
+            *(partial(_put_back, *setting) for setting in settings),
+            _empty,
+        ]
+        for step in steps:
+            with contextlib.suppress(Exception):  # a broken device costs no other setting, and no record
+                step()
+
+
+def _put_back(read: Callable[[], Any], write: Callable[[Any], object], before: Any) -> None:
+    if before is not UNREADABLE and _read(read) != before:
+        write(before)
+
+
+def _empty() -> None:
+    """Gives an accelerator's memory back: sessions are reference cycles, which live until a collection."""
+    used = [kind() for kind in devices.KINDS if kind.accelerated and kind().in_use()]
+    if used:
+        gc.collect()
+    for device in used:
+        device.empty_cache()
 
 
 def _read(read: Callable[[], Any]) -> Any:

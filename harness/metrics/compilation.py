@@ -10,7 +10,8 @@ to the last first call. Other processes lengthen it less than the wall time.
 
 ``cudagraph_pool_bytes``: a replay of a CUDA graph allocates nothing. Since the capture, the intermediate
 results have their place in a private pool of the allocator, so the peak of a step does not contain them. This
-metric is the growth of all private pools during the compilation; ``peak_memory_bytes`` includes it. torch
+metric is the growth of all private pools during the compilation, but at most the peak of all tensors in it:
+pools grow by segments of megabytes, and eager's side counts tensors. ``peak_memory_bytes`` includes it. torch
 gives all CUDA graphs of a process one pool. A second candidate with CUDA graphs reuses its memory, so the
 growth is not all that it needs: the number is null then. With ``--isolate`` every candidate has a pool of its
 own.
@@ -62,7 +63,7 @@ METRICS = declared_beside(__file__)
 
 @contextmanager
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
-    pool_bytes = of(device).pool_bytes
+    pool_bytes, held = of(device).pool_bytes, of(device).begin_peak()
     known = len(generated())
     pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
     begin_peak()
@@ -79,7 +80,11 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     numbers.update(counters.growth(counts, counters.snapshot()))
     after = pool_bytes()
     if after is not None:  # else this kind of device has no such pools
-        numbers["cudagraph_pool_bytes"] = None if pools is None else grown(pools, after)
+        growth = None if pools is None else grown(pools, after)
+        peak = of(device).peak_bytes()
+        if growth is not None and held is not None and peak is not None:
+            growth = min(growth, peak - held)
+        numbers["cudagraph_pool_bytes"] = growth
     compilations = counters.new_compilations(compiled)
     if not compilations:
         return

@@ -1,7 +1,8 @@
 """``energy_per_step_j``: energy of one step (J), if the machine has a counter.
 
 On NVIDIA GPUs the counter is the device's own (NVML, with ``nvidia-ml-py`` installed), on CPUs RAPL's of all
-packages, if the system permits reading it. Steps are repeated for about a second, because both counters
+packages, if the system permits reading it. Steps are repeated
+for a second, on a GPU for five with as many steps between two waits as in the rounds, because both counters
 change in intervals. The energy of other programs on the device or the packages is included.
 """
 
@@ -16,6 +17,7 @@ from harness.declared import SIDES, WORK, Metric
 from harness.devices import of
 from harness.hardware.nvml import gpu_of
 from harness.metrics import ByVariant, Ended
+from harness.timing.measure import STREAM
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +46,9 @@ def measure(ended: Ended) -> ByVariant:
         return {}
     energies: ByVariant = {}
     for name, variant in ended.variants.items():
-        energies[name] = {"energy_per_step_j": per_step_j(variant.step, meter, ended.synchronize)}
+        lasting_s, stream = (5.0, STREAM) if of(ended.device).accelerated else (LASTING_S, 1)
+        step_j = per_step_j(variant.step, meter, ended.synchronize, lasting_s=lasting_s, stream=stream)
+        energies[name] = {"energy_per_step_j": step_j}
         variant.release()
     return energies
 
@@ -83,13 +87,20 @@ def per_step_j(
     meter: Meter,
     synchronize: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
+    *,
+    lasting_s: float = LASTING_S,
+    stream: int = 1,
 ) -> float | None:
-    """Joules of one step, from steps for about a second (at least three). None if the counter stays equal."""
+    """Joules of one step, from steps for ``lasting_s`` (at least three). None if the counter stays equal.
+
+    ``stream``: the steps between two waits, as in the rounds.
+    """
     synchronize()
     began, before, steps = clock(), meter(), 0
-    while steps < 3 or clock() - began < LASTING_S:
-        step()
+    while steps < 3 or clock() - began < lasting_s:
+        for _ in range(stream):
+            step()
         synchronize()
-        steps += 1
+        steps += stream
     used = meter() - before
     return used / steps if used > 0 else None

@@ -9,6 +9,7 @@ than 0.2 s, read and written bytes together.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -118,6 +119,7 @@ METRICS = (
 PEAK_S, BANDWIDTH_S = 0.1, 0.15
 SIZES, SIZES_ACCELERATED = (256, 512, 1024, 2048), (4096, 8192)
 COPIED_BYTES, COPIED_BYTES_ACCELERATED = 1 << 26, 1 << 30  # larger than the caches
+LASTING_S = 0.02  # of a sample of products on an accelerator
 FEWEST, MOST = 3, 10  # products of one size, and copies
 
 
@@ -165,7 +167,12 @@ def measured(
                 break
             matrix = torch.randn(size, size, device=device).to(kind.lowest)
             matrix @ matrix  # the first call of a size chooses a kernel
-            last_s = fastest_s(partial(torch.matmul, matrix, matrix), synchronize, clock, began + PEAK_S)
+            if of(device).accelerated:  # and loads it, which may take longer than all calls
+                synchronize()
+                began = clock()
+            lasting_s = LASTING_S if of(device).accelerated else 0.0
+            product = partial(torch.matmul, matrix, matrix)
+            last_s = fastest_s(product, synchronize, clock, began + PEAK_S, lasting_s)
             if 2 * size**3 / last_s > best:
                 best, best_size = 2 * size**3 / last_s, size
     return best, best_size
@@ -187,14 +194,25 @@ def bandwidth(
 
 
 def fastest_s(
-    work: Callable[[], object], synchronize: Callable[[], None], clock: Callable[[], float], until: float
+    work: Callable[[], object],
+    synchronize: Callable[[], None],
+    clock: Callable[[], float],
+    until: float,
+    lasting_s: float = 0.0,
 ) -> float:
-    """Seconds of the fastest of ``FEWEST`` to ``MOST`` calls. Only the fewest may end after ``until``."""
+    """Seconds of a call, in the fastest of ``FEWEST`` to ``MOST`` samples.
+
+    Only the fewest may end after ``until``. ``lasting_s``: a sample has as many calls as last so long, so
+    that the wait at its end hardly counts.
+    """
     synchronize()
     times: list[float] = []
-    while len(times) < FEWEST or (len(times) < MOST and clock() + times[-1] < until):
+    calls = 1
+    while len(times) < FEWEST or (len(times) < MOST and clock() + calls * times[-1] < until):
         start = clock()
-        work()
+        for _ in range(calls):
+            work()
         synchronize()
-        times.append(clock() - start)
+        times.append((clock() - start) / calls)
+        calls = max(1, math.ceil(lasting_s / times[-1])) if lasting_s else 1
     return min(times)

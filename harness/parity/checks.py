@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harness.devices import of
-from harness.failures import line_of
+from harness.failures import is_out_of_memory, line_of
 from harness.parity.calls import (
     FIRST,
     IN_A_ROW,
@@ -39,6 +42,13 @@ from harness.schema import Parity, Status
 from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import TOKENS, Results, Workbench, cloned
+
+MOST_EXACT_STEPS = 20  # of fp64: on three kinds of data, on neighbors, and the directions' forwards
+SHARE_OF_TIMEOUT = 0.25
+DETERMINISTIC = (
+    "PyTorch's harness makes eager deterministic for this rule: set CUBLAS_WORKSPACE_CONFIG=:4096:8, and "
+    "call torch.use_deterministic_algorithms(True) in the model's code"
+)
 
 Verdict = tuple[Status, Parity, tuple[str, ...]]
 """Status, parity and notes."""
@@ -94,6 +104,8 @@ class Checks:
         self._row = Row()  # eager's on the first data
         self._factors = NONE
         self._exact: Variant | None = None  # until ``open`` is done
+        self._exact_is_slow = False
+        self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
         self._others: dict[bool, Expected | str] = {}  # with other weights or without; or why there is none
         self._pair: tuple[Variant, Variant] | None = None  # eager and fp64, if neighbors were looked at
         self._near: dict[tuple[int, bool, int], Truth] = {}
@@ -134,6 +146,8 @@ class Checks:
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST, FIRST_DATA, self._row, eager if noisy else None)
         self.truth = self.expected.truths[0]
+        if self._exact_is_slow:
+            self._exact = None
         self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
         if noisy:
             self._others[True] = self._expect_on(self.other_data(weights=True), eager)
@@ -145,7 +159,8 @@ class Checks:
     def other(self, *, weights: bool) -> Expected | str:
         """The calls on other data (without other ``weights``: made when asked), or why there are none."""
         if weights not in self._others:
-            self._exact = self.bench.variant(exact=True) if self.truth.exact is not None else None
+            exact = self.truth.exact is not None and not self._exact_is_slow
+            self._exact = self.bench.variant(exact=True) if exact else None
             self._others[weights] = self._expect_on(self.other_data(weights=weights), self.bench.variant())
             self._exact = None
         return self._others[weights]
@@ -182,6 +197,7 @@ class Checks:
     def _exact_row(self, data: Data, steps: int) -> Row | None:
         if self._exact is None:
             return None
+        start = time.perf_counter()
         try:
             if self.bench.generates:
                 results = self.bench.run(self._exact)
@@ -189,10 +205,33 @@ class Checks:
                     TOKENS, None
                 )  # eager's tokens are the truth: fp64 may choose others at a near tie
                 return Row(results=[results])
-            return row_on(self.bench, self._exact, data, steps)
+            with self._saving():
+                row = row_on(self.bench, self._exact, data, steps)
         except Exception as error:
-            self._no_exact(error, data)
-            return None
+            if not self._saves_memory(error):
+                self._no_exact(error, data)
+                return None
+        else:
+            self._note_time(time.perf_counter() - start, steps)
+            return row
+        self.bench.tidy()  # here the error and its frames, which hold memory, are gone
+        return self._exact_row(data, steps)
+
+    def _saves_memory(self, error: Exception) -> bool:
+        """After the first lack of memory: whether the host keeps activations of fp64 runs from now on."""
+        if self._saving is not nullcontext or not (
+            of(self.bench.device).accelerated and is_out_of_memory(error)
+        ):
+            return False
+        self._saving = torch.autograd.graph.save_on_cpu
+        return True
+
+    def _note_time(self, seconds: float, steps: int) -> None:
+        """If all fp64 runs would take too much of the time limit, only those on the first data are made."""
+        estimate_s = seconds / steps * MOST_EXACT_STEPS
+        if not self._exact_is_slow and estimate_s > SHARE_OF_TIMEOUT * self.bench.timeout_s:
+            self._exact_is_slow = True
+            print(f"no fp64 reference of other data: it would take about {estimate_s:.0f} s", flush=True)
 
     def _no_exact(self, error: Exception, data: Data) -> None:
         """An operation may not support fp64; eager is then the truth."""
@@ -268,7 +307,9 @@ class Checks:
     ) -> Verdict:
         """Parity of the first calls, and of three more on other data. ``figures``: a file for the table."""
         if self.rule.name == "field":
-            return judge_field(self.truth, calls.results, can_judge=self.can_judge)
+            status, parity, notes = judge_field(self.truth, calls.results, can_judge=self.can_judge)
+            differ = status is Status.EAGER_TWO_RUNS_DIFFER and of(self.bench.device).accelerated
+            return status, parity, (*notes, *([DETERMINISTIC] if differ else ()))
         check = Check(self, variant, compiled)
         if self.can_judge:
             check.run(calls)
@@ -293,8 +334,9 @@ class Checks:
         eager, exact = self._pair
         meant: Tensors | None = None
         try:
-            meant = on_data(self.bench, exact, data)
-            meant = {name: tensor for name, tensor in meant.items() if name != TOKENS}
+            with self._saving():
+                meant = None if self._exact_is_slow else on_data(self.bench, exact, data)
+            meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
         except Exception as error:  # eager is then the truth
             check_device(self.bench, error)
             print(f"no fp64 run on a neighbor: {line_of(error)}", flush=True)

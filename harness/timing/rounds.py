@@ -8,7 +8,13 @@ from collections.abc import Callable, Generator, Mapping
 
 import torch
 
-from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
+from harness.counters import (
+    cudagraphs_changed,
+    frames_given_up,
+    graphs_compiled,
+    latest_cudagraph_skip,
+    latest_recompilation,
+)
 from harness.devices import of
 from harness.schema import BASELINE, Protocol, Round
 from harness.timing.measure import Instruments, LapClock, measure_round, quiet_collector, round_order
@@ -58,11 +64,11 @@ class Recompilations:
 
     def runs(self, variant: str) -> None:
         """``variant`` runs next ("": none). Compilations since the last call belong to the previous one."""
-        now = graphs_compiled(), frames_given_up()
+        now = graphs_compiled() + cudagraphs_changed(), frames_given_up()
         for found, count, before in zip((self._compiled, self._given_up), now, self._seen, strict=True):
             if self._running and count != before:
                 found[self._running] = found.get(self._running, 0) + count - before
-                self.reasons[self._running] = latest_recompilation()
+                self.reasons[self._running] = latest_recompilation() or latest_cudagraph_skip()
         self._running, self._seen = variant, now
 
     def found(self) -> dict[str, int]:

@@ -65,6 +65,7 @@ def replica(
     keep_dropout: bool = False,
     channels_last: bool = False,
     options: CompilerOptions | None = None,
+    loss_scale: float = 1.0,
 ) -> Program:
     """A fresh copy of the workload on the device.
 
@@ -102,6 +103,7 @@ def replica(
         options=options or CompilerOptions(),
         said=(*said, *_of_modes(others, training=training and not eval_mode)),
         rates=rates,
+        loss_scale=loss_scale,
     )
 
 
@@ -147,7 +149,7 @@ def make_step(
     With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
     output of each batch.
     """
-    module, args = program.module, program.args
+    module, args, scale = program.module, program.args, program.loss_scale
     sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
     leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
 
@@ -158,7 +160,7 @@ def make_step(
                 leaf.grad = None
             with context():
                 loss, output = forward(*given)
-            loss.backward()
+            loss.backward(*(() if scale == 1.0 else (torch.full_like(loss, scale),)))
             see(place, loss, output)
         return loss, output
 

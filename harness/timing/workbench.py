@@ -17,6 +17,7 @@ from harness.timing.step import Take, Variant, replica, seed_everything
 from harness.workload import Workload
 
 Results = dict[str, torch.Tensor]
+LARGEST_SCALE, HEADROOM = 2.0**15, 2.0**3  # the first is finite in float16
 TOKENS = "output.tokens"  # the tokens that a generating step chose
 
 
@@ -37,6 +38,8 @@ class Workbench:
         self.generates = job.case.mode is Mode.GENERATE
         self.tokens: torch.Tensor | None = None  # the tokens of eager's first run
         self.take: Take = cloned  # what is kept of a result
+        self.loss_scale = 1.0
+        self.timeout_s = job.protocol.timeout_s
 
     def variant(self, kind: Precision | None = None, *, exact: bool = False) -> Variant:
         """Eager on a fresh copy. ``exact``: in fp64, with the weights and inputs of the timed variants."""
@@ -73,7 +76,27 @@ class Workbench:
             channels_last=self._job.protocol.channels_last,
             exact=exact,
             options=self._job.options,
+            loss_scale=self.loss_scale,
         )
+
+    def scale_loss(self) -> None:
+        """Chooses the scale of the loss for training in float16, whose small gradients would become zero.
+
+        A power of two, which changes no digit: eager, fp64 and all candidates have the same. As a GradScaler,
+        it takes the largest that leaves eager's gradients finite; ``HEADROOM`` is for other data.
+        """
+        if not self.training or self.precision.lowest is not torch.float16:
+            return
+        self.loss_scale = LARGEST_SCALE
+        while self.loss_scale > 1.0 and not self._gradients_are_finite():
+            self.loss_scale /= 2
+        self.loss_scale = max(1.0, self.loss_scale / HEADROOM)
+
+    def _gradients_are_finite(self) -> bool:
+        variant = self.variant()
+        self.step(variant)
+        gradients = [p.grad for p in variant.program.module.parameters() if p.grad is not None]
+        return all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
 
     def run(
         self,

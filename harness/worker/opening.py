@@ -150,6 +150,10 @@ class Opening:
     def _open_baseline(self) -> tuple[Variant, Results]:
         """Eager at the candidates' precision, for the check of parity, and its results."""
         bench = self.bench
+        if self.imported is None:
+            bench.scale_loss()
+        else:
+            bench.loss_scale = self.imported.loss_scale
         eager = self.baseline = bench.variant(bench.baseline_precision)
         if bench.baseline_precision != bench.precision:
             eager = bench.variant()  # candidates are timed against another precision

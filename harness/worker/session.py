@@ -117,7 +117,8 @@ class Session:
         self._variants[BASELINE] = opening.baseline
         self._baseline_step_s = opening.baseline_step_s
         self._untidy = opening.checks is not None  # the fp64 run has left memory
-        return facts, describe(self._device)
+        scaled = self._bench.training and self._bench.precision.lowest is torch.float16
+        return facts, describe(self._device) | ({"loss_scale": self._bench.loss_scale} if scaled else {})
 
     # -- several environments -------------------------------------------------
 
@@ -125,7 +126,7 @@ class Session:
         """Writes weights, inputs and eager's results. Call it before ``warm_up``, which drops the results."""
         self._say("eager")
         truth = None if self._checks is None else self._checks.truth_with_more_noise()
-        exchange.export(path, self._bench.workload, truth)
+        exchange.export(path, self._bench.workload, truth, self._bench.loss_scale)
 
     def cross_parity(self) -> CrossParity:
         """Compares this environment's eager with the reference environment's eager, with the same weights."""
@@ -175,6 +176,8 @@ class Session:
                 status, found, more = self._checks.judge(variant, compiled, calls, figures)
             self._watch.remember(variant, calls.results[0], self._checks.truth)
             notes += more
+            if of(self._device).accelerated:
+                variant.release()  # its gradients would take as much as its weights until its next step
         elif compiled.approximate:
             status = Status.APPROXIMATE
         self._variants[candidate] = variant

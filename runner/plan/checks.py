@@ -52,6 +52,11 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
     if where.prepare_ahead is not None and ray:
         raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
+    if (where.prepare_ahead or 1) > 1 and any(devices.of(device).accelerated for device in config.devices):
+        raise UsageError(
+            "--prepare-ahead: on an accelerator, compilers measure kernels while they compile, and jobs "
+            "share its memory; leave the flag out"
+        )
     for flag, runs in (
         ("--compile-runs", config.extras.compile_runs),
         ("--start-up", config.extras.start_up),

@@ -28,10 +28,40 @@ ROOT = Path(__file__).parents[2]
 def test_lanes_share_no_cpu(
     devices: list[str], cpus: list[int], threads: int, expected: dict[str, tuple[int, ...]]
 ) -> None:
-    found = cpu_shares(devices, cpus, threads)
+    found = cpu_shares(devices, cpus, threads, Path("/nowhere"))
     assert found == expected
     used = [cpu for share in found.values() for cpu in share]
     assert len(used) == len(set(used))
+
+
+@pytest.fixture
+def sockets(tmp_path: Path) -> Path:
+    """Two sockets of four cores with two threads each, numbered as Linux does; card 0 is on the second."""
+    for cpu in range(16):
+        place = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        place.mkdir(parents=True)
+        (place / "thread_siblings_list").write_text(f"{cpu % 8},{cpu % 8 + 8}\n")
+    for card, near in (("0000:17:00.0", "4-7,12-15"), ("0000:65:00.0", "0-3,8-11")):
+        (tmp_path / "proc/driver/nvidia/gpus" / card).mkdir(parents=True)
+        place = tmp_path / "sys/bus/pci/devices" / card
+        place.mkdir(parents=True)
+        (place / "local_cpulist").write_text(f"{near}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_lanes_share_no_core_and_are_next_to_their_cards(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch, *, hidden: bool
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if hidden:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")  # cuda:0 is another card then
+    first, second = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
+    found = cpu_shares(["cuda:0", "cuda:1"], range(16), 8, sockets)
+    assert found == dict(
+        zip(("cuda:0", "cuda:1"), (first, second) if hidden else (second, first), strict=True)
+    )
+    assert cpu_shares(["cuda:0", "cuda:1"], range(16), 9, sockets) == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")

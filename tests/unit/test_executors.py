@@ -233,6 +233,7 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
         (["--executor=rya"], "--executor: there is no executor called 'rya'; did you mean ray?"),
         (["--ray-address=auto"], "--ray-address is for --executor=ray"),
         (["--executor=ray", "--prepare-ahead=2"], "--prepare-ahead works on this machine only"),
+        (["--devices=cuda", "--prepare-ahead=2"], "--prepare-ahead: on an accelerator, compilers measure"),
     ],
 )
 def test_bad_flags(flags: list[str], sentence: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from harness.codec import to_json
 from harness.devices import of
@@ -75,11 +76,103 @@ def test_the_pool_of_a_second_candidate_with_graphs_is_unknown(machine: Accelera
     ready = session(machine, compilers)
     ready.open()
     found = {name: ready.prepare(name)[2]["cudagraph_pool_bytes"] for name in compilers}
-    assert found == {"a": 5000, "b": None, "plain": 0}
+    assert 4500 <= int(found["a"] or 0) <= 5000  # of tensors; the pool has segments of 20,000
+    assert (found["b"], found["plain"]) == (None, 0)
     ready.warm_up()
     peaks = {name: numbers["peak_memory_bytes"] for name, numbers in ready.finish()[1].items()}
     assert peaks["b"] is None
     assert peaks["plain"] == peaks[BASELINE]
+
+
+class Full:
+    """A device without memory for fp64's activations, unless the host keeps them."""
+
+    def __init__(self, machine: Accelerator) -> None:
+        self.machine, self.entered = machine, 0
+
+    def __call__(self) -> Full:
+        return self
+
+    def __enter__(self) -> None:
+        self.entered += 1
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Wide(Model):
+    """In fp64 a step needs more memory (``full``), or a hundred times as long."""
+
+    full: Full | None = None
+
+    def work(self, seconds: float, host_s: float) -> Block | None:
+        exact = self.linear.weight.dtype is torch.float64
+        if exact and self.full is not None and not self.full.entered:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().work(seconds * (100 if exact and self.full is None else 1), host_s)
+
+
+@pytest.mark.parametrize("timeout_s", [1200.0, 100.0])
+def test_fp64_takes_a_share_of_the_time_limit_at_most(
+    machine: Accelerator, capsys: pytest.CaptureFixture[str], timeout_s: float
+) -> None:
+    """3 s a step here: 60 s in all. Beyond the share, other data is judged against eager."""
+    work = replace(built(machine), module=Wide(machine))
+    compilers: Compilers = {"plain": times(machine, 1.0)}
+    ready = Session(job("plain", timeout_s=timeout_s), silent, lambda _: work, compilers)
+    ready.open()
+    status, parity, *_ = ready.prepare("plain")
+    assert status is Status.PASS
+    assert parity is not None
+    assert parity.reference == "fp64"
+    said = "no fp64 reference of other data: it would take about 60 s" in capsys.readouterr().out
+    assert said is (timeout_s == 100.0)
+
+
+def test_fp64_without_memory_keeps_its_activations_on_the_host(
+    machine: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Wide(machine)
+    model.full = Full(machine)
+    monkeypatch.setattr("torch.autograd.graph.save_on_cpu", model.full)
+    work = replace(built(machine), module=model)
+    monkeypatch.setattr(Full, "__deepcopy__", lambda full, _: full, raising=False)
+    ready = Session(job("plain"), silent, lambda _: work, {"plain": times(machine, 1.0)})
+    ready.open()
+    _, parity, *_ = ready.prepare("plain")
+    assert parity is not None
+    assert parity.reference == "fp64"
+    assert model.full.entered > 1
+
+
+@pytest.mark.parametrize("counter", ["cudagraph_skips", "cudagraph_recorded_non_static_inputs"])
+def test_a_graph_that_is_recorded_again_or_given_up_counts_as_a_recompilation(
+    machine: Accelerator, monkeypatch: pytest.MonkeyPatch, counter: str
+) -> None:
+    monkeypatch.setitem(counters["inductor"], counter, counters["inductor"][counter])
+    ready = session(machine, {"a": times(machine, 1.0), "b": times(machine, 1.0)})
+    ready.open()
+    for name in "ab":
+        ready.prepare(name)
+    ready.warm_up()
+    assert ready.measure(2)[1] == {}
+    variant = ready._variants["b"]
+    step, left = variant.step, iter(range(1))
+
+    def recording() -> Any:
+        counters["inductor"][counter] += next(left, None) is not None
+        return step()
+
+    variant.step = recording
+    assert ready.measure(2)[1] == {"b": 1}
+    assert ready.measure(2)[1] == {}
+
+
+def test_a_checked_candidate_keeps_no_gradients_on_the_device(machine: Accelerator) -> None:
+    ready = session(machine, {"plain": times(machine, 1.0)})
+    ready.open()
+    ready.prepare("plain")
+    module = ready._variants["plain"].program.module
+    assert all(parameter.grad is None for parameter in module.parameters())
 
 
 class Clumsy:
@@ -275,14 +368,14 @@ def test_what_is_kept_of_a_call_is_no_memory_that_a_replay_overwrites(
     ready.open()
     variant, _, calls, _ = ready._compile("replayed")
     assert calls is not None
-    third = {name: tensor.clone() for name, tensor in calls.results[3].items()}
+    third = {name: tensor.clone() for name, tensor in calls.results[-1].items()}
     with torch.no_grad():
         for parameter in variant.program.module.parameters():
             parameter.mul_(2.0)
     variant.step()
     gradient: Any = next(variant.program.module.parameters()).grad
     assert not torch.equal(gradient, third["gradient.linear.weight"])
-    assert all(torch.equal(calls.results[3][name], tensor) for name, tensor in third.items())
+    assert all(torch.equal(calls.results[-1][name], tensor) for name, tensor in third.items())
 
 
 def test_an_error_that_stays_in_the_last_step_is_its_own_candidates(

@@ -55,9 +55,9 @@ def test_weights_and_inputs_are_imported(tmp_path: Path) -> None:
     first, second = workload(1), workload(2)
     first.args[0].requires_grad_(requires_grad=False)
     second.args[0].requires_grad_()
-    export(tmp_path / "x", first, None)
+    export(tmp_path / "x", first, None, 4096.0)
     found, taken = imported(tmp_path / "x", second)
-    assert found.problem == ""
+    assert (found.problem, found.loss_scale) == ("", 4096.0)
     for name, value in first.module.state_dict().items():
         assert torch.equal(taken.module.state_dict()[name], value)
     assert torch.equal(taken.args[0], first.args[0])

@@ -9,11 +9,52 @@ import pytest
 import torch
 from torch import nn
 
-from harness.program import Program
-from harness.schema import Mode, Status
+from harness.program import Compiled, Program
+from harness.schema import Mode, Protocol, Status
+from harness.timing.workbench import Workbench
+from harness.worker.session import Session
 from harness.workload import Workload
-from tests.worker.planted import Forward, Verdict, judged, right, with_fault
+from tests.factories import make_job
+from tests.worker.planted import Forward, Verdict, judged, right, silent, with_fault
 from tests.worker.planted import workload as small
+
+
+@pytest.mark.parametrize("dtype", ["float16", "amp_float16"])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_small_gradients_of_float16_are_judged_at_a_scale(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, *, scaled: bool
+) -> None:
+    """Those of the outputs are 6e-9 here, below the smallest number of float16. Unscaled, zeros pass."""
+    if not scaled:
+        monkeypatch.setattr(Workbench, "scale_loss", lambda _: None)
+
+    def build(_: object) -> Workload:
+        torch.manual_seed(0)
+        given = (torch.randn(64, 32),)
+        return Workload(
+            module=nn.Linear(32, 32), args=given, loss=lambda out, _: 1e-5 * out.float().square().mean()
+        )
+
+    def zeros(made: Program) -> Compiled:
+        eager = made.forward()
+
+        def forward(*given: Any) -> tuple[Any, Any]:
+            loss, output = eager(*given)
+            return loss * 0 + loss.detach(), output
+
+        return Compiled(forward=forward, region="forward+loss", compiler_calls=lambda: 1)
+
+    def same(made: Program) -> Compiled:
+        return Compiled(forward=made.forward(), region="forward+loss", compiler_calls=lambda: 1)
+
+    compilers = {"same": same, "zeros": zeros}
+    asked = make_job(dtype=dtype, candidates=tuple(compilers), protocol=Protocol(performance=False))
+    ready = Session(asked, silent, build, compilers)
+    _, environment = ready.open()
+    statuses = {name: ready.prepare(name)[0] for name in compilers}
+    assert environment["loss_scale"] == (2.0**12 if scaled else 1.0)
+    assert (statuses["zeros"] is Status.FAIL_ACCURACY) is scaled
+    assert statuses["same"] is Status.PASS or not scaled
 
 
 class Changed(nn.Module):

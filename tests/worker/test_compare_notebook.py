@@ -16,11 +16,12 @@ import pytest
 import torch
 from torch import nn
 
+from harness import devices
 from harness.schema import Protocol, Status
 from runner.engine.executors import Timed
 from runner.errors import UsageError
 from tests.factories import known, make_job
-from torchduet import Result, compare
+from torchduet import Result, caller, compare
 from torchduet.progress import shown
 
 FEW = Protocol(repeat=6, min_sample_s=0.0)
@@ -328,6 +329,23 @@ def test_the_callers_settings_and_generators_are_as_before() -> None:
     assert random.getstate() == python
     assert repr(np.random.get_state()) == repr(of_numpy)  # noqa: NPY002
     assert torch.equal(torch.random.get_rng_state(), of_torch)
+
+
+def test_a_setting_that_cannot_be_put_back_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a broken device: its generator cannot be restored. Its memory is given back in any case."""
+
+    def fail() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    emptied: list[str] = []
+    monkeypatch.setattr(devices, "remember", lambda: fail)
+    monkeypatch.setattr(devices.Cuda, "in_use", lambda _: True)
+    monkeypatch.setattr(devices.Cuda, "empty_cache", lambda _: emptied.append("cuda"))
+    before = settings()
+    with caller.left_as_it_was():
+        torch.backends.cudnn.deterministic = True
+    assert settings() == before
+    assert emptied == ["cuda"]
 
 
 def test_inside_autocast_and_inference_mode_plain_torch_is_measured() -> None:

@@ -1,5 +1,6 @@
 """FLOPs, activations, items, peaks and energy of known models."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness import devices
 from harness.hardware.peaks import data_sheet_peak
 from harness.metrics import (
     Ended,
@@ -171,6 +173,28 @@ def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
     assert next(ticks) < 40
 
 
+def test_loading_a_kernel_of_a_gpu_takes_nothing_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call of each size takes 0.2 s, more than all calls may; a wait, a tenth of a product."""
+    now, seen = [0.0], set[int]()
+
+    def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        now[0] += 1e-3 * (len(left) / 8) ** 3 + (0.0 if len(left) in seen else 0.2)
+        seen.add(len(left))
+        return left
+
+    def wait() -> None:
+        now[0] += 1e-4
+
+    monkeypatch.setattr(peak_rates, "of", lambda _: devices.named("cuda"))
+    monkeypatch.setattr(peak_rates, "SIZES_ACCELERATED", (8, 16))
+    monkeypatch.setattr(torch, "matmul", product)
+    monkeypatch.setattr(torch.Tensor, "__matmul__", product)
+    rate, size = peak_rates.measured(precision("float32", "cpu"), CPU, wait, lambda: now[0])
+    assert size in (8, 16)
+    assert rate == pytest.approx(2 * 8**3 / 1e-3, rel=0.01)
+    assert seen == {8, 16}
+
+
 # -- energy --------------------------------------------------------------------------------------
 
 
@@ -184,6 +208,11 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
     found = energy.per_step_j(step, lambda: joules[0], lambda: None, lambda: seconds[0])
     assert found == pytest.approx(3.0)
     assert seconds[0] == energy.LASTING_S
+    waits: list[float] = []
+    energy.per_step_j(
+        step, lambda: 0.0, lambda: waits.append(seconds[0]), lambda: seconds[0], lasting_s=5.0, stream=4
+    )
+    assert [later - before for before, later in itertools.pairwise(waits)] == [1.0] * 5
     assert energy.per_step_j(lambda: None, lambda: 7.0, lambda: None, iter(range(99)).__next__) is None
 
 

@@ -22,6 +22,7 @@ File = dict[str, Any]
 """Part -> tensors by name; the last part: tensor -> errors of noisy runs."""
 
 WEIGHTS, INPUTS, EAGER, EXACT, NOISE = "weights", "inputs", "eager", "exact", "noise"
+SCALE = "loss_scale"
 SHOWN = 3  # names of parameters in a sentence
 
 
@@ -31,6 +32,7 @@ class Imported:
 
     path: Path
     problem: str = ""
+    loss_scale: float = 1.0
 
     def truth(self, rule: Rule, device: torch.device) -> Truth | None:
         """What the reference environment's eager says of the first call; None if parity is not checked."""
@@ -44,9 +46,10 @@ class Imported:
         )
 
 
-def export(path: Path, workload: Workload, truth: Truth | None) -> None:
+def export(path: Path, workload: Workload, truth: Truth | None, loss_scale: float = 1.0) -> None:
     """Writes the file. ``RuntimeError`` for a full disk."""
-    file: File = {WEIGHTS: _weights(workload.module), INPUTS: dict(_inputs(workload))}
+    scale = {SCALE: torch.tensor(loss_scale)}
+    file: File = {WEIGHTS: _weights(workload.module), INPUTS: dict(_inputs(workload)), SCALE: scale}
     if truth is not None:
         noise = {name: [asdict(draw) for draw in draws] for name, draws in truth.noise.items()}
         file |= {EAGER: truth.eager, EXACT: truth.exact or {}, NOISE: noise}
@@ -60,8 +63,9 @@ def imported(path: Path, workload: Workload) -> tuple[Imported, Workload]:
     weights, inputs = file[WEIGHTS], file[INPUTS]
     own = _weights(workload.module)
     problem = _difference("parameter", weights, own) or _difference("input", inputs, dict(_inputs(workload)))
+    scale = float(file[SCALE][SCALE])
     if problem:
-        return Imported(path=path, problem=problem), workload
+        return Imported(path=path, problem=problem, loss_scale=scale), workload
     with torch.no_grad():
         for name, value in own.items():
             value.copy_(weights[name])
@@ -72,7 +76,7 @@ def imported(path: Path, workload: Workload) -> tuple[Imported, Workload]:
         return moved.requires_grad_(tensor.requires_grad)
 
     args, kwargs, target = map_tensors(_walked(workload), next_one)
-    return Imported(path=path), replace(workload, args=args, kwargs=kwargs, target=target)
+    return Imported(path=path, loss_scale=scale), replace(workload, args=args, kwargs=kwargs, target=target)
 
 
 def _read(path: Path) -> File:

@@ -17,11 +17,12 @@ BYTES_A_JOB = 3e9
 def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float | None = None) -> int:
     """How many jobs prepare side by side, by default.
 
-    1 where compilation latencies are asked for and on accelerators, whose memory the jobs would share; else
-    as many as keep the CPUs busy, ``MOST_AHEAD`` at most, if each open job can have ``BYTES_A_JOB`` and its
-    threads have CPUs of their own. Without ``--threads`` a job has a thread for every CPU.
+    1 where compilation latencies are asked for, where a compiler chooses kernels by measuring them, and on
+    accelerators, whose memory the jobs would share; else as many as keep the CPUs busy, ``MOST_AHEAD`` at
+    most, if each open job can have ``BYTES_A_JOB`` and its threads have CPUs of their own. Without
+    ``--threads`` a job has a thread for every CPU.
     """
-    if any(job.extras.times_compiling or of(job.device).accelerated for job in jobs):
+    if any(job.extras.times_compiling or of(job.device).accelerated or _autotunes(job) for job in jobs):
         return 1
     cpus = cpus or len(usable_cpus())
     memory = available_bytes() if memory_bytes is None else memory_bytes
@@ -42,6 +43,10 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
         f"{ahead} jobs that prepare side by side have {threads} threads each on {cpus} CPUs: their steps "
         f"wait for each other, and may take twenty times as long as alone; {instead} prevents this"
     )
+
+
+def _autotunes(job: Job) -> bool:
+    return any("max_autotune" in name for name in (*job.candidates, *job.options.inductor_config))
 
 
 def _threads(jobs: Sequence[Job], cpus: int) -> int:

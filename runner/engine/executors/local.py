@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from harness.hardware.cpus import usable_cpus
+from harness.hardware.cpus import cores_of, cpus_near, usable_cpus
 from harness.schema import Record
 from runner.engine import JobContext, Pause, Place, Reproduce
 from runner.engine.executors import (
@@ -257,15 +258,29 @@ class LocalExecutor:
             yield from lanes.run(_lanes(together))
 
 
-def cpu_shares(devices: Sequence[str], cpus: Sequence[int], threads: int) -> dict[str, tuple[int, ...]]:
-    """Device -> its own CPUs, so that no lane compiles on the CPUs on which another lane is timed.
+def cpu_shares(
+    devices: Sequence[str], cpus: Sequence[int], threads: int, root: Path = Path("/")
+) -> dict[str, tuple[int, ...]]:
+    """Device -> its own cores, so that no lane compiles on the cores on which another lane is timed.
 
-    {} for one device, and if a share would have fewer CPUs than a worker has threads.
+    Cores next to the device come first. {} for one device, and if a share would have fewer CPUs than a worker
+    has threads.
     """
-    size = len(cpus) // max(1, len(devices))
-    if len(devices) < 2 or size < threads:
-        return {}
-    return {device: tuple(cpus[size * i : size * (i + 1)]) for i, device in enumerate(devices)}
+    left, shares = cores_of(cpus, root), dict[str, tuple[int, ...]]()
+    size = len(left) // max(1, len(devices))
+    near = {device: cpus_near(device, root) for device in devices}
+    for device in devices:
+        taken = sorted(left, key=lambda core: _distance(core, device, near))[:size]
+        left = [core for core in left if core not in taken]
+        shares[device] = tuple(sorted(cpu for core in taken for cpu in core))
+    enough = all(len(share) >= max(1, threads) for share in shares.values())
+    return shares if len(devices) > 1 and enough else {}
+
+
+def _distance(core: tuple[int, ...], device: str, near: Mapping[str, frozenset[int]]) -> int:
+    """0: next to the device; 1: next to none; 2: next to another one."""
+    others = (cpus for other, cpus in near.items() if other != device and cpus != near[device])
+    return 0 if core[0] in near[device] else 2 if any(core[0] in cpus for cpus in others) else 1
 
 
 def _rest(first: tuple[int, Work], waiting: deque[tuple[int, Work]]) -> Iterator[tuple[int, Work]]:
