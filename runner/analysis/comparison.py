@@ -283,11 +283,11 @@ class Overtaking:
     """When a form has done as many steps as eager that began with it; ``math.inf``: never.
 
     ``measured``: in every race, among its steps. Otherwise computed from what its start costs beyond eager's
-    and from the speedup, as ``BreakEven`` is.
+    and from the speedup.
     """
 
-    steps: Typical
-    seconds: Typical
+    after: BreakEven
+    seconds: float
     measured: bool
 
 

@@ -27,6 +27,7 @@ FORMATS = ("png", "svg")
 WIDTH_IN, PANEL_IN = 11.0, 3.0
 MOST_MODELS = 12  # of a suite; report.md has all
 TITLE_WIDTH = 90
+LEGEND = "from: overtakes eager after so many steps"
 
 Forms = tuple[StartForm, ...]
 
@@ -61,9 +62,8 @@ def _draw_panel(ax: Axes, forms: Forms, of_name: Mapping[str, Mapping[str, str]]
         if name in drawn:
             continue  # eager, which every candidate of the job has
         drawn.add(name)
-        told = overtaking_text(form) if form.overtaking is not None else ""
+        label = f"{name}: {overtaking_text(form)}" if form.overtaking is not None else name
         steps = range(1, len(form.curve) + 1)
-        label = f"{name}{f': overtakes eager after {told} steps' if told else ''}"
         ax.plot(form.curve, steps, color=of_name[name]["color"], linewidth=1.5, label=label)
     record = forms[0].comparison.record
     case = record.job.case
@@ -75,4 +75,4 @@ def _draw_panel(ax: Axes, forms: Forms, of_name: Mapping[str, Mapping[str, str]]
     ax.set_xlabel("seconds since the model was built (log scale)")
     ax.set_ylabel("steps done")
     light_grid(ax)
-    ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title=LEGEND)

@@ -180,20 +180,20 @@ def test_within_the_race_it_is_measured_and_beyond_it_is_computed() -> None:
     warm, cold = known(found["warm"]), known(found["cold"])
     assert warm.measured
     # 4 + (n - 1) / 2 <= 1.5 + n - 1, so n = 6; with 5 at first, n = 8
-    assert warm.steps.value == pytest.approx(math.sqrt(6 * 8))
-    assert known(warm.steps.low) < warm.steps.value < known(warm.steps.high)
+    assert warm.after.steps == pytest.approx(math.sqrt(6 * 8))
+    assert known(warm.after.low) < warm.after.steps < known(warm.after.high)
     assert not cold.measured
     # 39.5 steps beyond settled ones, less eager's 0.5: each step saves half of one
-    assert cold.steps.value == pytest.approx(78, rel=0.01)
-    assert known(cold.steps.low) < 78 < known(cold.steps.high)
-    assert cold.seconds.value == pytest.approx(78.5 * eager_s, rel=0.01)
+    assert cold.after.steps == pytest.approx(78, rel=0.01)
+    assert known(cold.after.low) < 78 < known(cold.after.high)
+    assert cold.seconds == pytest.approx(78.5 * eager_s, rel=0.01)
 
 
 def test_a_slower_form_never_overtakes_and_without_eager_nothing_is_known() -> None:
     forms = {"eager": [steps(1.0, 0.1)], "cold": [steps(9.0, 0.2)]}
     never = known(overtaken(raced(forms, speedup=0.5))["cold"])
-    assert math.isinf(never.steps.value)
-    assert math.isinf(never.seconds.value)
+    assert math.isinf(never.after.steps)
+    assert math.isinf(never.seconds)
     assert overtaking({0: (1.0,)}, {}, None) is None
     assert overtaken(raced({"cold": forms["cold"]}))["cold"] is None
 

@@ -11,7 +11,7 @@ from statistics import median
 
 from harness.schema import EAGER_START, Compilation
 from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, StartForm
-from runner.analysis.estimate import PairedEstimate, Typical
+from runner.analysis.estimate import BreakEven, PairedEstimate
 from runner.analysis.verdicts.compiling import break_even, typical_of
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
@@ -93,24 +93,21 @@ def overtaking(form: Races, eager: Races, speedup: PairedEstimate | None) -> Ove
     crossed = [crossing(*pair) for pair in pairs]
     known = [step for step in crossed if step is not None]
     if len(known) == len(pairs):
+        steps = typical_of(known)
+        after = BreakEven(
+            steps=steps.value,
+            low=steps.value if steps.low is None else steps.low,
+            high=steps.value if steps.high is None else steps.high,
+            whole=steps.low is not None,
+        )
         seconds = [own[step - 1] for (own, _), step in zip(pairs, known, strict=True)]
-        return Overtaking(steps=typical_of(known), seconds=typical_of(seconds), measured=True)
+        return Overtaking(after=after, seconds=typical_of(seconds).value, measured=True)
     costs = [beyond_steps(own) - beyond_steps(theirs) for own, theirs in pairs]
     even = break_even(costs, speedup) if min(costs) > 0 else None
     if even is None or speedup is None:
         return None
     at_first = sum(beyond_steps(theirs) for _, theirs in pairs) / len(pairs)
-
-    def seconds_of(steps: float) -> float:
-        return at_first + steps * speedup.baseline_median_s
-
-    ends = (even.low, even.high) if even.whole else (None, None)
-    in_s = [None if end is None else seconds_of(end) for end in ends]
-    return Overtaking(
-        steps=Typical(value=even.steps, low=ends[0], high=ends[1]),
-        seconds=Typical(value=seconds_of(even.steps), low=in_s[0], high=in_s[1]),
-        measured=False,
-    )
+    return Overtaking(after=even, seconds=at_first + even.steps * speedup.baseline_median_s, measured=False)
 
 
 def crossing(form: Sequence[float], eager: Sequence[float]) -> int | None:

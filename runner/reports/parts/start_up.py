@@ -7,7 +7,7 @@ from functools import partial
 
 from harness.schema import EAGER_START
 from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
-from runner.analysis.digits import MISSING, interval_text, number_text, seconds_text, steps_text
+from runner.analysis.digits import MISSING, break_even_text, interval_text, number_text, seconds_text
 from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
@@ -58,20 +58,17 @@ def typical_text(value: Typical) -> str:
 
 
 def overtaking_text(form: StartForm) -> str:
-    """``9 [8, 10]``; computed, beyond the steps of the race: ``about 5,500``; ``never``."""
+    """``9 [8, 10]``; computed, beyond the steps of the race: ``about 5,500``; ``over 1,200``; ``never``."""
     known = form.overtaking
-    if known is None or math.isinf(known.steps.value):
-        return MISSING if known is None else steps_text(math.inf)
-    low, high = known.steps.low, known.steps.high
-    interval = "" if low is None or high is None else f" [{steps_text(low)}, {steps_text(high)}]"
-    return f"{'' if known.measured else 'about '}{steps_text(known.steps.value)}{interval}"
+    if known is None:
+        return MISSING
+    text = break_even_text(known.after.steps, known.after.low, known.after.high, whole=known.after.whole)
+    return text if known.measured or not text[0].isdigit() else f"about {text}"
 
 
 def _overtaking_s(form: StartForm) -> str:
     known = form.overtaking
-    if known is None or math.isinf(known.seconds.value):
-        return MISSING
-    return seconds_text(known.seconds.value)
+    return MISSING if known is None or math.isinf(known.seconds) else seconds_text(known.seconds)
 
 
 def _megabytes(size: float) -> str:
