@@ -133,7 +133,7 @@ def compare(
         records=records,
         isolated=named,
         folder=folder,
-        again=lambda other: measure(other, None)[0],
+        _again=lambda other: measure(other, None)[0],
     )
 
 

@@ -43,7 +43,7 @@ class Result:
     records: tuple[Record, ...]
     isolated: bool
     folder: Path | None = None
-    again: Callable[[Job], tuple[Record, ...]] | None = field(default=None, repr=False, compare=False)
+    _again: Callable[[Job], tuple[Record, ...]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def summary(self) -> Summary:
@@ -124,7 +124,7 @@ class Result:
         asked = self[compiler] if compiler else min(timed, key=lambda one: one.speedup or 0.0)
         if asked not in timed:
             raise UsageError(f"why: {asked.compiler} has no times ({asked.status.value})")
-        return explained(asked.record, self.again)
+        return explained(asked.record, self._again)
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""

@@ -7,6 +7,9 @@
     copy      it has no operation of its own: it copies a tensor into another order
     scalar    its loop is not vectorized (C++)
 
+``kernel_lines`` has the model's lines that each kernel computes, where torch tracks them
+(``trace.provenance_tracking_level=1``).
+
 ``guard_check_us`` is the time of all guards of all frames, as torch's own benchmark of guards measures it:
 the shortest of several loops over the check.
 """
@@ -20,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from harness.counters import short_path
 from harness.declared import COMPILATION, Metric
 from harness.schema import Scalar
 
@@ -36,6 +40,7 @@ METRICS = (
         group=COMPILATION,
         explains="generated kernels",
     ),
+    Metric("kernel_lines", "text", "the model's lines of inductor's kernels (--explain)", group=COMPILATION),
     Metric("guards", "", "what Dynamo checks before each call (--explain)", group=COMPILATION),
     Metric("guard_check_us", "us", "time of one check of all guards (--explain)", group=COMPILATION),
 )
@@ -44,6 +49,8 @@ KERNEL = re.compile(
 )
 COPY = re.compile(r"\w+?_fused(?:__?convolution(?:_backward)?|__to_copy|_clone)*_\d+")
 RANDOM = re.compile(r"normalized_rand|randn_cpu|randint64|tl\.rand|philox|load_seed")
+FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+GENERATED = re.compile(r"(?:cpp|triton_\w{2,4})_fused")
 LOOPS, CALLS = 5, 20
 
 
@@ -53,11 +60,14 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     from torch._inductor.graph import GraphLowering
 
     codes: list[str] = []
+    lines: dict[str, list[str]] = {}
     checks: list[tuple[int, float]] = []
     save, init = GraphLowering.save_output_code, CheckFunctionManager.__init__
 
     def saved(code: str) -> None:
         codes.append(code)
+        for kernel, line in lines_of_kernels():
+            lines.setdefault(kernel, []).append(line)
         if save is not None:
             save(code)
 
@@ -70,9 +80,23 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         stack.enter_context(patch.object(CheckFunctionManager, "__init__", checked))
         yield
     numbers["generated_kernels"] = "\n".join(line for code in codes for line in signs(code)) or None
+    texts = (f"{kernel} {', '.join(dict.fromkeys(of))}" for kernel, of in lines.items())
+    numbers["kernel_lines"] = "\n".join(texts) or None
     if checks:
         numbers["guards"] = sum(count for count, _ in checks)
         numbers["guard_check_us"] = sum(cost for _, cost in checks)
+
+
+def lines_of_kernels() -> Iterator[tuple[str, str]]:
+    """Each kernel of the graph that was compiled last, with a line of the model: ``model.py:12``."""
+    from torch._inductor import debug
+
+    for kernel, stacks in getattr(debug, "_inductor_kernel_stack_trace", {}).items():
+        for stack in stacks:
+            frames = FRAME.findall(stack)
+            if frames and GENERATED.match(kernel):
+                file, line = frames[-1]
+                yield kernel.partition(":")[0], f"{short_path(file)}:{line}"
 
 
 def signs(code: str) -> list[str]:

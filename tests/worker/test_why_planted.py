@@ -229,4 +229,4 @@ def test_what_a_result_cannot_explain_is_one_sentence(compiler: str, says: str) 
     with pytest.raises((UsageError, KeyError), match=says):
         result.why(compiler)
     with pytest.raises(UsageError, match="cannot be measured again"):
-        replace(result, again=None).why()
+        replace(result, _again=None).why()

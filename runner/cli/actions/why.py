@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from harness.backends.settings.candidates import compiler_of
 from harness.settings import Given, Group, flag
@@ -60,6 +62,7 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     from runner.plan.probe import asking_for
     from runner.reports.parts.grid import grid_of, say
     from runner.runs.why.asking import asked_why, tuned
+    from runner.runs.why.handover import TRACE, hand_over
     from runner.runs.why.words import as_json, markdown, overview, show
     from runner.store.run_folder import new_folder
 
@@ -78,6 +81,7 @@ def perform(request: Request, argv: Sequence[str]) -> int:
         if answer.why is None:
             say(console, f"{job.case.name}: {answer.problem}; the log is in {folder / job.key}")
             continue
+        hand_over(folder / job.key, folder / job.key / TRACE, answer.why)
         show(answer.why, console)
         if not asks_why:
             _say_winner(answer.why, console)
@@ -98,10 +102,13 @@ def _measured(
     from runner.engine.executors.choice import opened
     from runner.plan.compilers import with_availability
     from runner.plan.probe import asking_for
+    from runner.runs.why.asking import LOOK
+    from runner.runs.why.handover import TRACE
     from runner.store.run_folder import RunFolder
 
     jobs = with_availability((job,), asking_for((job,)), skip=True)
-    with opened(request.where, jobs, job_command) as executor:
+    trace = {"TORCH_TRACE": str((path / TRACE).absolute())} if part == LOOK else {}
+    with patch.dict(os.environ, trace), opened(request.where, jobs, job_command) as executor:
         folder = RunFolder.create(path / part, jobs, argv, {})
         with folder.claimed():
             if measure_missing(folder, jobs, console, executor):

@@ -117,6 +117,7 @@ class Why:
     excluded: tuple[str, ...]
     shown: tuple[str, ...]  # checks that are not clean
     balance: Mapping[str, tuple[float, float]]
+    kernels: tuple[tuple[str, float, str, str], ...] = ()  # as in ``Looked.kernel_rows``
     together: Tested | None = None  # the causes that act, without all of them at once
 
     @property
@@ -207,6 +208,7 @@ def explain(
         excluded=excluded,
         shown=shown,
         balance={} if looked is None else looked.balance,
+        kernels=() if looked is None else looked.kernel_rows,
     )
 
 

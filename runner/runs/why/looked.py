@@ -18,6 +18,7 @@ from harness.schema import Record
 STEP = "step"  # the whole step among the events of harness.metrics.trace
 LOOKING = (
     "cpp.enable_kernel_profile=True",
+    "trace.provenance_tracking_level=1",
     "fx_graph_cache=False",  # a graph from the cache generates no code that could be read
     "functorch.enable_autograd_cache=False",
 )
@@ -55,6 +56,15 @@ class Looked:
             compiled=_events(record, "candidate_step_events"),
             signs={line[0]: frozenset(line[1:]) for line in words if line},
         )
+
+    @property
+    def kernel_rows(self) -> tuple[tuple[str, float, str, str], ...]:
+        """The generated kernels, the longest first: name, ms, signs, and the model's lines."""
+        text = str(self.record.metrics.get("kernel_lines") or "")
+        lines = dict(line.partition(" ")[::2] for line in text.splitlines())
+        timed = ((self.compiled.get(name, 0.0), name, signs) for name, signs in self.signs.items())
+        longest = sorted(timed, key=lambda row: -row[0])
+        return tuple((name, ms, ", ".join(sorted(s)), lines.get(name, "")) for ms, name, s in longest if ms)
 
     @property
     def compiler(self) -> str:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from runner.analysis.digits import seconds_text, speedup_text
 from runner.reports.markdown import escape, list_block, table_block
+from runner.reports.parts.axes import shorten
 from runner.reports.parts.grid import Table, grid_of, optional, text_for
 from runner.runs.why.explain import Attempt, Share, Stage, Tested, Why
+from runner.runs.why.looked import REST
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison
 
 VERSION = 1  # of why.json
+UNACCOUNTED = 0.1  # of a step
+SHOWN_KERNELS, NAME_WIDTH = 5, 48
 SMALL_MS = 0.005  # lines of the balance sheet below it are left out
 
 
@@ -74,7 +78,12 @@ def parts(why: Why) -> Iterator[Part]:
     yield Part(title=why.title, lines=(verdict_text(why),))
     yield Part(title="Cause", lines=cause_lines(why))
     if why.balance:
-        yield Part(title="Balance of one step, in ms, under the profiler", table=balance_table(why))
+        lines = unaccounted(why)
+        yield Part(
+            title="Balance of one step, in ms, under the profiler", lines=lines, table=balance_table(why)
+        )
+    if why.kernels:
+        yield Part(title="Generated kernels that take longest", table=kernels_table(why))
     yield Part(title="Stages, for orientation", table=stages_table(why.stages))
     if why.call:
         yield Part(title="The cost of a call", table=call_table(why))
@@ -130,6 +139,23 @@ def balance_table(why: Why) -> Table:
         for line, (eager, compiled) in (*lines, ("step", total))
     )
     return Table(header=("", "eager", "compiled", "change"), rows=rows, numbers=(False, True, True, True))
+
+
+def unaccounted(why: Why) -> tuple[str, ...]:
+    """A sentence where the balance lacks more of a step than ``UNACCOUNTED``."""
+    steps = [sum(both[side] for both in why.balance.values()) for side in (0, 1)]
+    shares = [rest / step if step else 0.0 for rest, step in zip(why.balance[REST], steps, strict=True)]
+    if max(map(abs, shares)) <= UNACCOUNTED:
+        return ()
+    return (f"Not accounted: {shares[0]:.0%} of eager's step, {shares[1]:.0%} of the compiled step.",)
+
+
+def kernels_table(why: Why) -> Table:
+    rows = tuple(
+        (shorten(name, NAME_WIDTH), f"{ms:.3g}", signs, shorten(lines, NAME_WIDTH))
+        for name, ms, signs, lines in why.kernels[:SHOWN_KERNELS]
+    )
+    return Table(header=("kernel", "ms", "signs", "the model's lines"), rows=rows)
 
 
 def stages_table(stages: Sequence[Stage]) -> Table:
@@ -237,6 +263,7 @@ def _one(why: Why) -> dict[str, Any]:
         ],
         "excluded": list(why.excluded),
         "not_excluded": list(why.shown),
+        "kernels": [{"name": n, "ms": ms, "signs": s, "lines": lines} for n, ms, s, lines in why.kernels],
         "balance_ms": {line: {"eager": e, "compiled": c} for line, (e, c) in why.balance.items()},
     }
 

@@ -1,0 +1,78 @@
+"""What --why hands over: graphs and kernels as scripts without this program, and the text of an issue.
+
+torch's trace (``TORCH_TRACE``) of the copy for looking has each graph as a script that runs alone, the
+generated code, and the lines of the model that each kernel computes. ``tlparse`` reads the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.runs.why.explain import Why
+from runner.runs.why.words import cause_lines, verdict_text
+
+TRACE = "torch_trace"
+FILES = {
+    "fx_graph_runnable": "graph-{}.py",
+    "inductor_output_code": "kernels-{}.py",
+    "inductor_provenance_tracking_kernel_stack_traces": "kernel-lines-{}.json",
+}
+_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*\})$")
+_OF_THIS_MACHINE = re.compile(
+    r"^os\.environ\['(?:TORCH_TRACE|\w*CACHE_DIR|_TORCHINDUCTOR\w*)'\].*\n", re.MULTILINE
+)
+FACTS = ("torch", "python", "cpu", "threads")
+
+
+def hand_over(folder: Path, trace: Path, why: Why) -> None:
+    """Writes the files into this folder."""
+    count: Counter[str] = Counter()
+    for log in sorted(trace.glob("*.log")):
+        for name, payload in entries(log.read_text(encoding="utf-8", errors="replace")):
+            if name in FILES:
+                (folder / FILES[name].format(count[name])).write_text(
+                    _OF_THIS_MACHINE.sub("", payload), encoding="utf-8"
+                )
+                count[name] += 1
+    (folder / "issue.md").write_text(issue(why), encoding="utf-8")
+
+
+def entries(log: str) -> Iterator[tuple[str, str]]:
+    """The name and the payload of each entry of a log of ``TORCH_TRACE``."""
+    name, lines = "", list[str]()
+    for line in log.splitlines():
+        if line.startswith("\t"):
+            lines.append(line[1:])
+            continue
+        if name:
+            yield name, "\n".join(lines) + "\n"
+        match, lines = _ENTRY.match(line), []
+        entry = json.loads(match[1]) if match else {}
+        name = entry.get("artifact", {}).get("name") or next(iter(entry), "")
+    if name:
+        yield name, "\n".join(lines) + "\n"
+
+
+def issue(why: Why) -> str:
+    """The text of an issue: what is slower, the tested cause, where it was measured, and how to repeat it."""
+    record = why.plain.record
+    facts = (f"{key} {record.environment[key]}" for key in FACTS if record.environment.get(key) is not None)
+    return "\n".join(
+        [
+            f"# {why.title}: {verdict_text(why)}",
+            "",
+            *(f"- {line}" for line in cause_lines(why)),
+            "",
+            f"Measured in pairs of eager and compiled steps, {why.plain.n} rounds; {', '.join(facts)}.",
+            f"Excluded: {', '.join(why.excluded)}.",
+            "",
+            f"To repeat the measurement: `{record.reproduce}`",
+            "",
+            "`graph-*.py` are the graphs as scripts that need torch alone, `kernels-*.py` is the generated code.",
+            "",
+        ]
+    )
