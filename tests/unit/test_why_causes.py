@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +17,28 @@ from runner.runs.why.explain import (
     Proposal,
     State,
     Why,
+    acting,
     candidates_for,
     explain,
     proposals,
     settings_to_try,
     share_of_loss,
+    together_setting,
     with_setting,
+    with_together,
 )
+from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
 from runner.runs.why.tune import tuning, winner
-from runner.runs.why.words import as_json, balance_table, cause_lines, markdown, show
+from runner.runs.why.words import (
+    as_json,
+    balance_table,
+    cause_lines,
+    markdown,
+    overview,
+    show,
+    unaccounted,
+)
 from tests.command_line import parsed
 from tests.factories import known, make_job, make_record
 
@@ -246,3 +259,50 @@ def test_what_cannot_be_explained_is_refused(words: list[str], says: str) -> Non
     with pytest.raises(UsageError) as caught:
         parsed(words)
     assert says in str(caught.value)
+
+
+LOG = """V1124 08:52:48.197000 25015 torch/_inductor/compile_fx.py:1315] {"artifact": {"name": "fx_graph_runnable"}, "x": 0}
+\t
+\timport os
+\tos.environ['TORCH_TRACE'] = '/tmp/trace'
+\timport torch
+V1124 08:52:55.179000 25015 torch/_inductor/graph.py:2745] {"inductor_output_code": {"filename": "/tmp/a.py"}}
+\t# AOT ID: ['0_forward']
+V1124 08:52:56.000000 25015 torch/a.py:1] {"compilation_metrics": {}}
+"""  # noqa: E501 - a line of the log
+
+
+def test_graphs_kernels_and_the_text_of_an_issue_are_handed_over(tmp_path: Path) -> None:
+    trace, folder = tmp_path / TRACE, tmp_path / "job"
+    trace.mkdir()
+    folder.mkdir()
+    (trace / "dedicated_log.log").write_text(LOG)
+    hand_over(folder, trace, why(10.0))
+    assert (folder / "graph-0.py").read_text() == "\nimport os\nimport torch\n"
+    assert (folder / "kernels-0.py").read_text() == "# AOT ID: ['0_forward']\n"
+    text = (folder / "issue.md").read_text()
+    assert "Explained: random numbers." in text
+    assert "To repeat the measurement: `python" in text
+    assert sorted(path.name for path in folder.iterdir()) == ["graph-0.py", "issue.md", "kernels-0.py"]
+
+
+def test_causes_that_act_are_tested_together_once() -> None:
+    proposed = (*RANDOM, *proposals(PLANTED["stored masks"]))
+    other = with_setting("inductor", proposed[1].settings[0])
+    times = {REMOVED: 12.0, other: 11.5, "inductor": 13.0}
+    alone = explain("inductor", run(times), proposed, None)
+    assert len(acting(alone)) == 2
+    both = with_setting("inductor", together_setting(alone))
+    assert both == "inductor[fallback_random=True,decompose.threshold_backward=False]"
+    whole = with_together(alone, "inductor", run({both: 10.5, "inductor": 13.0}))
+    together = known(whole.together)
+    assert together.state is State.EXPLAINED
+    assert known(together.share).value == pytest.approx(0.81, abs=0.08)
+    assert any("random numbers and stored masks" in line for line in cause_lines(whole))
+    assert overview([whole]).rows[0][2:4] == ("random numbers and stored masks", "explained")
+
+
+def test_what_the_balance_lacks_is_said_where_it_is_much() -> None:
+    much = replace(why(10.0), balance={LINES[0]: (9.0, 8.0), REST: (0.5, 2.0)})
+    assert unaccounted(much) == ("Not accounted: 5% of eager's step, 20% of the compiled step.",)
+    assert unaccounted(replace(much, balance={LINES[0]: (9.0, 9.0), REST: (0.5, 0.5)})) == ()

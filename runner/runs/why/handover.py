@@ -72,7 +72,7 @@ def issue(why: Why) -> str:
             "",
             f"To repeat the measurement: `{record.reproduce}`",
             "",
-            "`graph-*.py` are the graphs as scripts that need torch alone, `kernels-*.py` is the generated code.",
+            "`graph-*.py` are graphs as scripts that need torch alone, `kernels-*.py` is the generated code.",
             "",
         ]
     )

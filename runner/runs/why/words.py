@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of why.json
 UNACCOUNTED = 0.1  # of a step
-SHOWN_KERNELS, NAME_WIDTH = 5, 48
+SHOWN_KERNELS, NAME_WIDTH = 5, 26
 SMALL_MS = 0.005  # lines of the balance sheet below it are left out
 
 
@@ -85,8 +85,8 @@ def parts(why: Why) -> Iterator[Part]:
     if why.kernels:
         yield Part(title="Generated kernels that take longest", table=kernels_table(why))
     yield Part(title="Stages, for orientation", table=stages_table(why.stages))
-    if why.call:
-        yield Part(title="The cost of a call", table=call_table(why))
+    if lines := call_lines(why):
+        yield Part(title="The cost of a call", lines=lines, table=call_table(why) if why.call else None)
     if why.attempts:
         yield Part(title="What to try", table=attempts_table(why.attempts))
     checks = [f"Excluded: {', '.join(why.excluded)}."]
@@ -169,6 +169,13 @@ def stages_table(stages: Sequence[Stage]) -> Table:
     return Table(header=header, rows=tuple(rows))
 
 
+def call_lines(why: Why) -> tuple[str, ...]:
+    count, us = (why.plain.number(name) for name in ("guards", "guard_check_us"))
+    if count is None or us is None:
+        return ()
+    return (f"{count:g} guards; {us:.3g} us a step when only they run, in a loop.",)
+
+
 def call_table(why: Why) -> Table:
     step_us = (why.plain.candidate_ms or 0.0) * 1e3
     rows = tuple(
@@ -249,6 +256,8 @@ def _one(why: Why) -> dict[str, Any]:
             }
             for one in why.stages
         ],
+        "guards": why.plain.number("guards"),
+        "guard_check_us": why.plain.number("guard_check_us"),
         "call_us": {one.name: [one.us, one.low, one.high] for one in why.call},
         "tried": [
             {
