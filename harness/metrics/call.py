@@ -64,7 +64,7 @@ def measure(ended: Ended) -> ByVariant:
 
 
 def cost_of_call(variant: Variant, ended: Ended) -> dict[str, Scalar]:
-    """What guards and the whole of Dynamo add to the step, in microseconds; {} for a long step, or without stances."""
+    """What guards and all of Dynamo add to the step, in us; {} for a long step, or without stances."""
     import torch
 
     set_stance = getattr(torch.compiler, "set_stance", None)
