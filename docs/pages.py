@@ -110,8 +110,7 @@ def _type(annotation: str) -> str:
 def _metrics(*, derived: bool) -> str:
     metrics = [one for one in declared().metrics if (one.derive is not None) == derived]
     metrics.sort(key=lambda one: GROUPS.index(one.group))
-    rows = [(", ".join(f"`{name}`" for name in one.names), one.meaning) for one in metrics]
-    return _table(("metric", "meaning"), *rows)
+    return _table(("metric", "meaning"), *_joined([(tuple(one.names), one.meaning) for one in metrics]))
 
 
 def _frames() -> dict[str, str]:
@@ -181,19 +180,19 @@ def _upstream() -> str:
     taken = [(row.names, _answer(row)) for row in replaced]
     needless = [name for row in answers() if not row.refused and row not in replaced for name in row.names]
     taken.append((tuple(needless), "nothing to type; a note says why"))
-    refused = [(row.names, _cell(row.why)) for row in answers() if row.refused]
+    refused = [f"`{name}`" for row in answers() if row.refused for name in row.names]
     return "\n".join(
         (
             UPSTREAM,
             _table(("flag", "answer"), *_joined(taken)),
-            _table(("not supported", "what to use, or why"), *_joined(refused)),
+            f"Not supported, with a sentence that says what to use, or why: {', '.join(refused)}.\n",
             _table(("compiler or model", "here"), *_joined([((name,), answer) for name, answer in here])),
         )
     )
 
 
 def _joined(rows: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[str, str]]:
-    """Flags with the same answer are one row."""
+    """Names with the same meaning are one row."""
     for answer in dict.fromkeys(answer for _, answer in rows):
         yield ", ".join(f"`{name}`" for names, own in rows if own == answer for name in names), answer
 

@@ -404,19 +404,18 @@ EAGER_START = "eager"
 class Compilation:
     """One compilation of a candidate in a fresh process, beside that of the process that is timed."""
 
-    # `cold`: empty caches; `warm`: caches that the cold one of this round has filled; `as found`: a later
-    # process of `--processes`. Of `--start-up` also `cache file`: torch's portable file, which the cold one
-    # has written; `package`: the library that it has written; `eager`: the model without a compiler
+    # `cold`: empty caches; `warm`: those that the cold one of this round has filled; `as found`: a later
+    # process of `--processes`; of `--start-up` also `cache file`, `package` and `eager`
     start: str
-    round: int  # compilations of one round, of all candidates, follow each other in a random order
-    # `compilation_latency_s`, its phases, processor time, memory, hits and misses, see *Metrics*
+    round: int  # in a round, all candidates compile in a random order
+    # `compilation_latency_s` and the like, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
-    # how the process ended, see *Status*. `--start-up`: the parity of what was loaded, in the first round
+    # how the process ended; `--start-up`: the parity of what was loaded, in the first round
     status: Status = Status.PASS_DUE_TO_SKIP
-    failure: str = ""  # why it compiled nothing, or what is wrong; the candidate then does not begin so again
-    # `--start-up`: seconds of each step of the process; the first has loading and compiling
+    failure: str = ""  # why it compiled nothing, or what is wrong
+    # `--start-up`: seconds of each step of the process
     first_calls_s: tuple[float, ...] = ()
-    stored_bytes: int | None = None  # size of the caches, the file or the package that it began with
+    stored_bytes: int | None = None  # size of what it began with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,8 +423,8 @@ class Record:
     """Exactly one per (job, candidate), always. Numbers that do not exist are None, never 0."""
 
     job: Job  # what was requested, and how it is measured
-    # the compiler; `eager` is the A/A control. With `--envs`, `inductor@new` is compared with eager of its
-    # own environment, `eager@new` with that of the reference
+    # the compiler; `eager` is the A/A control. `inductor@new` is compared with eager of its own
+    # environment, `eager@new` with that of the reference
     candidate: str
     status: Status  # how the candidate ended, see *Status*
     parity: Parity | None = None  # null: it was not checked
@@ -444,13 +443,12 @@ class Record:
     env: str = ""  # the candidate's environment; empty: the runner's interpreter
     # of eager of this environment against the reference's
     env_parity: Parity | None = None
-    # seconds of the calls before timing: the first compiles, three count as compilation, then the warm-up
+    # seconds of the calls before timing; three count as compilation
     first_calls_s: tuple[float, ...] = ()
     # those of other processes: `--compile-runs`, `--start-up`, and later ones of `--processes`
     compilations: tuple[Compilation, ...] = ()
-    # why no further round was timed (empty if not known): `fixed count`, `precise`, `clear verdict`,
-    # `most rounds`, `out of time`, `out of budget`, `stopped`, or `needs processes`: no round of one process
-    # closes the verdict
+    # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,
+    # `out of time`, `out of budget`, `stopped` or `needs processes`
     rounds_ended: str = ""
     # sd of the log speedup between processes that the interval of one process assumes
     assumed_between_sd: float | None = None
