@@ -76,6 +76,12 @@ class Expected:
         place = number - self.first
         return self.truths[place if place < len(self.truths) else 0]
 
+    @property
+    def repeated(self) -> frozenset[str]:
+        """The tensors of which each step of eager computes the same values."""
+        names = self.truths[0].eager
+        return frozenset(name for name in names if all(self.steady(name, call) for call in self.calls))
+
     def steady(self, name: str, number: int) -> bool:
         """Whether eager computes the same values of this tensor as at the first of the calls."""
         here, there = self.at(number), self.truths[0]

@@ -1,14 +1,16 @@
 """What is watched after the check: whether a variant's results are still those that passed.
 
 After each sample, outside the clock, the loss and a few elements of the outputs are compared with those of
-the variant's first sample. After the rounds, all results are compared with the checked ones. So a
-fault that comes with every n-th call is seen up to n = ``LOOKS``.
+the variant's first sample; at ``LOOKS`` calls, of the gradients, too: a normalization may hide a fault from
+the outputs. After the rounds, all results are compared with the checked ones. So a fault that comes with
+every n-th call is seen up to n = ``LOOKS``. What changes from step to step in eager is not looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,19 +20,24 @@ from harness.schema import TensorError
 from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Variant
 
-ELEMENTS = 4096  # of each output, after each sample
+if TYPE_CHECKING:
+    from harness.parity.checks import Expected
+
+ELEMENTS, OF_GRADIENT = 4096, 64  # that are looked at
 LOOKS = 30  # consecutive calls whose results are looked at, at least
 
 
 @dataclass(slots=True)
 class _Kept:
-    """Of one variant. ``truth``: its own checked results, with the limits of eager's.
+    """Of one variant. ``truth``: its own checked results, with the limits of eager's. ``names``: of what
+    each step of eager repeats.
 
     ``samples``: a few elements of its first sample, by the steps of a sample, because each step of a sample
     draws other random numbers.
     """
 
     truth: Truth
+    names: frozenset[str]
     samples: dict[int, Tensors] = field(default_factory=dict)
     looks: int = 0  # at samples of one step
     worst: TensorError | None = None
@@ -42,9 +49,10 @@ class Watch:
     def __init__(self) -> None:
         self._kept: dict[Variant, _Kept] = {}
 
-    def remember(self, variant: Variant, results: Tensors, truth: Truth) -> None:
+    def remember(self, variant: Variant, results: Tensors, expected: Expected) -> None:
         """Keeps the checked ``results`` of the first call."""
-        self._kept[variant] = _Kept(replace(truth, exact=None, eager=results, lost=()))
+        truth = replace(expected.truths[0], exact=None, eager=results, lost=())
+        self._kept[variant] = _Kept(truth, expected.repeated)
 
     def moved(self, variant: Variant, copy: Variant) -> None:
         """``copy`` takes the place of ``variant``, whose results it must repeat."""
@@ -65,8 +73,11 @@ class Watch:
             return
         loss, output = result
         parts = (*named_tensors(loss, "loss"), *named_tensors(output, "output"))
-        now = {name: _few(tensor) for name, tensor in parts if name in kept.truth.eager}
+        now = {name: _few(tensor) for name, tensor in parts if name in kept.names}
+        if steps == 1 and kept.looks < LOOKS and any(name.startswith("gradient.") for name in kept.names):
+            now.update(_of_gradients(variant, kept.names))
         before = kept.samples.setdefault(steps, now)
+        before = {name: tensor for name, tensor in before.items() if name in now}
         kept.looks += steps == 1
         when = "in the timed rounds, from sample to sample"
         kept.worst = kept.worst or _furthest(replace(kept.truth, eager=before), now, when)
@@ -79,6 +90,17 @@ class Watch:
         if variant not in self._kept:
             return None
         return _furthest(self._kept[variant].truth, now, "after the timed rounds, from before")
+
+
+def _of_gradients(variant: Variant, names: Collection[str]) -> Tensors:
+    """A few elements in a row, from the middle of each gradient: views, and so cheap."""
+    gradients = ((f"gradient.{n}", p.grad) for n, p in variant.program.module.named_parameters())
+    parts = dict[str, torch.Tensor]()
+    for name, gradient in gradients:
+        if name in names and gradient is not None and gradient.is_contiguous():
+            start = max(0, gradient.numel() - OF_GRADIENT) // 2
+            parts[name] = gradient.detach().view(-1)[start : start + OF_GRADIENT].clone()
+    return parts
 
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:

@@ -174,7 +174,7 @@ class Session:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls, figures)
-            self._watch.remember(variant, calls.results[0], self._checks.truth)
+            self._watch.remember(variant, calls.results[0], self._checks.expected)
             notes += more
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step

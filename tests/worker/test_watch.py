@@ -8,6 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from harness.parity.calls import Row
+from harness.parity.checks import Expected
+from harness.parity.data.other_data import FIRST_DATA
 from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
 from harness.worker.session import Session
@@ -43,6 +46,62 @@ def test_every_nth_call_that_is_wrong_from_the_eighth_on_is_found(n: int, phase:
     go_on(session)
     (error,) = session.finish()[0].values()
     assert "timed rounds, from " in str(error.failure)
+
+
+class Normalized(nn.Module):
+    """A factor that the backward leaves out changes a gradient, and nothing else of what is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.Sequential(nn.Linear(16, 16, bias=False), nn.BatchNorm1d(16))
+        self.factor = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = self.parts[0](x)
+        normalized: torch.Tensor = self.parts[1](made + (made * (self.factor - 1)).detach())
+        return normalized
+
+
+@pytest.mark.parametrize("n", [7, 20])
+def test_a_late_fault_that_a_normalization_hides_is_found_in_a_gradient(n: int) -> None:
+    def plant(program: Any, forward: Any) -> Any:
+        calls = 0
+
+        def run(*given: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            program.module.factor = 1.1 if calls >= 8 and calls % n == 0 else 1.0
+            return forward(*given)
+
+        return run
+
+    def build() -> Workload:
+        loss = lambda output, _: (output**3).mean()  # noqa: E731 - a loss
+        return Workload(module=Normalized(), args=(torch.randn(64, 16),), loss=loss)
+
+    session = opened(build, compilers={"planted": with_fault(plant)}, repeat=3)
+    assert session.prepare("planted")[0] is Status.PASS
+    go_on(session)
+    (error,) = session.finish()[0].values()
+    assert error.name == "gradient.parts.0.weight"
+
+
+def test_samples_of_a_step_that_changes_its_input_are_not_compared() -> None:
+    class Changes(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made = super().forward(x)
+            x.add_(0.5)
+            return made
+
+    session = opened(
+        lambda: Workload(module=Changes(8, 8), args=(torch.randn(4, 8),)), Mode.INFERENCE, repeat=3
+    )
+    status, parity, *_ = session.prepare("eager")
+    assert status is Status.PASS
+    assert parity is not None
+    assert "each sample: eager's outputs change from step to step" in parity.not_checked
+    go_on(session)
+    assert session.finish()[0] == {}
 
 
 @pytest.mark.parametrize(("factor", "fails"), [(1.0, False), (1.1, True), (float("nan"), True)])
@@ -108,7 +167,8 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
 def watching(values: torch.Tensor) -> tuple[Watch, Any]:
     watch, variant = Watch(), object()
     results = {"output": values}
-    watch.remember(variant, results, truth_of(None, results))  # type: ignore[arg-type]
+    expected = Expected(first=1, data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
+    watch.remember(variant, results, expected)  # type: ignore[arg-type]
     return watch, variant
 
 
