@@ -29,6 +29,7 @@ from runner.runs.why.explain import (
 )
 from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
+from runner.runs.why.page import balance_png, page
 from runner.runs.why.tune import tuning, winner
 from runner.runs.why.words import (
     as_json,
@@ -231,6 +232,19 @@ def test_the_screen_the_page_and_the_file_say_the_same() -> None:
     assert one["causes"][0]["state"] == "explained"
     assert one["tried"][0]["helps"] is True
     assert one["verdict"] == "slower"
+
+
+def test_the_page_has_the_models_by_cause_and_pictures_of_their_balances() -> None:
+    explanation = replace(why(10.0), balance=PLANTED["memory format"].balance)
+    picture = balance_png(explanation)
+    assert known(picture).startswith(b"\x89PNG")
+    text = page(
+        [explanation, replace(explanation, title="<b>")], {explanation.title: known(picture)}
+    ).decode()
+    assert "All models, by cause" in text
+    assert "&lt;b&gt;" in text
+    assert text.count("data:image/png;base64,") == 1
+    assert balance_png(replace(explanation, balance={})) is None
 
 
 def test_tuning_keeps_what_wins_with_parity() -> None:

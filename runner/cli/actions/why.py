@@ -63,6 +63,7 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     from runner.reports.parts.grid import grid_of, say
     from runner.runs.why.asking import asked_why, tuned
     from runner.runs.why.handover import TRACE, hand_over
+    from runner.runs.why.page import balance_png, page
     from runner.runs.why.words import as_json, markdown, overview, show
     from runner.store.run_folder import new_folder
 
@@ -89,9 +90,14 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     if len(whys) > 1:
         console.print()
         console.print(grid_of(console, overview(whys), lambda *_: ""))
+    pictures = {why.title: balance_png(why) for why in whys}
+    for why in whys:
+        if picture := pictures[why.title]:
+            (folder / why.plain.record.job.key / "balance.png").write_bytes(picture)
+    (folder / "why.html").write_bytes(page(whys, {title: png for title, png in pictures.items() if png}))
     (folder / "why.md").write_text(markdown(whys), encoding="utf-8")
     (folder / "why.json").write_text(json.dumps(as_json(whys), indent=1) + "\n", encoding="utf-8")
-    say(console, f"\nwhy.md, why.json and the records: {folder}")
+    say(console, f"\nwhy.html, why.md, why.json and the records: {folder}")
     return OK if len(whys) == len(jobs) else FAILURES
 
 

@@ -1,0 +1,54 @@
+"""``why.html``: the models of a run by cause, then each explanation; and ``balance.png`` of each job."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+
+from runner.reports.pages.templates import source, template
+from runner.reports.parts.axes import legend, light_grid, new_figure
+from runner.reports.parts.pictures import plain_style, png
+from runner.runs.why.explain import Why
+from runner.runs.why.words import SMALL_MS, overview, parts
+
+SIDES = (("eager", "#6E7781"), ("compiled", "#0072B2"))
+WIDTH_IN, LINE_IN = 8.0, 0.42
+
+
+def page(whys: Sequence[Why], pictures: Mapping[str, bytes]) -> bytes:
+    """The page. ``pictures``: the balance of each model by its title; a model without a balance has none."""
+    from markupsafe import Markup
+
+    text = template("why.html.j2").render(
+        style=Markup(source("report.css")),  # noqa: S704 - our own file
+        overview=overview(whys),
+        models=[(why.title, tuple(parts(why)), _embedded(pictures.get(why.title))) for why in whys],
+    )
+    return text.encode()
+
+
+def _embedded(picture: bytes | None) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}" if picture else ""
+
+
+def balance_png(why: Why) -> bytes | None:
+    """Two bars for each line of the balance sheet: ms of eager's step and of the compiled step."""
+    lines = [(line, both) for line, both in why.balance.items() if max(map(abs, both)) >= SMALL_MS]
+    if not lines:
+        return None
+    with plain_style():
+        figure = new_figure(WIDTH_IN, 0.8 + LINE_IN * len(lines))
+        ax = figure.subplots()
+        for side, (name, color) in enumerate(SIDES):
+            places = [place + (side - 0.5) * 0.36 for place in range(len(lines))]
+            values = [both[side] for _, both in lines]
+            ax.barh(places, values, height=0.34, color=color, label=name)
+            for place, value in zip(places, values, strict=True):
+                ax.annotate(f" {value:.3g}", (max(value, 0.0), place), va="center", fontsize=7)
+        ax.set_yticks(range(len(lines)), [line for line, _ in lines])
+        ax.invert_yaxis()
+        ax.set_xlabel("ms of one step, under the profiler")
+        figure.suptitle(why.title, x=0.01, ha="left", fontsize=10, parse_math=False)
+        light_grid(ax, "x")
+        legend(ax, [(name, {"color": color, "marker": "s", "linestyle": "none"}) for name, color in SIDES])
+        return png(figure)
