@@ -2,9 +2,10 @@
 
     python -m tests.gpu [--devices=cuda] [--output-dir=DIR] [--only=PART,...] [--patience=N]
 
-The archive holds each part's output, records and reports, and ``summary.json``. ``--devices=cpu`` has the
-CPU stand in at tiny sizes, so that no line here runs for the first time on a GPU. The exit code is 0 if every
-part did what it should.
+The archive holds facts of the machine, each part's output, records and reports, and ``summary.json``; it is
+written in any case. ``--devices=cpu`` has the CPU stand in at tiny sizes, so that no line here runs for the
+first time on a GPU. A part that takes longer than expected is *slow*, and ends after ``PATIENCE`` times as
+long. The exit code is 0 if no part is wrong.
 """
 
 import argparse
@@ -20,17 +21,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from harness import devices
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 20.0  # after an interrupt, a run writes what it has
 GOOD = ("pass", "pass_due_to_skip", "skip")
+PATIENCE = 3.0  # caches of Triton are cold in the first run
+FACTS = (
+    *(("nvidia-smi", "-q"), ("nvidia-smi", "topo", "-m"), ("lscpu",)),
+    (sys.executable, "-m", "pip", "freeze"),
+    (sys.executable, "-m", "torch.utils.collect_env"),
+)
+LARGE = "resnet50"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """``words`` follow the name of the interpreter. ``records``: the part writes a run folder."""
+    """``words`` follow the name of the interpreter. ``records``: the part writes a run folder.
+
+    ``limit_s``: how long it should take.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -45,6 +58,7 @@ class Outcome:
     exit_code: int | None  # None: ended by its limit of time
     statuses: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)  # what should not be so, as sentences
+    slow: str = ""
 
     @property
     def good(self) -> bool:
@@ -64,11 +78,15 @@ def parts(device: str) -> list[Part]:
     # a CPU compiles C++ for minutes where a GPU's kernels take seconds: it does so once, in "autotuned"
     models, compilers = ("NanoGPT_addition,MLP_addition", "aot_eager,inductor")
     graphs, tuned, trained = ("inductor_reduce_overhead", "inductor_max_autotune", "NanoGPT_addition")
+    large = ("inductor,inductor_reduce_overhead", "--batch-size=64", "--repeat=20")
     if not real:
+        large = ("aot_eager", "--batch-size=2", "--repeat=10")
         models, compilers = ("MLP_addition", "aot_eager")
         graphs, tuned, trained = ("aot_eager", "inductor", "MLP_addition")
     return [
-        Part(name="doctor", words=("runner.py", "--doctor"), limit_s=60, records=False),
+        Part(
+            name="doctor", words=("runner.py", "--doctor", f"--devices={device}"), limit_s=60, records=False
+        ),
         Part(
             name="tests",
             words=(
@@ -84,6 +102,10 @@ def parts(device: str) -> list[Part]:
             ),
             limit_s=240,
             records=False,
+        ),
+        run(  # convolutions, kinks in float32 with graphs, memory, clocks
+            *(LARGE, 240.0, "--training", "--suites=timm_models", f"--only={LARGE}", "--dtypes=float32"),
+            *(f"--compilers=eager,{large[0]}", *large[1:]),
         ),
         run(
             *("main-job", 120.0, "--training", "--suites=tiny_gpt", f"--only={models}"),
@@ -132,28 +154,42 @@ def main(words: Sequence[str]) -> int:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
     folder = options.output_dir or ROOT / "logs" / f"gpu-smoke-{stamp}"
     folder.mkdir(parents=True)
-    outcomes = []
-    for part in planned:
-        if part.name in asked:
-            print(f"{part.name} (at most {part.limit_s:.0f} s) ...", flush=True)
-            outcomes.append(done(part, options.devices, folder))
-            print(f"  {told(outcomes[-1])}", flush=True)
     facts = devices.named(options.devices)
-    summary = {
-        "device": options.devices,
-        "name": facts.model(),
-        **facts.facts(),
-        "seconds": sum(one.seconds for one in outcomes),
-        "parts": [asdict(one) for one in outcomes],
-    }
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    archive = folder.with_suffix(".tar.gz")
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.add(folder, arcname=folder.name)
+    summary = {"device": options.devices, "name": facts.model(), **facts.facts()}
+    write_facts(folder / "facts.txt")
+    outcomes: list[Outcome] = []
+    try:
+        for part in planned:
+            if part.name in asked:
+                print(f"{part.name} (about {part.limit_s:.0f} s) ...", flush=True)
+                outcomes.append(done(part, options.devices, folder))
+                print(f"  {told(outcomes[-1])}", flush=True)
+    finally:
+        summary["seconds"] = sum(one.seconds for one in outcomes)
+        summary["parts"] = [asdict(one) for one in outcomes]
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        archive = folder.with_suffix(".tar.gz")
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(folder, arcname=folder.name)
+        print(f"{archive}: {len(outcomes)} parts in {summary['seconds']:.0f} s")
     bad = [one.part for one in outcomes if not one.good]
-    print(f"{archive}: {len(outcomes)} parts in {summary['seconds']:.0f} s")
+    slow = [one.part for one in outcomes if one.slow]
     print(f"look at: {', '.join(bad)}" if bad else "every part did what it should")
+    if slow:
+        print(f"slow, which is no fault: {', '.join(slow)}")
     return 1 if bad else 0
+
+
+def write_facts(path: Path) -> None:
+    """What commands say of this machine before anything runs on its device."""
+    with path.open("wb") as output:
+        for command in FACTS:
+            output.write(f"# {' '.join(command)}\n".encode())
+            output.flush()
+            try:
+                subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=60, check=False)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                output.write(f"{error}\n".encode())
 
 
 def refusal(device: str, folder: Path | None) -> str | None:
@@ -186,10 +222,12 @@ def done(part: Part, device: str, folder: Path) -> Outcome:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        code = ended(process, part.limit_s)
+        code = ended(process, PATIENCE * part.limit_s)
     outcome = Outcome(part=part.name, seconds=time.monotonic() - began, exit_code=code)
+    if outcome.seconds > part.limit_s:
+        outcome.slow = f"{part.limit_s:.0f} s are expected"
     if code is None:
-        outcome.wrong.append(f"it was ended after {part.limit_s:.0f} s")
+        outcome.wrong.append(f"it was ended after {PATIENCE * part.limit_s:.0f} s")
     elif code != 0:
         outcome.wrong.append(f"exit code {code}")
     if part.records:
@@ -228,11 +266,33 @@ def of_records(path: Path, outcome: Outcome) -> Iterator[str]:
             yield f"{where}: {record['status']}: {failure.get('message', '')[:200]}"
         elif not record["samples"]:
             yield f"{where}: no samples"
+        elif job["case"]["name"] == LARGE:
+            yield from (f"{where}: {why}" for why in of_large(record))
+
+
+def of_large(record: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with a record of the large model on a GPU."""
+    metrics, environment, samples = record["metrics"], record["environment"], record["samples"]
+    if not devices.of(record["job"]["device"]).accelerated:
+        return
+    if record["parity"]["reference"] != "fp64":
+        yield "there is no fp64 reference"
+    if "gpu_power_limit_w" in environment and "gpu_clock_max_mhz" not in metrics:
+        yield "NVML answers, and no clock was read"
+    if record["candidate"] == "eager":
+        pairs = zip(samples["baseline_s"], samples["candidate_s"], strict=True)
+        ratio = median(one / other for one, other in pairs)
+        if abs(ratio - 1) > 0.01:
+            yield f"eager over eager is {ratio:.3f}"
+    eager, own = (metrics.get(f"{side}_peak_memory_bytes") for side in ("baseline", "candidate"))
+    if eager and own and not 0.5 <= own / eager <= 2:
+        yield f"its peak memory is {own / eager:.2f} of eager's"
 
 
 def told(outcome: Outcome) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in outcome.statuses.items())
     text = f"{outcome.seconds:.0f} s" + (f", {counts}" if counts else "")
+    text += f" (slow: {outcome.slow})" if outcome.slow else ""
     return text + "".join(f"\n    ! {sentence}" for sentence in outcome.wrong)
 
 

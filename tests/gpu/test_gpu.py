@@ -109,7 +109,7 @@ def cycles_of(seconds: float, device: devices.Device) -> int:
     if not device.accelerated:
         return 0
     trial, events = 50_000_000, cast("Any", torch.cuda)
-    for _ in range(2):  # the first raises the clock
+    for _ in range(20):  # the first raise the clock
         begin, end = (events.Event(enable_timing=True) for _ in range(2))
         begin.record()
         events._sleep(trial)
@@ -132,6 +132,30 @@ def test_a_step_of_a_known_time_is_timed_right(device: devices.Device) -> None:
     assert min(times) >= 0.95 * STEP_S
     if device.accelerated:  # a sleeping host wakes late where other work runs
         assert sorted(times)[len(times) // 2] <= 1.1 * STEP_S
+
+
+@pytest.mark.usefixtures("_real_gpu")
+def test_the_wall_clock_agrees_with_the_devices_events(
+    device: devices.Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of kernels from 20 us to 50 ms. The difference is the cost of a wait, for docs/PERFORMANCE.md."""
+    for seconds in (2e-5, 1e-4, 1e-3, 1e-2, 5e-2):
+        cycles = cycles_of(seconds, device)
+
+        def step(cycles: int = cycles) -> None:
+            torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+
+        steps = max(3, int(0.1 / seconds))
+        busy_s = known(device.busy_s(step, steps, 2e-3)) / steps
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        device.synchronize()
+        wall_s = (time.perf_counter() - start) / steps
+        with capsys.disabled():
+            print(f"{busy_s * 1e6:.1f} us by events, {wall_s * 1e6:.1f} us by the clock")
+        assert 0.9 * busy_s <= wall_s <= 1.1 * busy_s + 2e-5
 
 
 def test_bandwidth_and_peak_are_of_this_world(device: devices.Device, place: torch.device) -> None:
@@ -229,6 +253,7 @@ def test_tf32_is_off_on_and_put_back_where_a_model_sets_it(place: torch.device) 
     off = error()
     settle(place, tf32=True)
     on = error()
+    settle(place)
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     assert settle(place)
     assert error() == off
@@ -265,7 +290,7 @@ def test_a_session_that_is_over_leaves_little_memory(device: devices.Device, pla
     torch._dynamo.reset()
     gc.collect()
     device.empty_cache()
-    assert (device.begin_peak() or 0) - before < 1 << 24
+    assert (device.begin_peak() or 0) - before < 1 << 26  # cuBLAS keeps a workspace of 32 MB
 
 
 def test_two_environments_agree(device: devices.Device, tmp_path: Path) -> None:

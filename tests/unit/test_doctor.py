@@ -11,6 +11,7 @@ from harness.schema import Failure, Job, Record, Samples, Status
 from runner.cli.actions import doctor
 from runner.cli.actions.doctor import examine, noise_lines
 from runner.cli.machine import Check, Machine, checked, this_machine
+from runner.errors import UsageError
 
 CPU = "sys/devices/system/cpu"
 
@@ -193,10 +194,19 @@ def test_what_the_rounds_say() -> None:
 def test_a_measurement_that_fails_is_said_so_and_costs_nothing_else(tmp_path: Path) -> None:
     console = Console(record=True, width=200)
     lost = record(None, Failure(kind="SIGSEGV", message="the worker ended", phase="open"))
-    assert examine(console, machine(tmp_path), lambda: replace(lost, environment={})) == 0
+    assert examine(console, machine(tmp_path), lambda: replace(lost, environment={})) == 1
     text = console.export_text()
     assert "Nothing to change." in text
     assert "could not be measured: the worker ended" in text
+
+
+def test_one_device_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.plan.probe.missing_devices", lambda _: {})
+    monkeypatch.setattr("runner.plan.possible.missing_devices", lambda _: {})
+    assert doctor.parse({}) is None
+    assert doctor.parse({"devices": ["cuda:1"]}) == "cuda:1"
+    with pytest.raises(UsageError, match=r"there is no device called 'cpu,cuda'.*examines one device"):
+        doctor.parse({"devices": ["cpu,cuda"]})
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,16 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import devices
 from harness.schema import Case, Job, Mode, Protocol, Record
 from harness.settings import Given, Group, flag
-from runner.cli.exit_codes import OK
+from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import formats_asked
+from runner.errors import UsageError
 from runner.labels import counted
 from runner.store.calibrations import Calibration, matching, read_calibrations
 
@@ -35,20 +37,32 @@ FLAGS = (
 )
 
 
-def parse(given: Given) -> None:
+def parse(given: Given) -> str | None:
+    """The device to measure; None: a run's default."""
     formats_asked(given)
+    if "devices" not in given:
+        return None
+    from runner.plan.possible import check_devices
+
+    device = str(given["devices"][-1])
+    try:
+        devices.named(device)
+    except ValueError as error:
+        raise UsageError(f"--devices: {error}; --doctor examines one device") from None
+    check_devices([device])
+    return device
 
 
-def perform(request: None, argv: Sequence[str]) -> int:
+def perform(request: str | None, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    return examine(Console())
+    return examine(Console(), measure=partial(measured, request))
 
 
 def examine(
     console: Console, machine: Machine | None = None, measure: Callable[[], Record] | None = None
 ) -> int:
-    """Prints the checks, then the noise. The exit code is always 0."""
+    """Prints the checks, then the noise. The exit code is 0 if the noise could be measured."""
     from runner.cli.machine import checked, this_machine
 
     def say(text: str = "") -> None:
@@ -63,9 +77,10 @@ def examine(
     advice = sum(bool(check.advice) for check in checks)
     say(f"{advice} to look at.\n" if advice else "Nothing to change.\n")
     say(f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
-    for line in noise_lines((measure or measured)(), read_calibrations()):
+    record = (measure or measured)()
+    for line in noise_lines(record, read_calibrations()):
         say(f"  {line}")
-    return OK
+    return OK if record.samples is not None else FAILURES
 
 
 def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Iterator[str]:
@@ -136,13 +151,13 @@ def default_device() -> tuple[str, str]:
     return ("cpu" if why else likely), why
 
 
-def measured() -> Record:
-    """The record of ``noise_job``, measured by a worker as in every run."""
+def measured(device: str | None = None) -> Record:
+    """The record of ``noise_job``, measured by a worker as in every run. None: on a run's default device."""
     from runner.cli.commands import job_command
     from runner.engine import JobContext, Place
     from runner.engine.launch import measure_job
 
-    device, why = default_device()
+    device, why = (device, "") if device is not None else default_device()
     if why:
         print(f"  This machine seems to have a GPU, but {why}: the CPU is measured.")
     job = noise_job(device)
