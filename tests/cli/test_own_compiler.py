@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -117,29 +116,6 @@ def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
         assert statuses(folder) == {("make", record["candidate"]): "pass"}
     printed = runner(*words, "--print-run-commands", cwd=here)
     assert f"{here / 'my_backend.py'}:as_it_is,named_in_the_models_file" in printed.stdout
-
-
-@pytest.mark.long
-def test_in_several_environments(here: Path) -> None:
-    folder = here / "run"
-    other = here / "python"
-    other.write_text(f'#!/bin/sh\nexport TORCHDUET_EXAMPLE=1\nexec {sys.executable} "$@"\n')
-    other.chmod(0o755)
-    environments = [f"--envs={name}={python}" for name, python in (("a", sys.executable), ("b", other))]
-    words = (*WORDS, "--accuracy", "--compilers=my_backend.py:as_it_is", *environments)
-    done = runner(*words, f"--output-dir={folder}", cwd=here)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = {name: status for (_, name), status in statuses(folder).items()}
-    assert found == {
-        "my_backend.as_it_is@a": "pass",
-        "eager@b": "pass",
-        "my_backend.as_it_is@b": "pass",
-    }
-    assert all(
-        f"--compilers={here / 'my_backend.py'}:as_it_is" in record["reproduce"]
-        for record in records(folder)
-        if record["candidate"] != "eager@b"
-    )
 
 
 BAD = [

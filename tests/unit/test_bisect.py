@@ -20,7 +20,6 @@ from runner.runs.bisect.search import (
     SLOWER,
     STATUS,
     ResultChange,
-    name_of,
     result_changes,
     search,
 )
@@ -257,17 +256,6 @@ def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | Usag
     jobs = followed([make_job("m", candidates=("eager", "inductor"))])
     builds = [EnvSpec(name=name, text="") for name in ("good", "new")]
     assert printed(lambda console: judge(builds, jobs, Path(), console, run))[0] == code
-
-
-def test_results_are_followed_in_enough_processes() -> None:
-    job = make_job("m", candidates=("eager", "inductor", "aot_eager"))
-    jobs = followed([job, make_job("n", candidates=("eager",))])
-    assert [*jobs] == [name_of(job, "inductor"), name_of(job, "aot_eager"), name_of(make_job("n"), "eager")]
-    assert {job.protocol.processes for job in jobs.values()} == {3}
-    assert jobs[ONE].candidates == ("inductor", "aot_eager")
-    for asked, processes in ((0, 0), (5, 5)):
-        again = replace(job, protocol=replace(job.protocol, processes=asked))
-        assert followed([again])[ONE].protocol.processes == processes
 
 
 @pytest.mark.parametrize(

@@ -76,17 +76,6 @@ def test_a_candidate_that_failed_is_in_no_pair() -> None:
     assert summarize([one, replace(two, status=Status.FAIL_ACCURACY)]).pairs == ()
 
 
-def test_several_processes_of_a_pair_are_several() -> None:
-    records = together("a", {"inductor": 0.5, "torchscript": 1.0})
-    split = [
-        replace(r, samples=replace(r.samples, rounds_by_process=(10, 10, 20)))
-        for r in records
-        if r.samples is not None
-    ]
-    (pair,) = summarize(split).pairs
-    assert known(pair.estimate).processes == 3
-
-
 def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
     records = [r for m in "abc" for r in together(m, {"inductor": 0.5, "torchscript": 1.0})]
     summary = summarize(records)

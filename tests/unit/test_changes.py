@@ -74,26 +74,6 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
     assert changes.controls[0].verdict is None, "the control is not judged: it is what noise is judged by"
 
 
-def test_the_drift_is_that_of_eager_over_the_models(tmp_path: Path) -> None:
-    slower = [make_record(make_job(name), speedup=1.5) for name in MODELS]
-    faster = [
-        replace(r, samples=replace(r.samples, baseline_s=_scaled(r, 1.3), candidate_s=_scaled(r, 1.3 / 1.5)))
-        for r in slower
-        if r.samples
-    ]
-    changes = compared(write(tmp_path / "a", slower), write(tmp_path / "b", faster))
-    assert changes.drift is not None
-    assert changes.drift.n == len(MODELS)
-    assert changes.drift.factor == pytest.approx(1.3)
-    for change in changes.changes:
-        assert change.verdict is not Verdict.SLOWER
-        assert change.factors.compiled is None, "the machine may have slowed one model"
-
-
-def _scaled(record: Record, factor: float) -> tuple[float, ...]:
-    return tuple(factor * seconds for seconds in known(record.samples).baseline_s)
-
-
 @pytest.mark.parametrize(
     ("condition", "first", "second"),
     [

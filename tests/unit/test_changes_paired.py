@@ -1,6 +1,5 @@
 """Two environments of one run (RUN@ENV): the rounds that timed both sides pair them."""
 
-import json
 import math
 import random
 from dataclasses import replace
@@ -10,7 +9,6 @@ import pytest
 
 from harness.schema import Record, Samples
 from runner.analysis.estimate import Verdict
-from runner.cli.main import main
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import estimate_text
 from runner.runs.compare.load import load, results_of
@@ -150,19 +148,3 @@ def test_only_rounds_that_timed_both_sides_count() -> None:
     assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
     assert shared_rounds(result(range(20)), result(range(20), "another run")) is None
     assert shared_rounds(result(range(20)), result(range(20), "")) is None
-
-
-def test_the_outputs_say_that_the_rounds_are_shared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compared(tmp_path / "run")
-    line = ["--compare", f"{tmp_path}/run@old", f"{tmp_path}/run@new"]
-    assert main([*line, "--format=md"]) == 0
-    text = capsys.readouterr().out
-    assert "The rounds pair the two sides" in text
-    assert "In the same rounds: eager in B takes" in text
-    assert "in the same rounds, time x" in text
-    assert "drift" not in text.lower()
-    assert main([*line, "--format=json"]) == 0
-    (change,) = json.loads(capsys.readouterr().out)["changes"]
-    assert change["factors"]["rounds"] == ROUNDS

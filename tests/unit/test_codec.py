@@ -17,7 +17,6 @@ from harness.schema import (
     Case,
     Job,
     Mode,
-    Protocol,
     Record,
     Round,
     Scalar,
@@ -116,19 +115,6 @@ def test_keys_of_a_newer_version_are_ignored_at_every_level() -> None:
     newer["job"]["case"]["also_new"] = {"a": None}
     newer["new"] = "x"
     assert line(from_json(Record, newer)) == line(golden())
-
-
-def test_missing_keys_take_their_defaults() -> None:
-    older = edited("metrics", value={})
-    for key in ("metrics", "notes", "parity", "samples", "failure", "schema_version"):
-        del older[key]
-    del older["job"]["protocol"]
-    back = from_json(Record, older)
-    assert back.metrics == {}
-    assert back.notes == ()
-    assert back.parity is None
-    assert back.job.protocol == Protocol()
-    assert back.schema_version == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,6 @@ def test_lists_by_repetition_and_by_commas() -> None:
     assert found.devices == ("cpu",)
 
 
-def test_the_fields_spellings() -> None:
-    found = config("--bfloat16", "-dcpu", "--inductor", "--only", "X", "-n30")
-    assert (found.dtypes, found.devices, found.compilers) == (("bfloat16",), ("cpu",), ("inductor",))
-    assert found.selection.only == ("X",)
-    assert found.protocol.repeat == 30
-    assert config("--backend=aot_eager").compilers == ("aot_eager",)
-    assert config("--float32", "--amp", "--float16").dtypes == ("float32", "float16", "amp")
-    assert config("--precision=0.01").protocol == config("--ci-width=1%").protocol
-    assert config("--accuracy").protocol.performance is config("--performance").protocol.accuracy is False
-
-
 def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:
     quick = config("--quick").protocol
     assert quick == QUICK
@@ -120,20 +109,6 @@ def test_what_has_no_flag_of_its_own() -> None:
 def test_a_flag_that_the_action_does_not_read_is_refused(words: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         parsed(words.split())
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--resume R --format=md --prepare-ahead=2",
-        "--list --suites=ops --prepare-ahead=2 --format=md -t1",
-        "--print-run-commands --inference --format=md",
-        "--history R --suites=ops --compilers=inductor --tag=x --format=json",
-        "--merge R S --output-dir=x --format=md",
-    ],
-)
-def test_a_flag_that_the_action_reads_is_not(words: str) -> None:
-    parsed(words.split())
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

@@ -1,7 +1,6 @@
 """The console's report: it fits, says what it left out, and prints no digit that the data does not carry."""
 
 import io
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from harness.schema import Record
 from runner.analysis.derive import summarize
 from runner.analysis.digits import (
     memory_text,
@@ -63,21 +61,6 @@ def test_an_ascii_console_gets_ascii() -> None:
     assert b"\\u7db2\\u8def" in raw.getvalue()
 
 
-def test_eager_time_stands_once_and_again_only_where_it_differs() -> None:
-    job = make_job()
-    shared = [make_record(job, "aot_eager", speedup=2.0), make_record(job, "inductor", speedup=4.0)]
-    apart = [shared[0], make_record(job, "inductor", speedup=4.0, machine="another")]
-
-    def eager_times(records: Sequence[Record]) -> list[str]:
-        (section,) = sections(summarize(records))
-        table = narrow_table(section, 200)
-        return [row[table.header.index("eager\nms")] for row in table.rows]
-
-    assert eager_times(shared)[1] == ""
-    assert eager_times(shared)[0] != ""
-    assert all(eager_times(apart))
-
-
 # -- digits ----------------------------------------------------------------------
 
 
@@ -100,20 +83,6 @@ def test_speedups_have_the_decimals_that_the_interval_supports(
     value: float, low: float | None, high: float | None, text: str
 ) -> None:
     assert speedup_text(value, low, high) == text
-
-
-@given(st.floats(0.05, 20), st.floats(1e-4, 0.5))
-def test_the_last_decimal_of_a_speedup_is_about_as_large_as_its_uncertainty(
-    value: float, half: float
-) -> None:
-    text = speedup_text(value, value / (1 + half), value * (1 + half))
-    shown = text.split("x")[0]
-    decimals = len(shown.split(".")[1]) if "." in shown else 0
-    unit = 10.0**-decimals
-    assert abs(float(shown) - value) <= unit / 2 * 1.001
-    uncertainty = value * half
-    assert unit >= uncertainty / 20 or decimals == 1  # no more than one digit beyond its first
-    assert unit <= uncertainty * 1.1 or decimals == 4  # and none that it supports is missing
 
 
 @pytest.mark.parametrize(

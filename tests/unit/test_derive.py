@@ -11,13 +11,12 @@ from runner.analysis.comparison import Comparison, Finding, GroupSummary, Summar
 from runner.analysis.derive import compare, summarize
 from runner.analysis.digits import steps_text
 from runner.analysis.estimate import Verdict
-from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.between import ASSUMED
 from runner.analysis.verdicts.decision import Between, judged
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt
-from tests.factories import control, known, make_job, make_record
+from tests.factories import known, make_job, make_record
 
 
 def one(record: Record) -> Comparison:
@@ -55,17 +54,6 @@ def test_timing_numbers_are_those_of_the_paired_samples() -> None:
     assert found.verdict is Verdict.FASTER
 
 
-def test_q_values_are_over_the_whole_run_with_its_controls() -> None:
-    job = make_job()
-    records = [control(job), make_record(job, "inductor", speedup=1.5), make_record(job, status=Status.CRASH)]
-    p_values = [c.p_value for c in compare(records)]
-    assert [c.q_value for c in compare(records)] == false_discovery(p_values)
-    alone = one(records[1])
-    assert alone.q_value == alone.p_value
-    together = compare(records)[1]
-    assert known(together.q_value) > known(together.p_value)
-
-
 @pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.NOT_COMPILED, Status.OOM])
 def test_without_samples_every_number_is_none(status: Status) -> None:
     found = one(make_record(make_job(), status=status))
@@ -99,22 +87,6 @@ def test_no_memory_ratio_without_a_candidate_peak(peak: Scalar) -> None:
 # -- summaries -------------------------------------------------------------------
 
 
-def test_geometric_mean_counts_slowdowns_and_leaves_out_failures() -> None:
-    records = [
-        make_record(make_job("a"), speedup=2.0),
-        make_record(make_job("b"), speedup=0.5),
-        make_record(make_job("c"), speedup=10.0, status=Status.FAIL_ACCURACY),
-        make_record(make_job("d"), status=Status.CRASH),
-        make_record(make_job("e"), speedup=None),
-    ]
-    found = group(summarize(records), "inductor")
-    assert found.geomean_speedup == pytest.approx(1.0, rel=0.01)
-    assert known(found.geomean_low) < 0.5
-    assert (found.total, found.passed, found.averaged) == (5, 3, 2)
-    assert found.pass_share == pytest.approx(3 / 5)
-    assert found.verdicts == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 0, "unsteady": 0}
-
-
 def test_means_are_over_those_that_passed_and_have_a_number() -> None:
     records = [
         make_record(make_job("a"), compilation_s=10.0, memory_ratio=1.0),
@@ -135,17 +107,6 @@ def test_nothing_passed_means_no_averages() -> None:
     assert found.geomean_speedup is None
     assert found.means["compilation_latency_s"].value is None
     assert found.means["memory_ratio"].value is None
-
-
-def test_groups_keep_suite_mode_device_and_dtype_apart() -> None:
-    jobs = [
-        make_job(),
-        make_job(suite="other"),
-        make_job(mode=Mode.INFERENCE),
-        make_job(device="cuda"),
-        make_job(dtype="amp"),
-    ]
-    assert [g.total for g in summarize([make_record(job) for job in jobs]).groups] == [1] * 5
 
 
 def on(device: str, model: str | None, name: str = "model") -> Record:

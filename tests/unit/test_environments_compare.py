@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from harness.codec import from_json, to_json
 from harness.schema import Environment, Record, Samples, Status
 from runner.analysis.comparison import AcrossEnvironments, Summary
 from runner.analysis.derive import summarize
@@ -172,17 +171,3 @@ def test_a_slower_environment_and_a_moved_control_are_found() -> None:
     moved = replace(make_record(job, "eager@old", speedup=1.2, jitter=0.001), env="old")
     titles = [finding.title for finding in summarize([moved]).warnings]
     assert "The A/A control between processes moved" in titles
-
-
-def test_old_records_are_read_as_of_no_environment() -> None:
-    value = to_json(make_record(make_job()))
-    for name in ("env", "env_parity"):
-        del value[name]
-    for name in ("reference_s", "reference_position", "round_index"):
-        del value["samples"][name]
-    del value["job"]["environments"]
-    record = from_json(Record, value)
-    assert record.env == ""
-    assert record.env_parity is None
-    assert known(record.samples).reference_s == ()
-    assert from_json(Record, to_json(records()[2])) == records()[2]

@@ -246,21 +246,6 @@ def test_eager_failing_in_timed_rounds_is_eagers_failure() -> None:
     assert script.sessions == 4
 
 
-def test_first_calls_reach_the_record_in_their_order() -> None:
-    class Telling(Script):
-        def _prepare(self, request: Mapping[str, Any]) -> Reply:
-            return {**super()._prepare(request), "first_calls_s": [9.0, 1.0, 1.5]}
-
-        def _warm_up(self, request: Mapping[str, Any]) -> Reply:
-            calls = {name: [9.0, 1.0, 1.5, 1.25] for name in ("a", "b", "gone before")}
-            return {**super()._warm_up(request), "first_calls_s": calls}
-
-    script = Telling({(1, "measure", ""): lost("a"), (2, "warm_up", ""): failed(Status.OOM)})
-    script.running = "b"
-    found = {record.candidate: record.first_calls_s for record in run(script, ("a", "b"))}
-    assert found == {"a": (9.0, 1.0, 1.5, 1.25), "b": (9.0, 1.0, 1.5)}
-
-
 def test_each_call_has_its_phases_time_within_the_jobs() -> None:
     script = Script()
     run(script, ("a",), timeout_s=1000.0, phase_timeouts_s={"compile": 30.0, "measure": 5000.0})
@@ -314,17 +299,6 @@ def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:
     records = run(script, stop=lambda: "measure" in {name for _, name in script.calls})
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     assert all(r.samples is not None for r in records)
-
-
-def test_only_the_missing_candidates_are_run_but_the_record_names_the_whole_job() -> None:
-    script = Script()
-    case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=1, published_batch_size=1)
-    job = Job(case=case, device="cpu", dtype="float32", candidates=("a", "b"), protocol=Protocol(repeat=1))
-    context = JobContext(candidates=("b",), place=Place(logs={"": "x"}), reproduce=job_command)
-    records = list(JobRun(job, script.launch, context).run())
-    assert [r.candidate for r in records] == ["b"]
-    assert records[0].job == job
-    assert script.job.candidates == ("b",)
 
 
 # -- memory and skips ------------------------------------------------------------------------

@@ -81,17 +81,6 @@ def test_a_row_of_comparisons_is_what_the_report_says() -> None:
     assert pd.isna(row["environment"])
 
 
-def test_samples_keep_the_order_of_the_rounds_and_join_by_job_and_compiler() -> None:
-    record = one()
-    assert record.samples is not None
-    run = frames_of([record])
-    pairs = run.samples.pivot_table(index="round", columns="variant", values="step_s")
-    assert list(pairs["baseline"]) == list(record.samples.baseline_s)
-    assert list(pairs["candidate"]) == list(record.samples.candidate_s)
-    joined = run.samples.merge(run.comparisons[["job", "compiler", "speedup"]], on=["job", "compiler"])
-    assert len(joined) == len(run.samples) == 2 * len(record.samples)
-
-
 def test_several_processes_are_numbered() -> None:
     record = one()
     assert record.samples is not None

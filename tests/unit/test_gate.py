@@ -189,19 +189,6 @@ def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() 
     assert len(world.timed) == len(JOBS)
 
 
-def test_a_stop_ends_the_jobs_that_wait() -> None:
-    pressed = threading.Event()
-
-    class Pressed(World):
-        def _times(self, name: str) -> None:
-            super()._times(name)
-            pressed.set()
-
-    world = Pressed(2)
-    world.run(JOBS, pressed.is_set)
-    assert len(world.timed) == 1
-
-
 def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
     abandoned = threading.Event()
 

@@ -99,22 +99,6 @@ def test_a_run_is_read_from_its_summary_or_where_that_is_missing_from_its_record
     assert without.link is None
 
 
-@pytest.mark.parametrize("damage", ["older", "[]", "{", '{"schema_version": 99}', "odd"])
-def test_a_summary_that_does_not_fit_is_made_from_the_records(tmp_path: Path, damage: str) -> None:
-    run = make_run(tmp_path, 0, derived=True)
-    right = read(tmp_path, run.name).numbers
-    summary = run / "summary.json"
-    if damage == "older":
-        derive(run, records()[:1])
-    elif damage == "odd":
-        stored = json.loads(summary.read_text())
-        summary.write_text(json.dumps({**stored, "groups": [{"suite": 1}]}))
-    else:
-        summary.write_text(damage)
-    assert read(tmp_path, run.name).numbers == right
-    assert read(tmp_path, run.name).state == "complete"
-
-
 def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
     make_run(tmp_path, 0)
     make_run(tmp_path, 1, records()[:1])

@@ -258,16 +258,3 @@ def test_a_damaged_plan(text: str, tmp_path: Path) -> None:
     (b / "run.json").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move this file away"):
         merge([a, b], tmp_path / "new", [])
-
-
-def test_the_command_line_builds_the_reports_and_says_what_is_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1])
-    assert main(["--merge", str(a), str(b), f"--output-dir={tmp_path / 'new'}"]) == 0
-    note = f"Planned but in none of these runs: inductor of {TWO.key} (1 of 4 results)"
-    assert note in capsys.readouterr().out
-    assert (tmp_path / "new" / "report.md").is_file()
-    assert main(["--merge", str(a), str(b), "--list"]) == 2
-    assert "--list and --merge exclude each other" in capsys.readouterr().err

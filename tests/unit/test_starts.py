@@ -9,7 +9,7 @@ import pytest
 from harness.schema import Environment, Extras, Failure, Job, Record, Scalar, Status
 from runner.engine.compiling.runs import Run, Steps, with_fresh_runs
 from runner.errors import UsageError
-from runner.plan.allocators import library_of, malloc_settings
+from runner.plan.allocators import library_of
 from runner.plan.interpreter import cache_settings, worker_environment
 from tests.command_line import config_of_words
 from tests.factories import make_job
@@ -127,17 +127,6 @@ def test_the_workers_environment() -> None:
 
 
 # -- allocators ----------------------------------------------------------------------------------
-
-
-def test_the_system_s_malloc_as_it_comes_has_no_settings_of_ours() -> None:
-    plain = worker_environment(1, {}, malloc=malloc_settings("system"))
-    assert not [name for name in plain if name.startswith("MALLOC_")]
-    assert (
-        worker_environment(1, {"MALLOC_TOP_PAD_": "7"}, malloc=malloc_settings("system"))["MALLOC_TOP_PAD_"]
-        == "7"
-    )
-    assert worker_environment(1, {}, malloc=malloc_settings("default")) == worker_environment(1, {})
-    assert library_of("system") is None
 
 
 def test_an_allocator_is_found_by_its_first_name_that_the_system_knows() -> None:

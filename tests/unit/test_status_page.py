@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.worker.status_page import SIZE, Activity, StatusPage
@@ -63,20 +62,3 @@ def test_a_text_that_does_not_fit_is_never_read_as_another(descriptor: int) -> N
 
 
 texts = st.text(max_size=200)
-
-
-@settings(max_examples=100)
-@given(
-    states=st.lists(st.builds(Activity, phase=texts, variant=texts, rounds=st.integers(0, 10**9)), min_size=1)
-)
-def test_any_names_come_through(tmp_path_factory: pytest.TempPathFactory, states: list[Activity]) -> None:
-    number = os.open(tmp_path_factory.getbasetemp() / "hypothesis-page", os.O_RDWR | os.O_CREAT)
-    try:
-        worker, parent = StatusPage(number), StatusPage(number)
-        for state in states:
-            worker.write(state)
-            assert parent.read() == state
-        worker.close()
-        parent.close()
-    finally:
-        os.close(number)

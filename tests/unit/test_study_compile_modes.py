@@ -16,8 +16,6 @@ from runner.plan.jobs import plan
 from runner.store.record_file import append_record, read_records
 from studies.cli import main
 from studies.compile_modes import (
-    ALIKE,
-    APART,
     EXPECTATIONS,
     MODES,
     PARTS,
@@ -135,29 +133,6 @@ def test_the_published_story_where_it_comes_true_and_where_it_does_not() -> None
     worse = {"speedup": 0.9, "compilation_s": 10.0, "calls": (0.011, 0.02, 0.02, 0.01)}
     found = held(records("cuda", reduce_overhead=same, max_autotune=worse))
     assert found == {**dict.fromkeys(claims[:2], OPEN), **dict.fromkeys([*claims[2:], FIRST], FAILS)}
-
-
-@pytest.mark.parametrize(
-    ("speedup", "compilation_s", "alike", "rises", "rises_again"),
-    [
-        (1.21, 21.0, ALIKE, HOLDS, HOLDS),
-        (1.4, 21.0, APART, HOLDS, HOLDS),
-        (1.2, 70.0, ALIKE, OPEN, OPEN),
-        (1.2, 5.0, ALIKE, OPEN, HOLDS),
-    ],
-)
-def test_on_a_cpu_reduce_overhead_says_how_noisy_the_machine_is(
-    speedup: float, compilation_s: float, alike: str, rises: str, rises_again: str
-) -> None:
-    found = held(records(reduce_overhead={"speedup": speedup, "compilation_s": compilation_s}))
-    assert found == {
-        "reduce-overhead is default, without CUDA graphs": alike,
-        "compile time rises from default to max-autotune": rises,  # to three times that of default
-        "run time falls from default to max-autotune": HOLDS,
-        "compile time rises from reduce-overhead to max-autotune": rises_again,
-        "run time falls from reduce-overhead to max-autotune": HOLDS,
-        FIRST: HOLDS,
-    }
 
 
 def test_what_failed_is_not_compared() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Status
-from harness.worker.status_page import Activity
 from runner.engine.worker_process import WorkerLost, WorkerProcess, log_tail
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import exit_name, worker_environment
@@ -88,20 +87,6 @@ def test_a_death_is_named(tmp_path: Path, body: str, kind: str) -> None:
     assert caught.value.status is Status.CRASH
     if "last words" in body:
         assert "the last words" in caught.value.failure.message
-
-
-def test_what_it_was_at_is_known_after_its_death(tmp_path: Path) -> None:
-    root = str(Path(__file__).parents[2])
-    body = f"""
-    sys.path.insert(0, {root!r})
-    from harness.worker.status_page import Activity, StatusPage
-    StatusPage(page).write(Activity(phase="compile", variant="inductor", rounds=2))
-    incoming.readline(); os._exit(1)
-    """
-    with start(tmp_path, body) as worker, pytest.raises(WorkerLost) as caught:
-        worker.call({"call": "x"}, soon())
-    assert caught.value.activity == Activity(phase="compile", variant="inductor", rounds=2)
-    assert "during compile of inductor" in caught.value.failure.message
 
 
 def test_out_of_time_ends_the_whole_process_group(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from harness.backends import backend_names, describe, load_backend, modes_of, wh
 from harness.backends.inductor_regional import regions_of
 from harness.backends.shared.around import around
 from harness.backends.shared.inductor import all_settings, packs_weights
-from harness.backends.shared.options import inductor_settings, notes_on
+from harness.backends.shared.options import inductor_settings
 from harness.counters import graphs_compiled
 from harness.probes.compilers import probed
 from harness.program import Program
@@ -214,17 +214,6 @@ def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> Non
     eager = results(subject.variant())
     mine = results(variant)
     assert all(torch.equal(mine[name], eager[name]) for name in eager)
-
-
-def test_what_a_compiler_cannot_take_is_a_note() -> None:
-    asked = CompilerOptions(freezing=True, nopython=True, fuser="nnc")
-    assert notes_on("export", asked, ("nopython",)) == (
-        "export: --freezing was not used, because this compiler does not support it",
-        "export: --nnc or --nvfuser was not used, because this compiler does not support it",
-    )
-    assert notes_on("export", CompilerOptions(), ()) == ()
-    (note,) = load_backend("torchscript")(program(nopython=True)).notes[1:]
-    assert note == "torchscript: --nopython was not used, because this compiler does not support it"
 
 
 # -- regions -------------------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ def test_every_place_of_a_probability() -> None:
     assert neutralize(model) == ()
 
 
+@pytest.mark.slow
 def test_an_encoder_layer_has_several() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
     found = compare(layer, torch.randn(4, 6, 16), compilers=["aot_eager"], protocol=CHECK)

@@ -18,11 +18,9 @@ from torch import nn
 
 from harness import devices
 from harness.schema import Protocol, Status
-from runner.engine.executors import Timed
 from runner.errors import UsageError
-from tests.factories import known, make_job
+from tests.factories import known
 from torchduet import Result, caller, compare
-from torchduet.progress import shown
 
 FEW = Protocol(repeat=6, min_sample_s=0.0)
 QUICK = Protocol(performance=False)
@@ -252,18 +250,6 @@ def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: pytest.M
     before = len(display.shown)
     compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK, progress=False)
     assert len(display.shown) == before
-
-
-def test_progress_on_a_terminal_writes_over_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    with shown(None) as view:
-        view.event(Timed(job=make_job(), done=3, pairs={}))
-    text = capsys.readouterr().err
-    assert "model training float32  round 3" in text
-    assert text.endswith("\x1b[1A\x1b[2K")  # nothing of it stays
 
 
 # -- what belongs to the caller -----------------------------------------------

@@ -105,6 +105,7 @@ def parent(tmp_path: Path) -> Iterator[Parent]:
     started.close()
 
 
+@pytest.mark.slow
 def test_a_whole_conversation_with_a_model_that_prints(parent: Parent, tmp_path: Path) -> None:
     suite = tmp_path / "noisy.py"
     suite.write_text(NOISY, encoding="utf-8")

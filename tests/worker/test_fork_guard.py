@@ -52,7 +52,7 @@ def opened_by_a_fork(folder: Path, machine: Accelerator) -> dict[str, Any]:
     return reply
 
 
-@pytest.mark.parametrize("poisoned", [True, False])
+@pytest.mark.parametrize("poisoned", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_fork_that_cannot_open_its_device_is_replaced_by_a_new_interpreter(
     tmp_path: Path, *, poisoned: bool
 ) -> None:

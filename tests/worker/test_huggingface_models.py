@@ -150,38 +150,6 @@ def test_find() -> None:
     assert not {"AutoModel", "BertTokenizer", "BertConfig", "BertPreTrainedModel"} & set(model_class_names())
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("LlamaForCausalML", "has no model class 'LlamaForCausalML'; the closest: LlamaForCausalLM"),
-        ("BertTokenizer", "BertTokenizer of transformers .* is no model"),
-        ("*ForNothing", "no model class of transformers fits"),
-        ("Qqqqqqq", "has no model class 'Qqqqqqq'$"),
-    ],
-)
-def test_find_says_why_there_is_none(name: str, words: str) -> None:
-    with pytest.raises(LookupError, match=words):
-        huggingface.find(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "BertForTokenClassification",
-        "BertForMultipleChoice",
-        "BertForPreTraining",
-        "GPT2Model",
-        "T5ForSequenceClassification",
-    ],
-)
-def test_a_class_without_a_table(name: str) -> None:
-    torch.manual_seed(0)
-    given = huggingface.build(case_of(name))
-    loss = own_loss(given.module(**given.kwargs), None)
-    loss.backward()  # type: ignore[no-untyped-call]
-    assert torch.isfinite(loss)
-
-
 def test_published_weights_are_asked_for_in_vain() -> None:
     with pytest.raises(ValueError, match="no published weights are known for DebertaForMaskedLM"):
         on_meta("DebertaForMaskedLM", "full", pretrained=True)

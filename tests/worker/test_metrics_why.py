@@ -141,18 +141,6 @@ def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytes
 # -- disturbances --------------------------------------------------------------------------------
 
 
-def test_disturbances_add_up_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = {"involuntary_switches": 1, "rounds_wall_s": 5.0, "stolen_cpu_s": None}
-    second = {"involuntary_switches": 3, "rounds_wall_s": 5.5, "stolen_cpu_s": 1.0}
-    readings = iter([first, second] * 2)
-    monkeypatch.setattr(disturbance, "read", lambda _: next(readings))
-    numbers: dict[str, Any] = {}
-    for _ in range(2):
-        with observing("rounds", CPU, None, numbers):
-            pass
-    assert numbers == {"involuntary_switches": 4, "rounds_wall_s": 1.0, "stolen_cpu_s": None}
-
-
 def test_stolen_time_is_read_or_unknown() -> None:
     assert disturbance.stolen_s("cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1 2") == 2.5
     assert disturbance.stolen_s("cpu  0 0 0 0 0 0 0 0 0 0\n") is None

@@ -145,31 +145,6 @@ class Clock:
         return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
 
 
-def test_first_calls_are_kept_one_by_one_in_their_order(
-    plant: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(time, "perf_counter", clock)
-    plant(slow=clock.slow_at_first)
-    ready = opened(job(mode=Mode.INFERENCE))
-    _, _, metrics, _ = ready.prepare("slow")
-    ready.prepare("eager")
-    calls = ready.first_calls_s["slow"]
-    assert calls == pytest.approx([0.3, STEP_S, 0.1], rel=0.01)
-    assert metrics["compilation_latency_s"] == pytest.approx(sum(calls), rel=0.01)  # eager takes no time
-    rounds = ready.warm_up()["warmup_rounds"]
-    assert isinstance(rounds, int)
-    assert {name: len(found) for name, found in ready.first_calls_s.items()} == dict.fromkeys(
-        ("slow", "eager"), 3 + rounds
-    )
-    assert ready.first_calls_s["slow"] == pytest.approx([*calls[:3], *[STEP_S] * rounds], rel=0.01)
-    assert ready.compilation_latency_s("slow") == pytest.approx(sum(calls[:3]), rel=0.01)
-    ready._baseline_step_s = 0.05  # the less a settled step takes, the more of the first calls was compiling
-    assert ready.compilation_latency_s("slow") == pytest.approx(sum(calls[:3]) - 0.15)
-    ready.measure(2)
-    assert len(ready.first_calls_s["slow"]) == 3 + rounds
-
-
 def test_the_first_call_of_inductor_is_its_slowest() -> None:
     ready = opened(job("norm", Mode.INFERENCE))
     ready.prepare("inductor")

@@ -16,7 +16,6 @@ from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.workload import Workload
-from tests.factories import known
 from tests.worker.planted import CPU, Trial, results, trial
 
 
@@ -184,17 +183,6 @@ def test_a_training_step_gives_the_gradients_of_one_backward_however_often_it_ru
         f"gradient.{name}" for name, _ in subject.program.module.named_parameters()
     }
     assert all(torch.equal(once[name], again[name]) for name in once)
-
-
-def test_the_gradients_are_autograds() -> None:
-    subject = trial("mlp")
-    found = results(subject.variant())
-    module = subject.workload.module.train()
-    loss = known(subject.workload.loss)(module(*subject.workload.args), subject.workload.target)
-    wanted = torch.autograd.grad(loss, list(module.parameters()))
-    assert torch.equal(found["loss"], loss.detach())
-    for (name, _), gradient in zip(module.named_parameters(), wanted, strict=True):
-        assert torch.equal(found[f"gradient.{name}"], gradient)
 
 
 def test_an_input_that_wants_a_gradient_gets_a_fresh_one_each_step() -> None:

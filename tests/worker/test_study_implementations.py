@@ -15,7 +15,6 @@ from studies.implementations import run as implementations
 from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
 from studies.implementations.fitting import Rule, fit
 from studies.implementations.options import ImplementationsOptions
-from studies.implementations.results import fitted
 from studies.implementations.run import plans
 from studies.implementations.tasks import Task, addition_task, text_task
 from studies.journal import of_kind, read_lines
@@ -171,6 +170,7 @@ def test_the_plan_is_the_published_sweep() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     flags = ["--quick", "--device=cpu", "--budget=0.2s", "--models=MLP,TLTransformer"]
@@ -190,17 +190,6 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.
     names = {path.name for path in folder.iterdir()}
     assert names >= {"curves_addition.png", "curves_shakespeare.svg", "report.md", "records.jsonl"}
     assert main(["report", str(folder)]) == 0
-
-
-def test_other_questions_are_trained_and_named_in_the_report(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    flags = ["--quick", "--device=cpu", "--budget=0.1s", "--models=MLP", "--tasks=addition"]
-    flags += ["--operations=-,+", "--number-digits=4", f"--output-dir={folder}"]
-    assert main(["implementations", *flags]) == 0
-    text = (folder / "report.md").read_text()
-    assert "Questions with + and -, numbers of 4 digits, written backwards." in text
-    assert "NOT the same task" in text
-    assert fitted(read_lines(folder))[0].num_parameters == 14_608 + 3 * 8 * 128  # three more symbols to read
 
 
 def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
