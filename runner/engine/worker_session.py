@@ -84,6 +84,7 @@ def parts_of(job: Job, candidates: Sequence[str]) -> list[Part]:
     """The parts that these candidates need. The reference environment's part is always there, and first.
 
     If the reference environment's eager is itself a candidate, it runs in a second process: the A/A control.
+    In a start-up race, eager is prepared as compilers are.
     """
     if not job.environments:
         return [Part(environment=None, eager=BASELINE, compilers={name: name for name in candidates})]
@@ -93,7 +94,8 @@ def parts_of(job: Job, candidates: Sequence[str]) -> list[Part]:
     others: dict[str, Part] = {}
     for candidate in candidates:
         compiler, environment = split_candidate(job, candidate)
-        if environment.name == first.name and compiler == EAGER:
+        is_eager = compiler == EAGER and not job.protocol.start
+        if environment.name == first.name and is_eager:
             control.append(Part(environment=environment, eager=candidate, compilers={}))
             continue
         part = reference
@@ -101,7 +103,7 @@ def parts_of(job: Job, candidates: Sequence[str]) -> list[Part]:
             eager = of_environment(EAGER, environment.name)
             new = Part(environment=environment, eager=eager, compilers={})
             part = others.setdefault(environment.name, new)
-        if compiler != EAGER:
+        if not is_eager:
             part.compilers[compiler] = candidate
     return [reference, *control, *others.values()]
 

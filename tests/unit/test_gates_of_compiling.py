@@ -114,6 +114,11 @@ def test_environments_of_a_run_are_compared_in_pairs(factor: float, failures: in
     assert len(found) == failures
 
 
+def test_without_two_compilations_a_side_the_gate_does_not_pass() -> None:
+    with pytest.raises(UsageError, match="compile:10 %: no compiler has two cold compilations in two env"):
+        results([make_record(make_job())], "compile:10%")
+
+
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [

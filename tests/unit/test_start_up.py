@@ -15,7 +15,9 @@ from harness.schema import Compilation, Environment, Extras, Failure, Job, Parit
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
+from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.compiling.runs import fresh_runs
+from runner.engine.worker_session import parts_of
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables
 from tests.factories import known, make_job, make_record
@@ -113,6 +115,22 @@ def test_each_environment_has_its_own_eager(tmp_path: Path) -> None:
         name: ["eager", "cold", "warm"] for name in ("a@old", "a@new")
     }
     assert {name for name, start, _ in worker.asked if start == "eager"} == {"eager@old", "eager@new"}
+
+
+def test_in_an_environment_eager_is_prepared_as_a_compiler() -> None:
+    environment = Environment(name="new", python="new", asked="new")
+    job = replace(job_of(1, ("eager@new",)), environments=(environment,))
+    for start, compilers in (("eager", {"eager": "eager@new"}), ("", {})):
+        part, *control = parts_of(replace(job, protocol=replace(job.protocol, start=start)), job.candidates)
+        assert part.compilers == compilers
+        assert bool(control) is not bool(start)
+
+
+def test_races_are_no_compile_runs() -> None:
+    cold = Compilation(start="cold", round=0, metrics={"compilation_latency_s": 3.0})
+    record = replace(make_record(make_job()), compilations=(cold, replace(cold, first_calls_s=(9.0, 1.0))))
+    assert by_round(record, "cold") == {0: 3.0}
+    assert first_step_by_round(record, "cold") == {0: 9.0}
 
 
 def test_what_a_resumed_run_has_is_not_raced_again(tmp_path: Path) -> None:

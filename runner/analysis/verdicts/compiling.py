@@ -65,8 +65,9 @@ def typical_of(values: Sequence[float]) -> Typical:
 
 
 def by_round(record: Record, start: str, name: str = LATENCY) -> dict[int, float]:
-    """Round -> the number of the compilation that began so in this round."""
-    numbers = {c.round: finite(c.metrics.get(name)) for c in record.compilations if c.start == start}
+    """Round -> the number of the compilation of ``--compile-runs`` that began so in this round."""
+    begun = [c for c in record.compilations if c.start == start and not c.first_calls_s]
+    numbers = {c.round: finite(c.metrics.get(name)) for c in begun}
     return {number: value for number, value in numbers.items() if value}
 
 

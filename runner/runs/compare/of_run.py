@@ -32,7 +32,10 @@ def gates_of_run(words: Sequence[str], *, environments: bool, compile_runs: bool
 
 
 def run_results(summary: Summary, gates: Sequence[Gate]) -> list[GateResult]:
-    """One result for each gate. Records that did not pass have failed already, and count here for nothing."""
+    """One result for each gate. Records that did not pass have failed already, and count here for nothing.
+
+    ``UsageError`` if the run lacks the data for a gate.
+    """
     return [
         _compile(summary, gate) if gate.kind == "compile" else _of_records(summary, gate) for gate in gates
     ]
@@ -60,6 +63,11 @@ def _compile(summary: Summary, gate: Gate) -> GateResult:
     share = DEFAULT_SHARE if gate.threshold is None else gate.threshold
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
+    if not pairs:
+        raise UsageError(
+            f"{FLAG} {gate.words}: no compiler has two cold compilations in two environments; measure with a "
+            "larger --compile-runs"
+        )
     cases = [
         f"{where(pair.second.record, labels)}: {estimate_text(ratio)} of the time"
         for pair in pairs
