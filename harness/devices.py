@@ -1,9 +1,10 @@
-"""Kinds of devices. Only this file knows the differences between ``cpu`` and ``cuda``.
+"""Kinds of devices. Only this file knows the differences between ``cpu``, ``cuda``, ``xpu`` and ``mps``.
 
 To add a kind, write a class, add it to ``KINDS`` and test it. The parent uses only names and labels, so
 methods import torch themselves.
 
-ROCm's devices are also called ``cuda``. A method returns None if its kind of device cannot give the value.
+ROCm's devices are also called ``cuda``. ``xpu`` and ``mps`` are untried: nobody has run them yet, and the
+environment of their records says so. A method returns None if its kind of device cannot give the value.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Device:
     label: ClassVar[str] = "CPU"
     numbered: ClassVar[bool] = False  # a machine may have several, with numbers
     accelerated: ClassVar[bool] = False  # runs asynchronously to the CPU and has its own memory
+    tried: ClassVar[bool] = True
     has_tf32: ClassVar[bool] = False
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
 
@@ -124,7 +126,12 @@ class Device:
 
     def facts(self) -> dict[str, Scalar]:
         """The facts that this kind of device adds to the environment of a record."""
-        return {**versions(), "cudnn": None, "driver": None}
+        return {
+            **versions(),
+            "cudnn": None,
+            "driver": None,
+            **({} if self.tried else {"device_untried": f"nobody has tried {self.type} yet: check by hand"}),
+        }
 
     def make_current(self) -> None:
         """Makes this device the default of its kind: ``"cuda"`` then means it."""
@@ -203,13 +210,11 @@ class Device:
         return lambda: None
 
 
-class Cuda(Device):
-    """NVIDIA's devices, and AMD's devices with a ROCm build of torch."""
+class _Streams(Device):
+    """The common interface of ``torch.cuda`` and ``torch.xpu``."""
 
     __slots__ = ()
-    type, label = "cuda", "CUDA"
-    numbered = accelerated = has_tf32 = True
-    autocast_dtype = "float16"
+    numbered = accelerated = True
 
     def count(self) -> int:
         module = self._module()
@@ -271,6 +276,15 @@ class Cuda(Device):
 
         return restore
 
+
+class Cuda(_Streams):
+    """NVIDIA's devices, and AMD's devices with a ROCm build of torch."""
+
+    __slots__ = ()
+    type, label = "cuda", "CUDA"
+    has_tf32 = True
+    autocast_dtype = "float16"
+
     @classmethod
     def seems_present(cls, root: Path = Path("/")) -> bool:
         """Whether a driver has made the files of a device, unless the user hides all devices.
@@ -326,8 +340,37 @@ class Cuda(Device):
         return sum(int(p["total_size"]) for p in segments if tuple(p["segment_pool_id"]) != (0, 0))
 
 
-KINDS: tuple[type[Device], ...] = (Device, Cuda)
-NAMES = tuple(one.type for one in KINDS)
+class Xpu(_Streams):
+    """Intel's devices. Untried."""
+
+    __slots__ = ()
+    type, label = "xpu", "XPU"
+    tried = False
+
+
+class Mps(Device):
+    """Apple's device, without peak memory or a profile of kernels. Untried."""
+
+    __slots__ = ()
+    type, label = "mps", "MPS"
+    accelerated = True
+    tried = False
+
+    def count(self) -> int:
+        import torch
+
+        return int(torch.backends.mps.is_available())
+
+    def synchronize(self) -> None:
+        self._module().synchronize()
+
+    def empty_cache(self) -> None:
+        self._module().empty_cache()
+
+
+KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)
+TRIED = tuple(one.type for one in KINDS if one.tried)
+UNTRIED = tuple(one.type for one in KINDS if not one.tried)
 CPU = Device()
 
 
@@ -338,7 +381,7 @@ def named(text: str) -> Device:
         plain = not colon or (kind.numbered and number.isascii() and number.isdecimal())
         if kind.type == name and plain:
             return kind(int(number) if colon else None)
-    raise ValueError(f"there is no device called {text!r}; devices are {', '.join(NAMES)}")
+    raise ValueError(f"there is no device called {text!r}; devices are {', '.join((*TRIED, *UNTRIED))}")
 
 
 def of(device: torch.device | str) -> Device:
@@ -370,8 +413,8 @@ def likely() -> str:
 
 
 def best() -> str:
-    """The first accelerator that torch can use here; the CPU if there is none."""
-    usable = (kind.type for kind in KINDS if kind.accelerated and kind().count())
+    """The first tried accelerator that torch can use here; the CPU if there is none."""
+    usable = (kind.type for kind in KINDS if kind.tried and kind.accelerated and kind().count())
     return next(usable, CPU.type)
 
 

@@ -24,8 +24,8 @@ class StudyOptions:
     device: str = row(
         "",
         "--device=DEVICE",
-        kind=choice("device", devices.NAMES),
-        help=f"{' or '.join(devices.NAMES)} (default: the GPU if there is one)",
+        kind=choice("device", devices.TRIED),
+        help=f"{' or '.join(devices.TRIED)} (default: the GPU if there is one)",
     )
     threads: int | None = row(None, "--threads=N", kind=COUNT, help="CPU threads (default: torch's choice)")
     output_dir: Path | None = setting(

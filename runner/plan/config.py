@@ -58,7 +58,7 @@ def _device(text: str) -> str:
     try:
         devices.named(text)
     except ValueError:
-        raise ValueError(no_such(text, "device", devices.EXAMPLES)) from None
+        raise ValueError(no_such(text, "device", (*devices.EXAMPLES, *devices.UNTRIED))) from None
     return text
 
 

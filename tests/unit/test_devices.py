@@ -21,7 +21,7 @@ KNOWING = {
 
 @pytest.mark.parametrize(
     ("text", "kind", "index"),
-    [("cpu", "cpu", None), ("cuda", "cuda", None), ("cuda:12", "cuda", 12)],
+    [("cpu", "cpu", None), ("cuda", "cuda", None), ("cuda:12", "cuda", 12), ("xpu:0", "xpu", 0)],
 )
 def test_a_name_is_read_and_written_again(text: str, kind: str, index: int | None) -> None:
     found = devices.named(text)
@@ -29,10 +29,10 @@ def test_a_name_is_read_and_written_again(text: str, kind: str, index: int | Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "gpu", "cpu:0", "xpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "CUDA"]
+    "text", ["", "gpu", "cpu:0", "mps:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "CUDA"]
 )
 def test_other_names_are_refused_with_those_that_exist(text: str) -> None:
-    with pytest.raises(ValueError, match=r"there is no device called .*; devices are cpu, cuda$"):
+    with pytest.raises(ValueError, match=r"there is no device called .*; devices are cpu, cuda, xpu, mps"):
         devices.named(text)
 
 
@@ -45,6 +45,11 @@ def test_one_device_with_two_names_is_found() -> None:
     assert devices.twice(("cuda", "cpu", "cuda:0")) == ("cuda", "cuda:0")
     assert devices.twice(("cuda:1", "cpu", "cuda:0")) is None
     assert devices.twice(("cuda", "cuda")) is None
+
+
+def test_what_nobody_has_tried_is_announced() -> None:
+    assert devices.TRIED == ("cpu", "cuda")
+    assert devices.UNTRIED == ("xpu", "mps")
 
 
 def names_cuda(path: Path) -> bool:

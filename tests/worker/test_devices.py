@@ -18,7 +18,7 @@ from harness.metrics.energy import meter_of
 from harness.probes import environment as probe
 from harness.schema import Case, Job, Mode, Protocol
 from harness.worker import limits
-from harness.worker.environment import remarks_on_process
+from harness.worker.environment import describe, remarks_on_process
 from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
 from tests.factories import known
@@ -95,11 +95,12 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     found = Fake()
-    monkeypatch.setattr(devices.Cuda, "_module", lambda _: found)
+    for kind in (devices.Cuda, devices.Xpu):
+        monkeypatch.setattr(kind, "_module", lambda _: found)
     return found
 
 
-KINDS = ("cuda:1", "cuda")
+KINDS = ("cuda:1", "xpu:1")
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -126,6 +127,7 @@ def test_the_peak_of_a_step_is_what_it_adds_and_the_device_is_waited_for_on_both
     [
         ("cuda:1", None),
         ("cuda:2", "torch finds 2 CUDA devices"),
+        ("xpu:7", "torch finds 2 XPU devices"),
         ("cpu", None),
     ],
 )
@@ -208,6 +210,13 @@ def test_generators_and_the_current_device_are_put_back(fake: Fake) -> None:
     assert fake.calls[:2] == ["generators ['state']", "set 1"]
 
 
+def test_the_environment_says_what_nobody_has_tried(fake: Fake) -> None:
+    assert "device_untried" not in describe(torch.device("cpu"))
+    found = describe(torch.device("xpu:0"))
+    assert found["device_untried"] == "nobody has tried xpu yet: check by hand"
+    assert found["device_name"] == "Fake xpu:0"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -228,6 +237,7 @@ def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.
     assert (found["cudnn"], found["driver"]) == (92600, "570.86.15")
     assert (found["gpu_capability"], found["gpu_multiprocessors"]) == ("9.0", 132)
     assert (found["gpu_memory_bytes"], found["gpu_memory_free_bytes"]) == (80 << 30, 70 << 30)
+    assert "device_untried" not in found
 
 
 def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +349,8 @@ def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: flo
 
 
 def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = {"cuda": 2}
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    expected = {"cuda": 2, "xpu": 2, "mps": 0}
     assert devices.counts() == expected
     found = probe.packages()
     assert (found["devices"], found["cuda"]) == (expected, torch.version.cuda)

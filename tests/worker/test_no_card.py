@@ -119,7 +119,7 @@ def test_the_smoke_refuses_with_a_sentence_and_makes_nothing(
     folder = tmp_path / "new"
     for words, says in (
         (["--devices=cuda"], f"--devices: cuda is not there ({NONE}); --devices=cpu has the CPU stand in"),
-        (["--devices=gpu"], "--devices: there is no device called 'gpu'; devices are cpu, cuda"),
+        (["--devices=gpu"], "--devices: there is no device called 'gpu'; devices are cpu, cuda, xpu, mps"),
     ):
         assert smoke.main([*words, f"--output-dir={folder}"]) == 2
         assert capsys.readouterr().err == f"error: {says}\n"
