@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,6 +167,12 @@ class Accelerator:
 
     def get_device_name(self, device: object) -> str:
         return "Fake accelerator"
+
+    def get_device_properties(self, device: object) -> SimpleNamespace:
+        return SimpleNamespace(major=8, minor=0, multi_processor_count=100)
+
+    def mem_get_info(self, device: object) -> tuple[int, int]:
+        return self.capacity - self.held - self.cached, self.capacity
 
     def synchronize(self, device: object) -> None:
         self.wait()

@@ -45,7 +45,7 @@ def speedup_text(value: float | None, low: float | None, high: float | None) -> 
 
 def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
     """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``."""
-    half_width = value * math.log(high / low) / 2
+    half_width = value * math.log(high / low) / 2 if low > 0 else math.inf
     decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
     return f"{value:,.{decimals}f}{unit} [{low:,.{decimals}f}, {high:,.{decimals}f}]"
 
@@ -53,6 +53,8 @@ def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
 def _decimals(half_width: float) -> int:
     if not half_width > 0:
         return MAX_DECIMALS
+    if not math.isfinite(half_width):
+        return 0
     first_digit, exponent = f"{half_width:.0e}".split("e")
     decimals = -int(exponent) + (1 if first_digit == "1" else 0)
     return min(max(decimals, 0), MAX_DECIMALS)

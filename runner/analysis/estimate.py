@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from enum import Enum
 
 from harness.schema import Protocol
+
+LARGEST_LOG = math.log(sys.float_info.max)
 
 
 class Verdict(str, Enum):
@@ -60,6 +63,11 @@ Interval = tuple[float, float]
 """Of a logarithm."""
 
 
+def exp(log: float) -> float:
+    """Infinite beyond the floats, where ``math.exp`` raises: intervals of few scattered rounds reach there."""
+    return math.exp(log) if log < LARGEST_LOG else math.inf
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A factor, kept as a logarithm: a speedup, or a change B / A of a speedup or of a time.
@@ -81,23 +89,23 @@ class Estimate:
 
     @property
     def factor(self) -> float:
-        return math.exp(self.log)
+        return exp(self.log)
 
     @property
     def low(self) -> float | None:
-        return None if self.interval is None else math.exp(self.interval[0])
+        return None if self.interval is None else exp(self.interval[0])
 
     @property
     def high(self) -> float | None:
-        return None if self.interval is None else math.exp(self.interval[1])
+        return None if self.interval is None else exp(self.interval[1])
 
     @property
     def low_90(self) -> float | None:
-        return None if self.interval_90 is None else math.exp(self.interval_90[0])
+        return None if self.interval_90 is None else exp(self.interval_90[0])
 
     @property
     def high_90(self) -> float | None:
-        return None if self.interval_90 is None else math.exp(self.interval_90[1])
+        return None if self.interval_90 is None else exp(self.interval_90[1])
 
     @property
     def half_width(self) -> float | None:

@@ -78,9 +78,9 @@ def refusing(error: BaseException) -> Backend:
     return compile
 
 
-def backends(**planted: Backend) -> Callable[[str, str], Backend]:
+def backends(**planted: Backend) -> Callable[..., Backend]:
     """To stand for ``load_backend``: the planted ones by name, the real ones otherwise."""
-    return lambda name, source: planted[name] if name in planted else load_backend(name, source)
+    return lambda name, *rest: planted[name] if name in planted else load_backend(name, *rest)
 
 
 def silent(_: Activity) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from scipy import special
 
-from runner.analysis.estimate import Estimate, Geomean
+from runner.analysis.estimate import Estimate, Geomean, exp
 from runner.analysis.statistics import geometric_mean
 
 
@@ -22,7 +22,7 @@ def geomean(estimates: Sequence[Estimate]) -> Geomean:
         return mean
     # errors of single models are independent: half widths add in quadrature
     half = math.hypot(*widths) / len(widths)
-    return replace(mean, these_low=value * math.exp(-half), these_high=value * math.exp(half))
+    return replace(mean, these_low=value * exp(-half), these_high=value * exp(half))
 
 
 def wilson(passed: int, total: int, *, confidence: float = 0.95) -> tuple[float, float]:

@@ -150,6 +150,8 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
 def _check_processor(folder: RunFolder) -> None:
     """``UsageError`` if the run has results of another processor, as ``--merge`` refuses it."""
+    if not folder.records_path.exists():
+        return  # the run was killed before its first record
     here, cpus = cpu_model(), {record.environment.get("cpu") for record in folder.read().records}
     if others := sorted(str(cpu) for cpu in cpus - {None, here}):
         raise UsageError(

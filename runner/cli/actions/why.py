@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from harness.backends.settings.candidates import compiler_of
 from harness.settings import Given, Group, flag
@@ -104,6 +103,8 @@ def perform(request: Request, argv: Sequence[str]) -> int:
 def _measured(
     path: Path, request: MeasureRequest, argv: Sequence[str], console: Console, job: Job, part: str
 ) -> Sequence[Record]:
+    from unittest.mock import patch
+
     from runner.cli.measuring import measure_missing
     from runner.engine.executors.choice import opened
     from runner.plan.compilers import with_availability
