@@ -64,7 +64,7 @@ Interval = tuple[float, float]
 
 
 def exp(log: float) -> float:
-    """Infinite beyond the floats, where ``math.exp`` raises: intervals of few scattered rounds reach there."""
+    """Infinite beyond the floats, where ``math.exp`` raises: intervals of few scattered rounds get there."""
     return math.exp(log) if log < LARGEST_LOG else math.inf
 
 
