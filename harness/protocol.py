@@ -30,6 +30,7 @@ from harness.settings import (
 PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
+OPTIMIZERS = ("none", "sgd", "adam", "adamw", "adamw-fused")
 ALLOCATORS = ("default", "system", "both", "jemalloc", "tcmalloc")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
@@ -182,6 +183,14 @@ class Protocol:
         False,
         "--use-eval-mode",
         help="train in eval mode: no dropout, no running statistics",
+        identifies=True,
+    )
+    optimizer: str = _protocol(
+        "none",
+        "--optimizer=NAME",
+        kind=choice("optimizer", OPTIMIZERS),
+        help="end each training step with torch's optimizer, in eager for eager and the candidates: none "
+        "(default), sgd (with momentum), adam, adamw, adamw-fused",
         identifies=True,
     )
     channels_last: bool = _protocol(

@@ -21,7 +21,7 @@ from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Variant
 
 if TYPE_CHECKING:
-    from harness.parity.checks import Expected
+    from harness.parity.checks import Checks
 
 ELEMENTS, OF_GRADIENT = 4096, 64  # that are looked at
 LOOKS = 30  # consecutive calls whose results are looked at, at least
@@ -49,10 +49,12 @@ class Watch:
     def __init__(self) -> None:
         self._kept: dict[Variant, _Kept] = {}
 
-    def remember(self, variant: Variant, results: Tensors, expected: Expected) -> None:
+    def remember(self, variant: Variant, results: Tensors, checks: Checks) -> None:
         """Keeps the checked ``results`` of the first call."""
-        truth = replace(expected.truths[0], exact=None, eager=results, lost=())
-        self._kept[variant] = _Kept(truth, expected.repeated)
+        truth = replace(checks.truth, exact=None, eager=results, lost=())
+        steady = (name for name, spread in checks.spread.items() if not spread)
+        names = frozenset(steady) if variant.rewinds else checks.expected.repeated
+        self._kept[variant] = _Kept(truth, names)
 
     def moved(self, variant: Variant, copy: Variant) -> None:
         """``copy`` takes the place of ``variant``, whose results it must repeat."""

@@ -108,6 +108,7 @@ class Rounds:
             for read in tuple(self.between) if ran else ():  # before the first sample the device was idle
                 throttled = read(ran) or throttled
             ran = variant
+            variants[variant].rewind()
             if flush is not None:
                 flush()
 

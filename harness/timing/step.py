@@ -28,6 +28,7 @@ from harness.tensors import (
 )
 from harness.timing.exact import InFp64
 from harness.timing.measure import LapClock
+from harness.timing.optimizer import Update, update_of
 from harness.workload import Workload
 
 NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # a cast of these to fp64 makes a copy
@@ -143,11 +144,12 @@ def make_step(
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
     see: Callable[[int, Any, Any], None] = lambda *_: None,
+    update: Update | None = None,
 ) -> Step:
     """The step that is timed. Autocast covers forward and loss but not the backward, as torch recommends.
 
     With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
-    output of each batch.
+    output of each batch. ``update`` follows the last backward.
     """
     module, args, scale = program.module, program.args, program.loss_scale
     sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
@@ -162,6 +164,8 @@ def make_step(
                 loss, output = forward(*given)
             loss.backward(*(() if scale == 1.0 else (torch.full_like(loss, scale),)))
             see(place, loss, output)
+        if update is not None:
+            update()
         return loss, output
 
     def inference_step() -> tuple[Any, Any]:
@@ -201,9 +205,11 @@ class Variant:
         *,
         switches: bool = False,
         exact: bool = False,
+        optimizer: str = "none",
     ) -> None:
-        """``exact``: an fp64 program."""
+        """``exact``: an fp64 program. ``optimizer``: of a training step."""
         self.program = program
+        self._update = update_of(optimizer, program.module, program.loss_scale) if program.training else None
         self._precision = precision
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
@@ -233,7 +239,7 @@ class Variant:
             lap()
             return results
 
-        return make_step(self.program, lapped, self._context)
+        return make_step(self.program, lapped, self._context, update=self._update)
 
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
@@ -250,6 +256,8 @@ class Variant:
         self._lap = lap or (lambda: None)
         self._forced = forced
         self._observed = observed
+        if observed and self._update is not None:
+            self._update.begin()
         self.step = self._make_step()
 
     def timed(self, laps: LapClock) -> Callable[[], object]:
@@ -260,7 +268,8 @@ class Variant:
         return laps.timing(self.step)
 
     def _make_step(self) -> Step:
-        step = make_step(self.program, self._forward, self._context, self._lap, self._forced, self._seeing())
+        parts = self.program, self._forward, self._context, self._lap, self._forced, self._seeing()
+        step = make_step(*parts, self._update)
         if not self._switches:
             return step
         tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory
@@ -276,8 +285,21 @@ class Variant:
         self._initial = self._saved()
 
     def restore(self) -> None:
-        """Restores the saved buffers and inputs in place, because compiled code keeps their addresses."""
+        """Restores the saved buffers and inputs in place, because compiled code keeps their addresses.
+
+        With an optimizer, weights and its state, too.
+        """
         self._put_back(self._initial)
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether each sample begins with the same weights, because its steps change them."""
+        return self._update is not None
+
+    def rewind(self) -> None:
+        """Before each sample: every sample does the same work."""
+        if self.rewinds:
+            self.restore()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -303,6 +325,9 @@ class Variant:
         yield from named_tensors(self._given(), "given")
         for name, buffer in self.program.module.named_buffers():
             yield f"buffer.{name}", buffer
+        if self._update is not None:
+            yield from ((f"parameter.{name}", weight) for name, weight in self._update.weights())
+            yield from self._update.state()
 
     def _given(self) -> tuple[Any, ...]:
         return self.program.args, self.program.kwargs, self.program.target
@@ -314,7 +339,8 @@ class Variant:
         """
         # all buffers, because a buffer that only eager's step changes is an error
         buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
-        results = {**_made(self.program, loss, output), **buffers}
+        updated = dict(self._update.results()) if self._update is not None else {}
+        results = {**_made(self.program, loss, output), **buffers, **updated}
         kept = {name: take(name, _dense(tensor.detach())) for name, tensor in results.items()}
         kept.update((name, take(name, tensor)) for name, tensor in self._of_smaller.items())
         self._of_smaller.clear()
@@ -345,8 +371,12 @@ class Variant:
             tensor.grad = None
 
     def persistent_bytes(self) -> int:
-        """Bytes of parameters, buffers and inputs, which exist before a step. Each storage counts once."""
+        """Bytes of parameters, buffers, inputs and the optimizer's state, which exist before a step.
+
+        Each storage counts once.
+        """
         tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
+        tensors += [state for _, state in self._update.state()] if self._update is not None else []
         tensors += [t for _, t in named_tensors(self._given(), "given")]
         plain = [part.untyped_storage() for tensor in tensors for part in _parts(tensor)]
         return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())

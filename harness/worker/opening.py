@@ -100,7 +100,7 @@ class Opening:
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
                 checks = self._refer(eager, first, second)
             if self.bench.precision == self.bench.baseline_precision:
-                self.watch.remember(self.baseline, first, checks.expected)
+                self.watch.remember(self.baseline, first, checks)
         program = self.baseline.program
         said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
         said = (*said, *remarks_on_process(self._device))

@@ -174,7 +174,7 @@ class Session:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
                 status, found, more = self._checks.judge(variant, compiled, calls, figures)
-            self._watch.remember(variant, calls.results[0], self._checks.expected)
+            self._watch.remember(variant, calls.results[0], self._checks)
             notes += more
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
@@ -373,6 +373,7 @@ class Session:
     def _look_on(self, variant: Variant) -> TensorError | None:
         """What has changed in the rounds. Looks at more calls where samples hid them."""
         for _ in range(self._watch.missing_looks(variant)):
+            variant.rewind()
             seed_everything(self._job.protocol.seed)
             self._watch.look(variant, variant.step())
         return self._watch.changed_in_rounds(variant)

@@ -23,7 +23,8 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 
 WORDS = Path(__file__).with_suffix(".toml")
 HEAP = "malloc keeps its heap, so a compiler gains nothing by fewer page faults (--allocator=both adds it)"
-STEP = "a training step is forward, loss and backward (not a step of your own), with no optimizer step"
+STEP = "a training step is forward, loss and backward (not a step of your own), with {}"
+UPDATED = "an eager step of {} that begins each sample with the same weights"
 
 
 Holds = Callable[[Comparison], bool]
@@ -127,15 +128,20 @@ CAVEATS: Mapping[str, tuple[Holds, Name]] = MappingProxyType(
 
 def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     """The limits of an ordinary run, in one sentence."""
-    training = any(c.record.job.case.mode is Mode.TRAINING for c in comparisons)
+    jobs = [c.record.job for c in comparisons]
+    training = {job.protocol.optimizer for job in jobs if job.case.mode is Mode.TRAINING}
     limits = (
         "" if all(map(_changes_shapes, comparisons)) else "shapes are fixed",
-        STEP if training else "",
+        *(STEP.format(_updated(optimizer)) for optimizer in sorted(training)),
         HEAP if any(map(_keeps_heap, comparisons)) else "",
         *_assumptions(comparisons),
     )
     text = "; ".join(limit for limit in limits if limit)
     return f"Limits of every such run: {text}. docs/MEASURING.md has more." if text else None
+
+
+def _updated(optimizer: str) -> str:
+    return "no optimizer step" if optimizer == "none" else UPDATED.format(optimizer)
 
 
 def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:

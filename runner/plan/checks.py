@@ -138,6 +138,11 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<options.freezing=True> makes the weights constants: it is for <modes=inference> only": (
         lambda c: c.options.freezing and Mode.TRAINING in c.modes
     ),
+    "<protocol.optimizer> ends a training step; leave it out, or add <modes=training>": (
+        lambda c: c.protocol.optimizer != "none" and Mode.TRAINING not in c.modes
+    ),
+    "<protocol.optimizer>: float16 weights need a loss scale that no optimizer here undoes; use float32, "
+    "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "

@@ -1,0 +1,124 @@
+"""Training steps that end with an optimizer: every sample begins alike, and parity covers the update."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.program import Compiled, Program, forward_of
+from harness.protocol import OPTIMIZERS
+from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
+from harness.timing.optimizer import CLASSES, Update
+from harness.timing.step import Variant
+from harness.worker.session import Session
+from tests.worker.planted import backends, silent
+
+TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
+
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
+
+def opened(name: str, optimizer: str, dtype: str = "float32") -> Session:
+    case = Case(suite=TOYS, name=name, mode=Mode.TRAINING, batch_size=16, published_batch_size=16)
+    protocol = Protocol(min_sample_s=0.0, threads=1, optimizer=optimizer)
+    job = Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=protocol)
+    session = Session(job, silent)
+    session.open()
+    return session
+
+
+def weights_of(variant: Variant) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in variant.program.module.named_parameters()}
+
+
+def test_the_flag_offers_what_there_is() -> None:
+    assert ("none", *CLASSES) == OPTIMIZERS
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_optimizer_whose_state_is_there_from_the_beginning_steps_as_torchs_own(name: str) -> None:
+    torch.manual_seed(0)
+    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs.load_state_dict(ours.state_dict())
+    update = Update(name, ours, 1.0)
+    assert all(bool((p == q).all()) for p, q in zip(ours.parameters(), theirs.parameters(), strict=True))
+    plain = CLASSES[name](theirs.parameters(), lr=1e-4)
+    for number in range(3):
+        for module in (ours, theirs):
+            module.zero_grad()
+            module(torch.full((4, 3), 1.0 + number)).square().sum().backward()
+        update()
+        plain.step()
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=0, atol=0)
+
+
+def test_gradients_of_a_scaled_loss_are_divided_first() -> None:
+    module = nn.Linear(1, 1, bias=False)
+    update, before = Update("sgd", module, 8.0), float(module.weight.detach())
+    module.weight.grad = torch.full((1, 1), 8.0)
+    update()
+    assert before - float(module.weight.detach()) == pytest.approx(1e-4, rel=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_sample_begins_with_the_same_weights_and_compilers_agree(name: str, dtype: str) -> None:
+    session = opened("norm", name, dtype)
+    for candidate in ("eager", "aot_eager"):
+        status, parity, _, _ = session.prepare(candidate)
+        assert status is Status.PASS, parity
+        assert parity is not None
+        updates = 6  # two layers and a norm, each with weight and bias
+        assert parity.tensors == 11 + updates + {"sgd": 1}.get(name, 2) * updates
+    variants = session._variants
+    first = {name: weights_of(variant) for name, variant in variants.items()}
+    session.warm_up()
+    session.measure(3)
+    for which, variant in variants.items():
+        moved = weights_of(variant)
+        assert any(not torch.equal(first[which][n], w) for n, w in moved.items()) or which == BASELINE
+        variant.rewind()
+        assert all(torch.equal(w, weights_of(variants[BASELINE])[n]) for n, w in weights_of(variant).items())
+    changed, numbers, failed = session.finish()
+    assert (changed, failed) == ({}, {})
+    assert numbers[BASELINE]["persistent_bytes"] == numbers["aot_eager"]["persistent_bytes"]
+
+
+def stale(program: Program) -> Compiled:
+    """Computes with the weights of its compilation, and gives gradients to the present ones."""
+    kept = {name: p.detach().clone() for name, p in program.module.named_parameters()}
+
+    def module(*args: Any, **kwargs: Any) -> Any:
+        present = dict(program.module.named_parameters())
+        used = {name: kept[name] + (p - p.detach()) for name, p in present.items()}
+        return torch.func.functional_call(program.module, used, args, dict(kwargs))
+
+    forward = forward_of(module, program.loss)
+    return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
+
+
+def test_a_compiler_that_keeps_its_first_weights_fails_at_the_second_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stale))
+    status, parity, _, _ = opened("linear", "sgd").prepare("planted")
+    assert status is Status.FAIL_ACCURACY
+    assert parity is not None
+    assert parity.found_by == "call 2"
+
+
+def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = opened("linear", "sgd")
+    session.prepare("eager")
+    rewind = Variant.rewind
+    monkeypatch.setattr(Variant, "rewind", lambda v: rewind(v) if v is session._variants[BASELINE] else None)
+    session.warm_up()
+    for variant in session._variants.values():
+        with torch.no_grad():
+            next(variant.program.module.parameters()).mul_(1.5)
+    session.measure(3)
+    changed, _, _ = session.finish()
+    assert set(changed) == {"eager"}
