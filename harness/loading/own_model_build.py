@@ -118,6 +118,7 @@ class Function(torch.nn.Module):
                 )
         given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
         self.training = given or any(part.training for part in self.parts.values())
+        self.parts.training = self.training
         self.call = self.function
 
     def __setstate__(self, state: dict[str, Any]) -> None:

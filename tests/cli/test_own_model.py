@@ -30,9 +30,6 @@ def three_arguments():
 def other_order():
     return torch.nn.Linear(8, 4), torch.randn(4, 8), torch.randn(4, 4), torch.nn.functional.mse_loss
 
-def plain():
-    return torch.relu, torch.randn(4, 8)
-
 value = 3
 """
 
@@ -66,7 +63,6 @@ REFUSED = [
     ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
     ("my_models:three_arguments", [], "wrong loss: it is called as loss(output, target), but its"),
     ("my_models:other_order", [], "not a Tensor; the order is (module, inputs, loss, target)"),
-    ("my_models:plain", [], "wrap the function in one: class Model(torch.nn.Module): forward ="),
     ("my_models:absent", [], "--model: 'my_models' has no function 'absent'"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
     ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),

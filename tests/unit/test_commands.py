@@ -142,6 +142,8 @@ def test_every_committed_command_parses_to_its_job(monkeypatch: pytest.MonkeyPat
                 protocol = dataclasses.replace(protocol, **lost)
             if "--scale=" not in command:  # commands of version 1 had none
                 again = dataclasses.replace(again, case=dataclasses.replace(again.case, scale=job.case.scale))
+            if "--cold-start-latency" in command:  # it was a measurement of its own, and is --compile-runs=1
+                again = dataclasses.replace(again, extras=job.extras)
             if job.case.skip and "--no-skip" in command:  # how to run what was skipped
                 again = dataclasses.replace(again, case=job.case)
             environments = tuple(one for one in job.environments if one in again.environments)
