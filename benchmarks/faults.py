@@ -182,7 +182,7 @@ def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCal
 def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcome) -> Outcome:
     """The outcome after more calls, at which a session looks after the check."""
     watch = Watch()
-    watch.remember(variant, calls.results[0], checks.expected)
+    watch.remember(variant, calls.results[0], checks)
     for _ in range(LOOKS):
         watch.look(variant, checks.bench.step(variant))
     error = watch.changed_in_rounds(variant)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -165,10 +166,11 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
 
 
 def watching(values: torch.Tensor) -> tuple[Watch, Any]:
-    watch, variant = Watch(), object()
+    watch, variant = Watch(), Mock(rewinds=False)
     results = {"output": values}
     expected = Expected(first=1, data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
-    watch.remember(variant, results, expected)  # type: ignore[arg-type]
+    checks = Mock(expected=expected, truth=expected.truths[0], spread={})
+    watch.remember(variant, results, checks)
     return watch, variant
 
 
