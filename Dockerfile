@@ -10,7 +10,7 @@ ARG INDEX=https://download.pytorch.org/whl/cpu
 RUN pip install --no-cache-dir torch torchvision --index-url "$INDEX"
 
 COPY . /src
-RUN pip install --no-cache-dir '/src[huggingface,timm]' && rm -rf /src
+RUN pip install --no-cache-dir '/src[huggingface,timm,nvidia]' && rm -rf /src
 
 # a run belongs to a folder that outlives the container
 WORKDIR /runs

@@ -66,6 +66,7 @@ class Device:
     accelerated: ClassVar[bool] = False  # runs asynchronously to the CPU and has its own memory
     tried: ClassVar[bool] = True
     has_tf32: ClassVar[bool] = False
+    has_graphs: ClassVar[bool] = False  # CUDA graphs
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
 
     def __str__(self) -> str:
@@ -282,7 +283,7 @@ class Cuda(_Streams):
 
     __slots__ = ()
     type, label = "cuda", "CUDA"
-    has_tf32 = True
+    has_tf32 = has_graphs = True
     autocast_dtype = "float16"
 
     @classmethod

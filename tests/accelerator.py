@@ -172,7 +172,7 @@ class Accelerator:
         return SimpleNamespace(major=8, minor=0, multi_processor_count=100)
 
     def mem_get_info(self, device: object) -> tuple[int, int]:
-        return self.capacity - self.held - self.cached, self.capacity
+        return self.capacity - self.held - self.cached - self.pools, self.capacity
 
     def synchronize(self, device: object) -> None:
         self.wait()

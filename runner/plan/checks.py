@@ -14,7 +14,13 @@ from harness.schema import Mode, Protocol
 from harness.settings import Given
 from runner.errors import UsageError
 from runner.plan import allocators
-from runner.plan.compilers import COMPILE_MODE, COMPILE_MODES, COMPILERS, named_compilers
+from runner.plan.compilers import (
+    COMPILE_MODE,
+    COMPILE_MODES,
+    COMPILERS,
+    DEFAULT_WITH_GRAPHS,
+    named_compilers,
+)
 from runner.plan.config import QUICK, SUITES, RunConfig, Where
 from runner.plan.settings import FLAGS, Names, read, row_at, value_of
 
@@ -26,9 +32,12 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     base = RunConfig(protocol=QUICK) if "quick" in given else RunConfig()
     config = read(base, given)
     chosen = config.compilers
+    asked = any(one.key in given for one in COMPILERS)
+    if not asked and all(devices.of(device).has_graphs for device in config.devices):
+        chosen = (*chosen, DEFAULT_WITH_GRAPHS)
     if COMPILE_MODE.key in given:
         meant = COMPILE_MODES[value_of(COMPILE_MODE.shown, COMPILE_MODE.kind, given[COMPILE_MODE.key])]
-        if any(one.key in given for one in COMPILERS):
+        if asked:
             chosen = tuple(meant if name == "inductor" else name for name in chosen)
     names, own = named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
     config = dataclasses.replace(config, compilers=names, own_compilers=own)
@@ -57,6 +66,9 @@ def where_asked(given: Given, config: RunConfig) -> Where:
             "--prepare-ahead: on an accelerator, compilers measure kernels while they compile, and jobs "
             "share its memory; leave the flag out"
         )
+    autotuned = any("max_autotune" in name for name in (*config.compilers, *config.options.inductor_config))
+    if (where.prepare_ahead or 1) > 1 and autotuned and config.protocol.performance:
+        raise UsageError("max-autotune measures kernels, beside no other job; leave --prepare-ahead out")
     for flag, runs in (
         ("--compile-runs", config.extras.compile_runs),
         ("--start-up", config.extras.start_up),

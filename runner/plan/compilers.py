@@ -19,6 +19,7 @@ from runner.errors import UsageError
 from runner.plan.settings import value_of
 
 DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
+DEFAULT_WITH_GRAPHS = "inductor_reduce_overhead"  # added on devices with CUDA graphs
 ALWAYS_HERE = (*DEFAULT_COMPILERS, "eager")  # in every version of torch, for every mode and device
 COMPILE_MODES = {
     "default": "inductor",
@@ -79,7 +80,8 @@ COMPILERS = (
         metavar="NAME",
         listed=True,
         kind=Kind(_known),
-        help="repeated or comma-separated (default: aot_eager,inductor,torchscript); eager: A/A control; "
+        help="repeated or comma-separated (default: aot_eager,inductor,torchscript, on a GPU also "
+        "inductor_reduce_overhead); eager: A/A control; "
         "file.py:function or package.module:function: a compiler of your own; inductor[KEY=VALUE,...]: a "
         "compiler with settings of its own: docs/HOWTO.md",
     ),

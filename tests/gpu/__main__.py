@@ -154,11 +154,12 @@ def main(words: Sequence[str]) -> int:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
     folder = options.output_dir or ROOT / "logs" / f"gpu-smoke-{stamp}"
     folder.mkdir(parents=True)
-    facts = devices.named(options.devices)
-    summary = {"device": options.devices, "name": facts.model(), **facts.facts()}
-    write_facts(folder / "facts.txt")
+    summary: dict[str, Any] = {"device": options.devices}
     outcomes: list[Outcome] = []
     try:
+        write_facts(folder / "facts.txt")
+        facts = devices.named(options.devices)
+        summary |= {"name": facts.model(), **facts.facts()}
         for part in planned:
             if part.name in asked:
                 print(f"{part.name} (about {part.limit_s:.0f} s) ...", flush=True)

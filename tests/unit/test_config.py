@@ -21,6 +21,21 @@ def test_lists_by_repetition_and_by_commas() -> None:
     assert found.devices == ("cpu",)
 
 
+@pytest.mark.parametrize(
+    ("words", "graphs"),
+    [
+        (["-dcuda:1"], True),
+        (["-dcuda", "--dtypes=amp"], True),
+        (["-dcpu"], False),
+        (["-dcpu,cuda"], False),
+        (["-dxpu"], False),
+        (["-dcuda", "--compilers=inductor"], False),
+    ],
+)
+def test_cuda_graphs_are_among_the_default_compilers_of_a_gpu(words: list[str], *, graphs: bool) -> None:
+    assert ("inductor_reduce_overhead" in config(*words).compilers) is graphs
+
+
 def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:
     quick = config("--quick").protocol
     assert quick == QUICK

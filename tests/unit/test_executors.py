@@ -234,6 +234,10 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
         (["--ray-address=auto"], "--ray-address is for --executor=ray"),
         (["--executor=ray", "--prepare-ahead=2"], "--prepare-ahead works on this machine only"),
         (["--devices=cuda", "--prepare-ahead=2"], "--prepare-ahead: on an accelerator, compilers measure"),
+        (
+            ["--compilers=inductor_max_autotune", "--prepare-ahead=2", "-dcpu"],
+            "max-autotune measures kernels",
+        ),
     ],
 )
 def test_bad_flags(flags: list[str], sentence: str) -> None:

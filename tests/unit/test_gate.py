@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from harness.devices import of
-from harness.schema import Extras, Job, Protocol, Record, Status
+from harness.schema import CompilerOptions, Extras, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine.executors import Event, Stop, Waits, Work
 from runner.engine.executors.ahead import crowded, jobs_ahead
@@ -26,8 +26,8 @@ PATIENCE_S = 300.0  # of a test that would otherwise hang
 GB = 10**9
 
 
-def work(number: int, device: str = "cpu", extras: Extras | None = None) -> Work:
-    job = make_job(f"m{number}", device=device, protocol=Protocol(repeat=6), extras=extras or Extras())
+def work(number: int) -> Work:
+    job = make_job(f"m{number}", protocol=Protocol(repeat=6))
     return Work(job=job, candidates=("a",))
 
 
@@ -322,10 +322,15 @@ def test_too_many_threads_side_by_side_are_named(threads: int | None, ahead: int
 
 
 def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:
-    for one in (work(0, extras=Extras(compile_runs=1)), work(0, extras=Extras(start_up=1))):
-        assert jobs_ahead([JOBS[0].job, one.job], 16, 64 * GB) == 1
-    assert of("cuda:0").accelerated
-    assert jobs_ahead([work(0, "cuda:0").job], 16, 64 * GB) == 1
+    plain = with_threads(1)
+    alone: tuple[dict[str, Any], ...] = (
+        *({"extras": Extras(compile_runs=1)}, {"extras": Extras(start_up=1)}, {"device": "cuda:0"}),
+        {"candidates": ("inductor_max_autotune",)},
+        {"options": CompilerOptions(inductor_config=("max_autotune=True",))},
+    )
+    assert jobs_ahead([plain, replace(plain, candidates=("inductor",))], 16, 64 * GB) == 10
+    for changes in alone:
+        assert jobs_ahead([plain, replace(plain, **changes)], 16, 64 * GB) == 1, changes
 
 
 class Noting(Seat):

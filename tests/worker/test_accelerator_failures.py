@@ -18,6 +18,7 @@ from torch._dynamo.utils import counters
 from harness.codec import to_json
 from harness.devices import of
 from harness.failures import JobFailed
+from harness.parity.checks import DETERMINISTIC
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Job, Record, Status
 from harness.timing.measure import STREAM
@@ -165,6 +166,25 @@ def test_a_graph_that_is_recorded_again_or_given_up_counts_as_a_recompilation(
     variant.step = recording
     assert ready.measure(2)[1] == {"b": 1}
     assert ready.measure(2)[1] == {}
+
+
+class Unsteady(Model):
+    """Each call differs in the last bits, as atomic additions do."""
+
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x) * (1.0 + 1e-6 * self.calls)
+
+
+def test_the_field_rule_says_how_eager_becomes_deterministic(machine: Accelerator) -> None:
+    work = replace(built(machine), module=Unsteady(machine))
+    ready = Session(job("a", parity="field"), silent, lambda _: work, {"a": times(machine, 1.0)})
+    ready.open()
+    status, _, _, notes = ready.prepare("a")
+    assert status is Status.EAGER_TWO_RUNS_DIFFER
+    assert DETERMINISTIC in notes
 
 
 def test_a_checked_candidate_keeps_no_gradients_on_the_device(machine: Accelerator) -> None:

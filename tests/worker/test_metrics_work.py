@@ -24,9 +24,10 @@ from harness.metrics import (
 )
 from harness.precision import precision
 from harness.schema import BASELINE, WHOLE, Mode
+from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Trial
+from tests.worker.planted import CPU, Trial, trial
 
 BATCH, IN, OUT = 32, 8, 16
 
@@ -214,6 +215,20 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
     )
     assert [later - before for before, later in itertools.pairwise(waits)] == [1.0] * 5
     assert energy.per_step_j(lambda: None, lambda: 7.0, lambda: None, iter(range(99)).__next__) is None
+
+
+def test_the_energy_of_a_gpus_step_is_of_steps_as_in_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as its counter needs."""
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(energy, "meter_of", lambda _: lambda: 0.0)
+    monkeypatch.setattr(energy, "per_step_j", lambda *_, **how: asked.append(how))
+    ended = Ended(
+        job=make_job(), device=CPU, variants={BASELINE: trial("mlp").variant()}, synchronize=lambda: None
+    )
+    for name in ("cpu", "cuda"):
+        monkeypatch.setattr(energy, "of", lambda _, name=name: devices.named(name))
+        energy.measure(ended)
+    assert asked == [{"lasting_s": 1.0, "stream": 1}, {"lasting_s": 5.0, "stream": STREAM}]
 
 
 def package(root: Path, name: str, used: int, kind: str = "package-0", most: int = 999) -> Path:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import tarfile
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,6 +127,62 @@ def test_the_smoke_refuses_with_a_sentence_and_makes_nothing(
     assert smoke.main(["--devices=cpu", f"--output-dir={tmp_path}"]) == 2
     assert capsys.readouterr().err == f"error: --output-dir: {tmp_path} exists already; give a new folder\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_smoke_tells_slow_from_wrong_and_always_leaves_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def part(name: str, code: str, limit_s: float) -> smoke.Part:
+        return smoke.Part(name=name, words=("-c", code), limit_s=limit_s, records=False)
+
+    endless = "while True: pass"
+    planned = [part("good", "", 60), part("late", "", 1e-4), part("bad", "exit(3)", 60)]
+    monkeypatch.setattr(smoke, "parts", lambda _: [*planned, part("endless", endless, 0.1)])
+    monkeypatch.setattr(smoke, "PATIENCE", 1e6)
+    monkeypatch.setattr(smoke, "FACTS", ((sys.executable, "-c", "print('a fact')"), ("no-such-program",)))
+    words = ["--devices=cpu", "--only=good,late,bad", f"--output-dir={tmp_path / 'a'}"]
+    assert smoke.main(words) == 1
+    assert capsys.readouterr().out.endswith("look at: bad\nslow, which is no fault: late\n")
+    monkeypatch.setattr(smoke, "PATIENCE", 1.0)
+    assert smoke.main(["--devices=cpu", "--only=endless", f"--output-dir={tmp_path / 'b'}"]) == 1
+    assert "it was ended after 0 s" in capsys.readouterr().out
+
+    def gone(_: object) -> None:
+        raise RuntimeError("CUDA error: device not ready")
+
+    monkeypatch.setattr(devices.Device, "facts", gone)
+    with pytest.raises(RuntimeError):
+        smoke.main(["--devices=cpu", f"--output-dir={tmp_path / 'c'}"])
+    for name in "abc":
+        with tarfile.open(tmp_path / f"{name}.tar.gz") as packed:
+            assert {f"{name}/facts.txt", f"{name}/summary.json"} <= {*packed.getnames()}
+    assert "a fact" in (tmp_path / "c" / "facts.txt").read_text()
+
+
+def record_of(ratio: float = 1.0, reference: str = "fp64", peak: int = 100, **more: Any) -> dict[str, Any]:
+    """Of eager beside eager on a card with NVML."""
+    return {
+        "job": {"device": "cuda"},
+        "candidate": "eager",
+        "parity": {"reference": reference},
+        "metrics": {"baseline_peak_memory_bytes": 100, "candidate_peak_memory_bytes": peak, **more},
+        "environment": {"gpu_power_limit_w": 700.0},
+        "samples": {"baseline_s": [ratio] * 3, "candidate_s": [1.0] * 3},
+    }
+
+
+@pytest.mark.parametrize(
+    ("record", "wrong"),
+    [
+        (record_of(gpu_clock_max_mhz=1980), []),
+        (record_of(), ["NVML answers, and no clock was read"]),
+        (record_of(1.02, gpu_clock_max_mhz=1980), ["eager over eager is 1.020"]),
+        (record_of(reference="eager", gpu_clock_max_mhz=1980), ["there is no fp64 reference"]),
+        (record_of(peak=10, gpu_clock_max_mhz=1980), ["its peak memory is 0.10 of eager's"]),
+    ],
+)
+def test_the_smoke_sees_what_is_wrong_with_a_large_model(record: dict[str, Any], wrong: list[str]) -> None:
+    assert [*smoke.of_large(record)] == wrong
 
 
 def test_the_smoke_has_the_same_parts_on_a_cpu_and_does_not_ask_it_for_cuda_graphs() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from harness.failures import JobFailed
-from harness.parity.data.other_data import INPUTS, WEIGHTS, Data, placed
+from harness.parity.data.other_data import INPUTS, MOST, WEIGHTS, Data, placed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Status
 from harness.workload import Workload
@@ -270,6 +270,22 @@ def test_masks_positions_and_offsets_stay(given: torch.Tensor) -> None:
     with placed(variant, Data(inputs=True)) as changed:
         assert changed == ()
         assert torch.equal(variant.program.args[0], given)
+
+
+def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread of the host draws them, for every variant and neighbor."""
+    drawn, plain = [0], torch.randint
+
+    def counted(*given: Any, **named: Any) -> torch.Tensor:
+        made = plain(*given, **named)
+        drawn[0] += made.numel()
+        return made
+
+    work = Workload(module=nn.Linear(1 << 10, 1 << 10, bias=False), args=(torch.ones(1, 1 << 10),))
+    variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
+    monkeypatch.setattr(torch, "randint", counted)
+    with placed(variant, Data(weights=True, inputs=True, neighbor=1)):
+        assert 0 < drawn[0] <= 2 * MOST
 
 
 def test_other_tokens_are_tokens_of_the_same_row() -> None:

@@ -163,9 +163,12 @@ def test_a_copy_is_cast_before_it_is_moved(monkeypatch: pytest.MonkeyPatch, *, e
     monkeypatch.setattr("harness.timing.step.of", lambda _: devices.named("cuda"))  # of this CPU
     module = _Moved(4, 4)
     weight = module.weight.detach().clone()
+    whole: list[object] = []
+    monkeypatch.setattr(nn.Parameter, "__deepcopy__", lambda parameter, _: whole.append(parameter))
     made = replica(
         Workload(module=module, args=(torch.ones(1, 4),)), CPU, torch.bfloat16, training=False, exact=exact
     )
+    assert not whole, "a copy of all parameters before the first is cast"
     assert module.types == [torch.bfloat16]
     copied = next(made.module.parameters())
     assert copied.dtype == (torch.float64 if exact else torch.bfloat16)
