@@ -89,4 +89,5 @@ class Compiled:
     constant_weights: bool = False
     notes: tuple[str, ...] = ()
     late_notes: Callable[[], tuple[str, ...]] = tuple  # notes that exist only after the first calls
+    autotuned: Callable[[], str] = str  # kernels that autotuning chose in the first calls; "": none
     why_nothing: Callable[[], str] = str  # without calls: a sentence why; "": nothing reached the compiler

@@ -66,11 +66,14 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     pool_bytes, held = of(device).pool_bytes, of(device).begin_peak()
     known = len(generated())
     pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
+    waited_s = waiting_s()
     begin_peak()
     with counting() as instructions:
         yield
         executed = instructions()
     numbers["compile_cpu_s"] = processor_s() - cpu_s
+    if waited_s is not None and (waited := waiting_s()) is not None:
+        numbers["compile_waiting_s"] = waited - waited_s
     if code := generated()[known:]:
         numbers["generated_code"] = hashlib.sha256(" ".join(sorted(code)).encode()).hexdigest()[:12]
     if huge := HUGE.search(_read(Path("/proc/self/smaps_rollup"))):
@@ -117,6 +120,12 @@ def processor_s() -> float:
     """
     times = _family()
     return sum(times.values()) / float(os.sysconf("SC_CLK_TCK")) if times else sum(os.times()[:4])
+
+
+def waiting_s() -> float | None:
+    """Seconds in which this thread was ready and other work had its processor; None without /proc."""
+    numbers = _read(Path("/proc/thread-self/schedstat")).split()
+    return int(numbers[1]) / 1e9 if len(numbers) > 1 else None
 
 
 def begin_peak() -> None:

@@ -224,6 +224,8 @@ class Session:
         else:
             numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
         numbers["compiled_region"] = compiled.region
+        if autotuned := compiled.autotuned():
+            numbers["autotuned_kernels"] = autotuned
         variant.graph_bytes = self._graph_bytes(compiled, numbers)
         return variant, compiled, results, dict(numbers)
 

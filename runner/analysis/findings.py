@@ -17,7 +17,14 @@ from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Estimate, Limits, Verdict
 from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.choices import followed
-from runner.analysis.verdicts.compiling import by_round, first_step_by_round, is_warm, paired_ratio
+from runner.analysis.verdicts.compiling import (
+    LATENCY,
+    WAITING,
+    by_round,
+    first_step_by_round,
+    is_warm,
+    paired_ratio,
+)
 from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
 from runner.labels import counted, suite_labels, where, where_text
 
@@ -44,6 +51,7 @@ LEAST_WIDENING = 1.3
 LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one
 CLOCK_SPREAD = 0.05
 MOST_CAPPED = 0.5  # share of the samples at the power limit
+MOST_WAITING = 0.1  # share of the time of compiling
 MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
 LEAST_OF_FAULTS = 0.02  # of eager's step
 HARMLESS = ("set application clocks",)  # a user fixed the clock, which makes times steadier
@@ -224,6 +232,15 @@ def _break_even(comparison: Comparison) -> str:
     return f", break-even steps: {break_even_text(known.steps, known.low, known.high, whole=known.whole)}"
 
 
+def _waiting(comparison: Comparison) -> float:
+    """The share of the time of compiling in fresh processes in which other work had the processor."""
+    waited, own = (
+        sum(sum(by_round(comparison.record, start, name).values()) for start in (COLD, WARM))
+        for name in (WAITING, LATENCY)
+    )
+    return waited / (waited + own) if waited else 0.0
+
+
 def _failed_compilation(comparison: Comparison) -> str:
     failed = next(filter(_fails, comparison.record.compilations))
     return f"{failed.status.value} in a {failed.start} start, round {failed.round + 1}: {failed.failure}"
@@ -296,6 +313,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         ),
         "long_compilation": lambda c: (c.compilation_latency_s or 0.0) > MAX_COMPILATION_S,
         "secretly_cold": lambda c: bool(_secretly_cold(c)),
+        "compiled_beside": lambda c: _waiting(c) > MOST_WAITING,
         "failed_compilation": lambda c: any(map(_fails, c.record.compilations)),
         "wrong_form": lambda c: bool(_wrong_form(c)),
         "more_memory": lambda c: (
@@ -333,6 +351,7 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "reference_environment": lambda c: c.record.job.environments[0].name,
         "break_even": _break_even,
         "secretly_cold": _secretly_cold,
+        "waiting": lambda c: share_text(_waiting(c)),
         "failed_compilation": _failed_compilation,
         "wrong_form": _wrong_form,
         "open": _open,

@@ -1,5 +1,6 @@
 """The statistics of compile times, and break-even."""
 
+import json
 import math
 import random
 import re
@@ -12,6 +13,7 @@ from harness.schema import AS_FOUND, COLD, WARM, Compilation, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of
+from runner.reports import hud_json
 from runner.reports.parts.pairs import compile_tables
 from tests.factories import make_job, make_record
 from torchduet.frames import frames_of
@@ -127,6 +129,21 @@ def test_a_warm_start_that_compiles_again_is_named() -> None:
     assert "a warm start is 1.0000x [1.0000, 1.0000] as fast as a cold one" in slow
 
 
+@pytest.mark.parametrize(("waiting_s", "said"), [(0.5, []), (4.0, ["in 40 % of the time of compiling"])])
+def test_other_work_beside_compilations_is_named(waiting_s: float, said: list[str]) -> None:
+    runs = tuple(compiled(COLD, 10.0, number, compile_waiting_s=waiting_s) for number in range(3))
+    found = summarize([replace(make_record(make_job()), compilations=runs)]).warnings
+    cases = [case for one in found if one.title == "Other work while compiling" for case in one.cases]
+    assert [case.partition(": ")[2].partition(",")[0] for case in cases] == said
+
+
+def test_the_time_is_less_what_the_process_waited_for_a_processor() -> None:
+    seconds = (10.0, 13.0, 10.5)
+    runs = tuple(compiled(COLD, s, n, compile_waiting_s=s - 10.0) for n, s in enumerate(seconds))
+    (start,) = summarize([replace(make_record(make_job()), compilations=runs)]).compile_starts
+    assert start.means["compilation_latency_s"] == pytest.approx(10.0)
+
+
 def test_the_tables_have_the_phases_and_who_is_faster() -> None:
     records = runs("model", {"a": 1.0, "b": 1.3}, random.Random(1))
     table, pairs = compile_tables(summarize(records))
@@ -142,3 +159,12 @@ def test_a_frame_has_a_row_for_each_compilation() -> None:
     assert list(table["start"]) == ["cold"] * 5
     assert list(table["round"]) == [0, 1, 2, 3, 4]
     assert table["compilation_latency_s"].gt(0).all()
+
+
+def test_the_benchmark_database_has_every_compilation() -> None:
+    runs = (compiled(COLD, 4.0, 0), compiled(WARM, 1.0, 0), compiled(COLD, 9.0, 1), compiled(WARM, 2.0, 1))
+    summary = summarize([replace(make_record(make_job()), compilations=runs)])
+    metrics = [one["metric"] for one in json.loads(hud_json.render(summary)["benchmark.hud.json"])]
+    found = {one["name"]: one["benchmark_values"] for one in metrics}
+    assert found["compilation_latency"] == [4.0, 9.0]
+    assert found["warm_compilation_latency"] == [1.0, 2.0]

@@ -1,11 +1,13 @@
 """What is asked of the compilers beside their names, and what they say about themselves."""
 
 import gc
+import re
 import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,8 +24,9 @@ from harness.counters import graphs_compiled
 from harness.probes.compilers import probed
 from harness.program import Program
 from harness.schema import CompilerOptions, Mode
+from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import known
+from tests.factories import known, make_job
 from tests.worker.planted import Trial, results, trial
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -68,6 +71,29 @@ def test_a_setting_that_inductor_does_not_know_is_refused_with_the_closest() -> 
         ValueError, match=r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs"
     ):
         inductor_settings(["cudagraphs=true"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:TypedStorage:UserWarning")
+def test_the_kernels_that_autotuning_chose_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    class Product(nn.Module):
+        def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return torch.bmm(first, second).relu()
+
+    candidates = ("inductor[max_autotune=True]", "inductor")
+    inputs = torch.randn(4, 32, 64), torch.randn(4, 64, 32)
+    job = make_job(mode=Mode.INFERENCE, candidates=candidates)
+    session = Session(job, lambda _: None, lambda _: Workload(module=Product(), args=inputs))
+    session.open()
+    tuned, plain = (session.prepare(candidate)[2] for candidate in candidates)
+    chosen = str(tuned["autotuned_kernels"])
+    assert re.fullmatch(r"bmm \(4x32x64, 4x64x32\): (bmm|cpp_\w+)", chosen)
+    assert tuned["kernels_autotuned"] == 1
+    assert "autotuned_kernels" not in plain
 
 
 @pytest.mark.parametrize("pair", ["max_autotune=maybe", "cpp.threads=many"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,9 +36,28 @@ def compile_with_inductor(
     def compile_it() -> Compiled:
         return compile_with_dynamo(program, "inductor", name=name, takes=takes, options=chosen or None)
 
+    choices = autotuned_from_now() if chosen.get("max_autotune") or chosen.get("max_autotune_gemm") else []
     replays = chosen.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
     compiled = with_freezing(with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen)
+    compiled = replace(compiled, autotuned=lambda: "\n".join(choices))
     return replace(compiled, constant_weights=True) if packs_weights(program) else compiled
+
+
+def autotuned_from_now() -> list[str]:
+    """A list to which torch adds each choice of autotuning: ``bmm (4x32x64, 4x64x32): cpp_Gemm_0``."""
+    from torch._inductor import select_algorithm
+
+    choices: list[str] = []
+
+    def chosen(times: Mapping[Any, float], operation: str, inputs: Sequence[Any], *_: Any) -> None:
+        shapes = ", ".join("x".join(map(str, one.get_size())) for one in inputs)
+        if times:
+            choices.append(f"{operation} ({shapes}): {min(times, key=lambda choice: times[choice]).name}")
+
+    listen = getattr(select_algorithm, "add_feedback_saver", None)  # torch 2.3
+    if listen is not None:
+        listen(chosen)
+    return choices
 
 
 def compile_as(

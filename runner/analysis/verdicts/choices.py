@@ -13,6 +13,7 @@ from runner.analysis.verdicts.decision import each_process
 
 CHOICES = MappingProxyType[str, tuple[str, Callable[[Scalar], Scalar]]](
     {
+        "autotuned_kernels": ("other kernels, which autotuning chose", lambda kernels: kernels),
         "generated_code": ("other generated code", lambda digest: digest),
         "huge_pages_bytes": ("huge pages or without", bool),
     }

@@ -20,7 +20,7 @@ from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate
 from runner.analysis.statistics import false_discovery, mean_of_logs, student
 from runner.analysis.verdicts.decision import verdict
 
-LATENCY = "compilation_latency_s"
+LATENCY, WAITING = "compilation_latency_s", "compile_waiting_s"
 
 
 def is_warm(metrics: Mapping[str, Scalar]) -> bool | None:
@@ -65,9 +65,15 @@ def typical_of(values: Sequence[float]) -> Typical:
 
 
 def by_round(record: Record, start: str, name: str = LATENCY) -> dict[int, float]:
-    """Round -> the number of the compilation of ``--compile-runs`` that began so in this round."""
+    """Round -> the number of the compilation of ``--compile-runs`` that began so in this round.
+
+    Its time is that of a processor without other work: less ``compile_waiting_s``.
+    """
     begun = [c for c in record.compilations if c.start == start and not c.first_calls_s]
     numbers = {c.round: finite(c.metrics.get(name)) for c in begun}
+    if name == LATENCY:
+        waits = {c.round: finite(c.metrics.get(WAITING)) or 0.0 for c in begun}
+        numbers = {number: value and max(0.0, value - waits[number]) for number, value in numbers.items()}
     return {number: value for number, value in numbers.items() if value}
 
 
