@@ -17,7 +17,6 @@ from harness.declared import finite
 from harness.schema import WARM
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.comparison import Comparison, Summary
-from runner.analysis.verdicts.compiling import by_round
 from runner.labels import ran_batch, suite_labels
 
 FORMATS = ("hud",)
@@ -91,6 +90,8 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
             yield _metric(header, [*comparison.compilations_s], column.unit)
         elif value is not None:
             yield _metric(header, [value], UNITS.get(column.unit, column.unit))
+    from runner.analysis.verdicts.compiling import by_round
+
     if warm := [*by_round(record, WARM).values()]:
         yield _metric("warm_compilation_latency", warm, "s")
     for one in record.compilations:

@@ -184,6 +184,13 @@ def test_the_comparison_is_the_summary_and_its_code_is_that_of_the_job(job: Job,
     assert job.step("verdict").returncode == int(code)
 
 
+def test_accepted_changes_are_those_of_the_pull_request(job: Job) -> None:
+    ready(job)
+    job.inputs["accept"] = "ci/accepted changes.toml"
+    assert job.step("compare").returncode == 0
+    assert f" --accept={job.folder}/workspace/ci/accepted changes.toml --format=md" in job.calls[-1]
+
+
 def test_a_long_comparison_is_cut_between_characters(job: Job) -> None:
     ready(job)
     (job.folder / "fakes" / "changes.md").write_text("±" * 60_000)
