@@ -14,7 +14,6 @@ from typing import Any
 
 from harness.codec import to_json
 from harness.declared import finite
-from harness.schema import WARM
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.comparison import Comparison, Summary
 from runner.labels import ran_batch, suite_labels
@@ -90,10 +89,6 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
             yield _metric(header, [*comparison.compilations_s], column.unit)
         elif value is not None:
             yield _metric(header, [value], UNITS.get(column.unit, column.unit))
-    from runner.analysis.verdicts.compiling import by_round
-
-    if warm := [*by_round(record, WARM).values()]:
-        yield _metric("warm_compilation_latency", warm, "s")
     for one in record.compilations:
         if one.first_calls_s:  # of --start-up
             ends = [*accumulate(one.first_calls_s)]
