@@ -328,6 +328,16 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
     assert gpu_of(cuda) is None
 
 
+def test_the_environment_tells_one_card_of_a_model_from_another(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
+    found = describe(torch.device("cuda:1"))
+    assert (found["gpu_power_limit_w"], found["gpu_multiprocessors"]) == (350.0, 132)
+
+
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
