@@ -28,8 +28,8 @@ FLAG = flag(
 )
 FLAGS = (FLAG,)
 NOTHING = (
-    "error: nothing was calibrated: the noise of the rounds hides the variation between processes in every "
-    "model, or no candidate passed; --doctor says what disturbs this machine, and -n 100 narrows the noise"
+    "error: nothing was calibrated: the rounds are too noisy (they explain over 1 % in the median model), or "
+    "no candidate passed; --doctor says what disturbs this machine, and -n 100 narrows the noise"
 )
 
 
