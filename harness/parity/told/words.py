@@ -20,14 +20,18 @@ def of_rank(truth: Truth, judgment: Judgment, rank: Ranked | None) -> str:
     beyond = rank.figures if rank is not None else judgment.beyond
     figure = next((figure for figure in FIGURES if figure in beyond), "size")
     ours, theirs = own.of(figure), error.of(figure)
-    noisy = rank.limit(figure) if rank is not None else truth.noisy(name, figure)[0]
+    draws = rank.noise if rank is not None else ()
+    noisy = max(truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws))
     what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
     words = f"off by {_share(theirs)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
     if rank is not None:
         least = min(each.of(figure) for each in rank.errors)
+        words += f"; limit: {_share(rank.limit(figure))}"
         words += f"; on {len(rank.errors)} of {len(rank.errors)} data sets, by {_share(least)} at least"
     if abs(error.slope) >= DIRECTED * error.size > 0.0 and figure != "slope":
         words += f"; {_share(error.slope)} too {'large' if error.slope > 0 else 'small'} on the whole"
+    elif figure == "size":
+        words += "; without a direction"
     return f"{words}; {'eager' if ours < theirs else 'the candidate'} is nearer to fp64"
 
 
