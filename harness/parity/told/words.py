@@ -21,7 +21,7 @@ def of_rank(truth: Truth, judgment: Judgment, rank: Ranked | None) -> str:
     figure = next((figure for figure in FIGURES if figure in beyond), "size")
     ours, theirs = own.of(figure), error.of(figure)
     draws = rank.noise if rank is not None else ()
-    noisy = max(truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws))
+    noisy = max([truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws)])
     what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
     words = f"off by {_share(theirs)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
     if rank is not None:
