@@ -357,16 +357,26 @@ def records_of(
     return {record.candidate: record for record in run.run()}
 
 
-@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("where", ["forward", "loss", "everywhere"])
 def test_a_model_that_takes_no_other_data_is_measured_without(
-    machine: Accelerator, tmp_path: Path, *, bad: bool
+    machine: Accelerator, tmp_path: Path, where: str
 ) -> None:
+    """``forward``: where the weights are balanced. ``everywhere``: on its own data, too."""
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if target.tolist() != PLACES:
+            machine.fail("CUDA error: device-side assert triggered")
+        return output.square().mean()
+
     def work() -> Workload:
-        given = (torch.ones(4, 8), torch.tensor(PLACES))
-        return replace(built(machine), module=Indexed(machine, bad=bad), args=given)
+        places = torch.tensor(PLACES)
+        if where == "loss":
+            return replace(built(machine), target=places, loss=loss)
+        module = Indexed(machine, bad=where == "everywhere")
+        return replace(built(machine), module=module, args=(torch.ones(4, 8), places))
 
     (record,) = records_of(machine, work, {"plain": times(machine, 1.0)}, tmp_path / "log").values()
-    if bad:
+    if where == "everywhere":
         assert (record.status, record.notes) == (Status.EAGER_1ST_RUN_FAIL, ())
         return
     assert record.status is Status.PASS
