@@ -9,6 +9,7 @@ long. The exit code is 0 if no part is wrong.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -241,15 +242,13 @@ def ended(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
     try:
         return process.wait(limit_s)
     except subprocess.TimeoutExpired:
-        pass
-    for how in (signal.SIGINT, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, how)
-            process.wait(GRACE_S)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
-        break
-    return None
+        return None
+    finally:  # also of Ctrl-C, which does not reach a session of its own
+        for how in (signal.SIGINT, signal.SIGKILL) if process.poll() is None else ():
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, how)
+                process.wait(GRACE_S)
+                break
 
 
 def of_records(path: Path, outcome: Outcome) -> Iterator[str]:

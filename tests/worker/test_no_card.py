@@ -1,6 +1,7 @@
 """A torch with CUDA on a machine without a card: each question is answered with a sentence."""
 
 import importlib.util
+import subprocess
 import sys
 import tarfile
 import warnings
@@ -157,6 +158,21 @@ def test_the_smoke_tells_slow_from_wrong_and_always_leaves_an_archive(
         with tarfile.open(tmp_path / f"{name}.tar.gz") as packed:
             assert {f"{name}/facts.txt", f"{name}/summary.json"} <= {*packed.getnames()}
     assert "a fact" in (tmp_path / "c" / "facts.txt").read_text()
+
+
+def test_ctrl_c_ends_the_smokes_part_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    plain, interrupts = process.wait, iter([KeyboardInterrupt()])
+
+    def wait(timeout: float | None = None) -> int:
+        for interrupt in interrupts:
+            raise interrupt
+        return plain(timeout)
+
+    monkeypatch.setattr(process, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        smoke.ended(process, 60.0)
+    assert process.returncode
 
 
 def record_of(ratio: float = 1.0, reference: str = "fp64", peak: int = 100, **more: Any) -> dict[str, Any]:
