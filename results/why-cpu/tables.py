@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.schema import Job, Record  # noqa: E402 - the path comes first
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
-from runner.runs.why.looked import Looked  # noqa: E402
+from runner.runs.why.looked import REST, Looked  # noqa: E402
 from runner.runs.why.words import Why, overview_text  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
@@ -52,9 +52,23 @@ def add(run: Path) -> None:
             shutil.copy(run / file, target / file)
 
 
+def checks(folder: Path, why: Why) -> str:
+    """Rounds, compilations beyond the plain candidate's, and what the balance does not account for."""
+    records = [record for part in PARTS for record in _records(folder, part)]
+    steps = [sum(both[side] for both in why.balance.values()) for side in (0, 1)]
+    lacks = [f"{abs(rest) / step:.0%}" for rest, step in zip(why.balance[REST], steps, strict=True)]
+    again = sum(record.candidate == why.plain.record.candidate for record in records)
+    return f"| {folder.name} | {why.plain.n} | {len(records) - again} | {' and '.join(lacks)} |"
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["add"]:
         add(Path(sys.argv[2]))
     else:
         folders = sorted(path.parent for path in HERE.glob("*/look.jsonl"))
-        print(overview_text([why for folder in folders if (why := why_of(folder)) is not None]))
+        whys = {folder: why for folder in folders if (why := why_of(folder)) is not None}
+        print(overview_text(list(whys.values())))
+        print(
+            "\n| model | rounds | more compilations | not accounted, eager and compiled |\n|---|---|---|---|"
+        )
+        print("\n".join(checks(folder, why) for folder, why in whys.items()))

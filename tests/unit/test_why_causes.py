@@ -178,6 +178,13 @@ def test_a_slow_stage_in_the_middle_is_no_cause() -> None:
     assert "Not explained" in cause_lines(explanation)[-1]
 
 
+def test_a_look_that_failed_is_said() -> None:
+    failed = Looked.of(make_record(make_job(), "inductor", status=Status.FAIL_TO_RUN))
+    explanation = explain("inductor", run({"inductor": 13.0, "aot_eager": 10.0}), proposals(failed), failed)
+    assert "looking failed (fail_to_run)" in cause_lines(explanation)[-1]
+    assert "Balance" not in markdown([explanation])
+
+
 def test_a_slow_capture_is_a_cause() -> None:
     explanation = explain("inductor", run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13}), (), None)
     assert [tested.proposal.cause for tested in explanation.explained] == [CAPTURE]

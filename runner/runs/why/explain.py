@@ -119,6 +119,7 @@ class Why:
     balance: Mapping[str, tuple[float, float]]
     kernels: tuple[tuple[str, float, str, str], ...] = ()  # as in ``Looked.kernel_rows``
     together: Tested | None = None  # the causes that act, without all of them at once
+    unseen: str = ""  # the status of the copy for looking, if it has no times
 
     @property
     def lost(self) -> bool:
@@ -198,6 +199,7 @@ def explain(
     causes_tested = tuple(_tested(one, attempts, plain, lost=lost) for one in proposed)
     capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
     excluded, shown = _checks(plain)
+    seen = looked if looked is not None and looked.compiled else None
     return Why(
         title=job_title(plain.record.job),
         plain=plain,
@@ -207,8 +209,9 @@ def explain(
         call=_call(comparisons, candidate),
         excluded=excluded,
         shown=shown,
-        balance={} if looked is None else looked.balance,
-        kernels=() if looked is None else looked.kernel_rows,
+        balance={} if seen is None else seen.balance,
+        kernels=() if seen is None else seen.kernel_rows,
+        unseen=looked.record.status.value if looked is not None and seen is None else "",
     )
 
 

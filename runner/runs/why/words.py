@@ -51,9 +51,10 @@ def cause_lines(why: Why) -> tuple[str, ...]:
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
     ordered = sorted(why.causes, key=lambda one: one.state.value)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
-    return (
-        named if why.explained else (*named, "Not explained: no tested setting removes a part of the loss.")
-    )
+    why_not = "no tested setting removes a part of the loss"
+    if why.unseen:
+        why_not = f"the copy for looking failed ({why.unseen}), so no cause was proposed"
+    return named if why.explained else (*named, f"Not explained: {why_not}.")
 
 
 def _cause_line(tested: Tested) -> str:
