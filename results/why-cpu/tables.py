@@ -1,11 +1,12 @@
 """RESULTS's table of slow models and their causes, from the records of this folder.
 
 python results/why-cpu/tables.py            prints it
-python results/why-cpu/tables.py add RUN    takes the records of a finished --why of one model
+python results/why-cpu/tables.py add RUN    takes the records of a --why
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from harness.schema import Job, Record  # noqa: E402 - the path comes first
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
-from runner.runs.why.words import Why, overview_text  # noqa: E402
+from runner.runs.why.words import Why, as_json, markdown, overview_text  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
 PARTS = (LOOK, PAIRS, TOGETHER)
@@ -41,24 +42,24 @@ def _records(folder: Path, part: str) -> Sequence[Record]:
 
 
 def add(run: Path) -> None:
-    for job in (path for path in run.iterdir() if (path / LOOK).is_dir()):
+    for job in (path for path in run.iterdir() if (path / PAIRS).is_dir()):
         name, mode = job.name.split("-")[1:3]
         target = HERE / (name if mode == "training" else f"{name}_{mode}")
         target.mkdir(exist_ok=True)
         for part in PARTS:
             if (job / part).is_dir():
                 shutil.copy(job / part / "records.jsonl", target / f"{part}.jsonl")
-        for file in ("why.json", "why.md"):
-            shutil.copy(run / file, target / file)
+        if why := why_of(target):
+            (target / "why.json").write_text(json.dumps(as_json([why]), indent=1) + "\n")
+            (target / "why.md").write_text(markdown([why]))
 
 
 def checks(folder: Path, why: Why) -> str:
-    """Rounds, compilations beyond the plain candidate's, and what the balance does not account for."""
+    """Rounds, compilations beyond the first of the plain candidate, and what the balance does not account for."""
     records = [record for part in PARTS for record in _records(folder, part)]
     steps = [sum(both[side] for both in why.balance.values()) for side in (0, 1)]
     lacks = [f"{abs(rest) / step:.0%}" for rest, step in zip(why.balance[REST], steps, strict=True)]
-    again = sum(record.candidate == why.plain.record.candidate for record in records)
-    return f"| {folder.name} | {why.plain.n} | {len(records) - again} | {' and '.join(lacks)} |"
+    return f"| {folder.name} | {why.plain.n} | {len(records) - 1} | {' and '.join(lacks)} |"
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ from runner.analysis.statistics import middle, walsh_averages
 from runner.analysis.verdicts.pairs import FEWEST, rounds_of
 from runner.labels import job_title
 from runner.runs.why.causes import Cause, causes, cost_of, settings_of
-from runner.runs.why.looked import Looked
+from runner.runs.why.looked import STEP, Looked
 
 STAGES = ("dynamo_eager", "aot_eager")
 CAPTURE = "capture"
 MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 RESAMPLES = 1000
+LEAST = 0.01  # of the step: what is seen to take less cannot be the loss, whatever its setting gains
 MANY_FAULTS = 100  # page faults of a step, beyond eager's
 CHECKS = (
     ("recompiles", "recompilations"),
@@ -47,6 +48,12 @@ class Proposal:
     evidence: str
     settings: tuple[str, ...] = ()
     metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
+    part: float = 0.0  # of the compiled step, under the profiler; 0 if not known
+
+    @property
+    def too_small(self) -> bool:
+        """Whether a setting that helps must change something else."""
+        return 0 < self.part < LEAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +151,7 @@ def proposals(looked: Looked, known: Sequence[Cause] | None = None) -> tuple[Pro
             evidence=evidence,
             settings=settings_of(cause, looked),
             metric=getattr(cause, "METRIC", ""),
+            part=cost_of(cause, looked) / (looked.compiled.get(STEP) or 1),
         )
         for cause, evidence in shown
         if evidence
@@ -224,6 +232,7 @@ def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, 
     if best is not None and lost:
         share = share_of_loss(plain.record.samples, best.comparison.record.samples)
     explained = best is not None and best.helps and share is not None and share.low > 0
+    explained = explained and not proposal.too_small
     state = State.EXPLAINED if explained else State.SUSPECTED
     return Tested(proposal=proposal, state=state, attempt=best, share=share)
 

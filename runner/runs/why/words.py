@@ -52,6 +52,8 @@ def cause_lines(why: Why) -> tuple[str, ...]:
     ordered = sorted(why.causes, key=lambda one: one.state.value)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
     why_not = "no tested setting removes a part of the loss"
+    if any(one.helps for one in why.attempts):
+        why_not = "a setting helps, but what is seen of its cause takes too little of the step"
     if why.unseen:
         why_not = f"the copy for looking failed ({why.unseen}), so no cause was proposed"
     return named if why.explained else (*named, f"Not explained: {why_not}.")
