@@ -205,6 +205,8 @@ def possible_job(job: Job) -> Job:
     )
     protocol = possible(job.protocol)
     protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own)
+    if case.mode is not Mode.TRAINING or job.dtype == "float16":
+        protocol = dataclasses.replace(protocol, optimizer="none")
     job = dataclasses.replace(job, case=case, options=options, protocol=protocol)
     if job.environments or not protocol.accuracy:  # which --localize refuses
         job = dataclasses.replace(job, extras=dataclasses.replace(job.extras, localize=False))
