@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from harness.parity.measure import (
     BLOCK,
@@ -18,7 +19,9 @@ from harness.parity.measure import (
     sketch,
     whole_of,
 )
-from tests.worker.planted import drawn
+from harness.workload import Workload
+from tests.factories import known
+from tests.worker.planted import drawn, opened
 
 NAMES = ("output", "gradient.w")
 
@@ -48,6 +51,18 @@ def test_the_error_of_what_is_kept_whole_is_that_of_the_definition(count: int, d
         found, meant = error(name, truth, other), reference(part, truth, other.double())
         assert [found.size, found.part, found.slope] == pytest.approx([meant.size, meant.part, meant.slope])
     assert scale_of(truth) == pytest.approx(float(truth.square().mean().sqrt()))
+
+
+def test_a_session_keeps_sketches_of_its_runs_and_not_the_results_themselves() -> None:
+    """The field rule compares all elements, of few runs."""
+
+    def work() -> Workload:
+        module = nn.Linear(512, 512, bias=False)
+        return Workload(module=module, args=(torch.ones(1, 512),), loss=lambda out, _: out.square().mean())
+
+    for parity, whole in (("noise", False), ("field", True)):
+        checks = known(opened(work, parity=parity)._checks)
+        assert (checks.truth.eager["gradient.weight"].numel() == 512 * 512) is whole
 
 
 @pytest.mark.parametrize("name", NAMES)
