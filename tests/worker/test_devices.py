@@ -137,8 +137,21 @@ def test_a_number_beyond_the_last_is_missing(fake: Fake, name: str, why: str | N
 
 def test_a_kind_that_is_not_there_is_named(fake: Fake) -> None:
     fake.there = 0
-    assert devices.named("cuda").why_missing() == f"torch {torch.__version__} finds no CUDA device"
+    for name in ("cuda", "xpu"):
+        says = f"torch {torch.__version__} finds no {name.upper()} device"
+        assert devices.named(name).why_missing() == says
     assert devices.best() == "cpu"
+
+
+def test_apples_device_has_calls_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    module = SimpleNamespace(
+        synchronize=lambda: calls.append("wait"), empty_cache=lambda: calls.append("empty")
+    )
+    monkeypatch.setattr(devices.Mps, "_module", lambda _: module)
+    devices.named("mps").synchronize()
+    devices.named("mps").empty_cache()
+    assert calls == ["wait", "empty"]
 
 
 def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
@@ -290,6 +303,9 @@ class Nvml:
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:  # noqa: N802
         return 350_000
 
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:  # noqa: N802
+        return 300_000
+
     def nvmlDeviceGetEccMode(self, handle: str) -> tuple[int, int]:  # noqa: N802
         return 1, 1
 
@@ -309,7 +325,7 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
     found = known(gpu_of(cuda))
-    assert found.energy_j() == 5.0
+    assert (found.energy_j(), found.power_w()) == (5.0, 300.0)
     assert found.facts() == {
         "gpu_clock_limit_mhz": 1980,
         "gpu_power_limit_w": 350.0,
