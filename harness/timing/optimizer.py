@@ -27,57 +27,52 @@ class Update:
     """
 
     def __init__(self, name: str, module: torch.nn.Module, scale: float) -> None:
-        self._names = {id(p): n for n, p in module.named_parameters()}
-        self._parameters = [p for p in module.parameters() if p.requires_grad]
-        self._optimizer = CLASSES[name](self._parameters, lr=LEARNING_RATE)
+        self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        self._optimizer = CLASSES[name](self.weights.values(), lr=LEARNING_RATE)
         self._scale = scale
+        self._before: dict[str, torch.Tensor] = {}  # weights before a step whose results are compared
         self._make_state()
-        self._before: dict[str, torch.Tensor] = {}
 
     def __call__(self) -> None:
         if self._scale != 1.0:
-            for parameter in self._parameters:
-                if parameter.grad is not None:
-                    parameter.grad.div_(self._scale)
+            for weight in self.weights.values():
+                if weight.grad is not None:
+                    weight.grad.div_(self._scale)
         self._optimizer.step()
 
     def _make_state(self) -> None:
-        """Runs one step without gradients' values, and takes its effect on weights and state back.
+        """Runs one step with gradients of zero, which creates the state, then undoes it.
 
-        Zeros are the state that an optimizer begins with, that of a momentum included: the first step sets it
-        to the gradient, which is what momentum times zero plus the gradient is.
+        An optimizer begins with a state of zeros. SGD sets its momentum to the first gradient instead, which
+        is the same: momentum times zero, plus the gradient.
         """
-        weights = [parameter.detach().clone() for parameter in self._parameters]
-        for parameter in self._parameters:
-            parameter.grad = torch.zeros_like(parameter)
+        self.begin()
+        for weight in self.weights.values():
+            weight.grad = torch.zeros_like(weight)
         self._optimizer.step()
         with torch.no_grad():
-            for parameter, weight in zip(self._parameters, weights, strict=True):
-                parameter.grad = None
-                parameter.copy_(weight)
+            for name, weight in self.weights.items():
+                weight.grad = None
+                weight.copy_(self._before[name])
             for _, tensor in self.state():
                 tensor.zero_()
+        self._before = {}
 
     def state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors of its state, by name."""
-        for parameter, values in self._optimizer.state.items():
-            for key, value in values.items():
+        for name, weight in self.weights.items():
+            for key, value in self._optimizer.state.get(weight, {}).items():
                 if isinstance(value, torch.Tensor):
-                    yield f"optimizer.{self._names[id(parameter)]}.{key}", value
-
-    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The weights that it changes, by name."""
-        yield from ((self._names[id(parameter)], parameter) for parameter in self._parameters)
+                    yield f"optimizer.{name}.{key}", value
 
     def begin(self) -> None:
         """Before a step whose results are compared: keeps the weights."""
-        self._before = {name: weight.detach().clone() for name, weight in self.weights()}
+        self._before = {name: weight.detach().clone() for name, weight in self.weights.items()}
 
     def results(self) -> Iterator[tuple[str, torch.Tensor]]:
         """What the step since ``begin`` did: the change of each weight, and the state (not its counters)."""
-        for name, weight in self.weights():
-            if name in self._before:
-                yield f"update.{name}", weight.detach() - self._before[name]
+        for name, before in self._before.items():
+            yield f"update.{name}", self.weights[name].detach() - before
         yield from ((name, tensor) for name, tensor in self.state() if tensor.dim())
         self._before = {}
 

@@ -251,7 +251,7 @@ class Variant:
     ) -> None:
         """Sets the ``lap`` and the ``forced`` tokens of a driven step (see ``harness.workload.Drive``).
 
-        ``observed``: the results of smaller batches are kept for ``results``.
+        ``observed``: the results of smaller batches, and the present weights, are kept for ``results``.
         """
         self._lap = lap or (lambda: None)
         self._forced = forced
@@ -326,7 +326,7 @@ class Variant:
         for name, buffer in self.program.module.named_buffers():
             yield f"buffer.{name}", buffer
         if self._update is not None:
-            yield from ((f"parameter.{name}", weight) for name, weight in self._update.weights())
+            yield from ((f"parameter.{name}", weight) for name, weight in self._update.weights.items())
             yield from self._update.state()
 
     def _given(self) -> tuple[Any, ...]:

@@ -153,7 +153,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.optimizer> ends a training step; leave it out, or add <modes=training>": (
         lambda c: c.protocol.optimizer != "none" and Mode.TRAINING not in c.modes
     ),
-    "<protocol.optimizer>: float16 weights need a loss scale that no optimizer here undoes; use float32, "
+    "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
