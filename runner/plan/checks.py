@@ -19,6 +19,7 @@ from runner.plan.compilers import (
     COMPILE_MODES,
     COMPILERS,
     DEFAULT_WITH_GRAPHS,
+    autotunes,
     named_compilers,
 )
 from runner.plan.config import QUICK, SUITES, RunConfig, Where
@@ -61,19 +62,23 @@ def where_asked(given: Given, config: RunConfig) -> Where:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
     if where.prepare_ahead is not None and ray:
         raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
-    if (where.prepare_ahead or 1) > 1 and any(devices.of(device).accelerated for device in config.devices):
+    several = (where.prepare_ahead or 1) > 1
+    if several and any(devices.of(device).accelerated for device in config.devices):
         raise UsageError(
             "--prepare-ahead: on an accelerator, compilers measure kernels while they compile, and jobs "
             "share its memory; leave the flag out"
         )
-    autotuned = any("max_autotune" in name for name in (*config.compilers, *config.options.inductor_config))
-    if (where.prepare_ahead or 1) > 1 and autotuned and config.protocol.performance:
+    if (
+        several
+        and config.protocol.performance
+        and autotunes(config.compilers, config.options.inductor_config)
+    ):
         raise UsageError("max-autotune measures kernels, beside no other job; leave --prepare-ahead out")
     for flag, runs in (
         ("--compile-runs", config.extras.compile_runs),
         ("--start-up", config.extras.start_up),
     ):
-        if runs and (where.prepare_ahead or 1) > 1:
+        if runs and several:
             raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
     return where
 

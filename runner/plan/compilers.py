@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,6 +27,11 @@ COMPILE_MODES = {
     "max-autotune": "inductor_max_autotune",
     "max-autotune-no-cudagraphs": "inductor_max_autotune_no_cudagraphs",
 }
+
+
+def autotunes(candidates: Iterable[str], inductor_config: Iterable[str]) -> bool:
+    """Whether a compiler chooses kernels by measuring them, which no other job may disturb."""
+    return any("max_autotune" in text for text in (*candidates, *inductor_config))
 
 
 def _placed(source: str) -> str:

@@ -8,6 +8,7 @@ from harness.devices import of
 from harness.hardware.cpus import usable_cpus
 from harness.schema import Job
 from runner.engine.executors.memory import available_bytes
+from runner.plan.compilers import autotunes
 
 MOST_AHEAD = 32
 CPUS_A_JOB = 1.5  # that a compilation keeps busy
@@ -22,7 +23,7 @@ def jobs_ahead(jobs: Sequence[Job], cpus: int | None = None, memory_bytes: float
     most, if each open job can have ``BYTES_A_JOB`` and its threads have CPUs of their own. Without
     ``--threads`` a job has a thread for every CPU.
     """
-    if any(job.extras.times_compiling or of(job.device).accelerated or _autotunes(job) for job in jobs):
+    if any(map(_alone, jobs)):
         return 1
     cpus = cpus or len(usable_cpus())
     memory = available_bytes() if memory_bytes is None else memory_bytes
@@ -45,8 +46,9 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
     )
 
 
-def _autotunes(job: Job) -> bool:
-    return any("max_autotune" in name for name in (*job.candidates, *job.options.inductor_config))
+def _alone(job: Job) -> bool:
+    tuned = autotunes(job.candidates, job.options.inductor_config)
+    return tuned or job.extras.times_compiling or of(job.device).accelerated
 
 
 def _threads(jobs: Sequence[Job], cpus: int) -> int:
