@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -15,13 +17,16 @@ from harness.schema import Job, Record
 from runner.analysis.comparison import Summary
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.parity import is_plain_pass
+from runner.cli.commands import job_command
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.cli.formats import printed
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
+from runner.engine.executors.choice import opened
 from runner.errors import UsageError
 from runner.labels import counted
+from runner.plan.config import Where
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
@@ -69,9 +74,23 @@ def _kept(folder: RunFolder) -> Iterator[None]:
         raise
 
 
+def measured_into(
+    path: Path, jobs: Sequence[Job], argv: Sequence[str], console: Console, where: Where, **facts: Any
+) -> Sequence[Record]:
+    """The records of these jobs, measured into a new folder. ``KeyboardInterrupt`` if the user stops."""
+    with opened(where, jobs, job_command) as executor:
+        folder = RunFolder.create(path, jobs, argv, facts)
+        with folder.claimed():
+            if measure_missing(folder, jobs, console, executor):
+                raise KeyboardInterrupt
+    return folder.read().records
+
+
 def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
     """Measures the jobs without a record. Returns True if the user stopped the run early."""
-    missing = _without_records(folder, jobs)
+    done = {(record.job.key, record.candidate) for record in folder.read().records}
+    left = ((job, tuple(c for c in job.candidates if (job.key, c) not in done)) for job in jobs)
+    missing = [Work(job=job, candidates=candidates) for job, candidates in left if candidates]
     say(console, f"{counted(len(missing), 'job')} -> {folder.path}")
     with _interrupts() as stop, view(console, len(missing)) as seen:
         # closing ends the workers, also after an error in this loop
@@ -81,16 +100,6 @@ def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, ex
                     folder.append(event)
                 seen.event(event)
         return stop()
-
-
-def _without_records(folder: RunFolder, jobs: Sequence[Job]) -> list[Work]:
-    """The jobs and candidates without a record."""
-    done = {(r.job.key, r.candidate) for r in folder.read().records}
-    return [Work(job=job, candidates=rest) for job in jobs if (rest := _missing(job, done))]
-
-
-def _missing(job: Job, done: set[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(candidate for candidate in job.candidates if (job.key, candidate) not in done)
 
 
 def report(

@@ -12,18 +12,24 @@ from harness.schema import Environment, Job, Record, Status
 from runner.errors import UsageError
 from runner.plan.environments.prepare import SameEnvironments
 from runner.plan.environments.spec import EnvSpec
-from runner.runs.bisect.command import BAD, CANNOT_JUDGE, GOOD, bisect, followed, judge
-from runner.runs.bisect.search import (
+from runner.runs.bisect import (
+    BAD,
+    CANNOT_JUDGE,
     FASTER,
+    GOOD,
     OPEN,
     SAME,
     SLOWER,
     STATUS,
     ResultChange,
+    bisect,
+    builds_asked,
+    followed,
+    judge,
+    pip_versions,
     result_changes,
     search,
 )
-from runner.runs.bisect.versions import builds_asked, pip_versions
 from tests.command_line import parsed
 from tests.factories import make_job, make_record
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
-from runner.cli.commands import job_command
 from runner.cli.formats import formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
@@ -16,7 +15,7 @@ from runner.plan.config import RunConfig, Where
 if TYPE_CHECKING:
     from harness.schema import Job
     from runner.plan.environments.spec import EnvSpec
-    from runner.runs.bisect.search import ResultChange
+    from runner.runs.bisect import ResultChange
 
 BUILDS = "envs"
 FLAG = flag(
@@ -30,10 +29,7 @@ FLAG = flag(
 FLAGS = (FLAG,)
 
 
-BisectRequest = tuple[str, RunConfig, Where]
-
-
-def parse(given: Given) -> BisectRequest:
+def parse(given: Given) -> tuple[str, RunConfig, Where]:
     formats_asked(given)
     config, versions = run_config(given), given[FLAG.key]
     if versions != BUILDS and config.environments:
@@ -48,30 +44,22 @@ def parse(given: Given) -> BisectRequest:
     return versions, config, where
 
 
-def perform(request: BisectRequest, argv: Sequence[str]) -> int:
+def perform(request: tuple[str, RunConfig, Where], argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    from runner.cli.measuring import measure_missing
-    from runner.engine.executors.choice import opened
+    from runner.cli.measuring import measured_into
     from runner.plan.environments.prepare import prepared
     from runner.plan.jobs import plan
-    from runner.runs.bisect.command import bisect, followed, judge
-    from runner.runs.bisect.search import result_changes
-    from runner.runs.bisect.versions import builds_asked, pip_versions
-    from runner.store.run_folder import RunFolder, new_folder
+    from runner.runs.bisect import bisect, builds_asked, followed, judge, pip_versions, result_changes
+    from runner.store.run_folder import new_folder
 
     def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
         there, facts = prepared(both, list({job.key: job for job in jobs}.values()), skip=True)
-        with opened(where, there, job_command) as executor:
-            folder = RunFolder.create(path, there, argv, facts)
-            with folder.claimed():
-                if measure_missing(folder, there, console, executor):
-                    raise KeyboardInterrupt
-        return result_changes(folder.read().records, *(build.name for build in both))
+        records = measured_into(path, there, argv, console, where, **facts)
+        return result_changes(records, *(build.name for build in both))
 
     versions, config, where = request
     jobs, console = followed(plan(config)), Console()
-    if versions == BUILDS:
-        return judge(config.environments, jobs, new_folder(config.output_dir, "bisect"), console, run)
-    builds = builds_asked(versions, pip_versions)
-    return bisect(builds, jobs, new_folder(config.output_dir, "bisect").resolve(), console, run)
+    builds = config.environments if versions == BUILDS else builds_asked(versions, pip_versions)
+    folder = new_folder(config.output_dir, "bisect").resolve()
+    return (judge if versions == BUILDS else bisect)(builds, jobs, folder, console, run)

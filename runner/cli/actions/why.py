@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from harness.backends.settings.candidates import compiler_of
 from harness.settings import Given, Group, flag
 from runner.cli.actions.measure import MeasureRequest, planned
-from runner.cli.commands import job_command
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS
@@ -105,22 +104,16 @@ def _measured(
 ) -> Sequence[Record]:
     from unittest.mock import patch
 
-    from runner.cli.measuring import measure_missing
-    from runner.engine.executors.choice import opened
+    from runner.cli.measuring import measured_into
     from runner.plan.compilers import with_availability
     from runner.plan.probe import asking_for
     from runner.runs.why.asking import LOOK
     from runner.runs.why.handover import TRACE
-    from runner.store.run_folder import RunFolder
 
     jobs = with_availability((job,), asking_for((job,)), skip=True)
     trace = {"TORCH_TRACE": str((path / TRACE).absolute())} if part == LOOK else {}
-    with patch.dict(os.environ, trace), opened(request.where, jobs, job_command) as executor:
-        folder = RunFolder.create(path / part, jobs, argv, {})
-        with folder.claimed():
-            if measure_missing(folder, jobs, console, executor):
-                raise KeyboardInterrupt
-    return folder.read().records
+    with patch.dict(os.environ, trace):
+        return measured_into(path / part, jobs, argv, console, request.where)
 
 
 def _say_winner(why: Any, console: Console) -> None:

@@ -1,1 +1,0 @@
-"""``--bisect``: the first version of a package that changes a model, by the verdicts of runs."""
