@@ -1,10 +1,85 @@
-"""What the benchmarks share: the parser of their flags."""
+"""What the benchmarks share: the parser of their flags, and the loop over models that keeps its outcomes."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness.loading.suite_files import load_suite
+from harness.schema import Case, Mode, Setting
+
+Outcome = TypeVar("Outcome", bound=Any)
+"""A dataclass with ``model``, ``mode`` and ``dtype``."""
 
 
 def new_parser(about: str | None) -> argparse.ArgumentParser:
     """``about``: the docstring of the script, which ``--help`` shows as it is."""
     return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def models_parser(about: str | None, dtypes: str) -> argparse.ArgumentParser:
+    parser = new_parser(about)
+    parser.add_argument("--only", help="these models, separated by commas")
+    parser.add_argument("--dtypes", default=dtypes)
+    parser.add_argument("--modes", default="training,inference")
+    parser.add_argument("--scale", default="tiny", choices=("tiny", "small"))
+    parser.add_argument("--minutes", type=float, help="begin no model after this time")
+    parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
+    return parser
+
+
+def outcomes_of(
+    options: argparse.Namespace,
+    suites: Mapping[str, Collection[str] | None],
+    kind: type[Outcome],
+    measure: Callable[[str, Case, str], Iterable[Outcome]],
+) -> list[Outcome]:
+    """The outcomes of ``measure(suite, case, precision)`` for the models of these suites (None: all).
+
+    The order is random, and always the same: a part of it is a fair sample. A model that fails costs itself.
+    """
+    kept = options.keep is not None and options.keep.exists()
+    lines = options.keep.read_text(encoding="utf-8").splitlines() if kept else []
+    outcomes = [kind(**json.loads(line)) for line in lines]
+    done = {(outcome.model, outcome.mode, outcome.dtype) for outcome in outcomes}
+    start = time.monotonic()
+    for suite, case, dtype in _cells(options, suites):
+        if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
+            break
+        if (case.name, case.mode.value, dtype) in done:
+            continue
+        begun, title = time.monotonic(), f"{case.name}, {case.mode.value}, {dtype}"
+        try:
+            new = list(measure(suite, case, dtype))
+        except Exception as error:  # the other models can run
+            print(f"{title}: {error}", file=sys.stderr, flush=True)
+            continue
+        print(f"{title}: {len(new)} in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+        outcomes += new
+        if options.keep is not None:
+            with options.keep.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in new)
+    return outcomes
+
+
+def _cells(
+    options: argparse.Namespace, suites: Mapping[str, Collection[str] | None]
+) -> list[tuple[str, Case, str]]:
+    only = options.only.split(",") if options.only else None
+    cells = [
+        (suite, case, dtype)
+        for suite, models in suites.items()
+        for mode in options.modes.split(",")
+        for case in load_suite(suite).cases(Setting(mode=Mode(mode), device_type="cpu", scale=options.scale))
+        for dtype in options.dtypes.split(",")
+        if (only or models) is None or case.name in (only or models or ())
+    ]
+    random.Random(0).shuffle(cells)
+    return cells

@@ -9,15 +9,12 @@ if the control were as noisy as noisy eager.
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +24,14 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
-from harness.loading.suite_files import load_suite  # noqa: E402
+from benchmarks.common import models_parser, outcomes_of  # noqa: E402 - nothing is installed
 from harness.parity.check import Check  # noqa: E402
 from harness.parity.measure import is_exact_kind  # noqa: E402
 from harness.program import Compiled  # noqa: E402
-from harness.schema import Case, Job, Mode, Protocol, Setting  # noqa: E402
+from harness.schema import Case, Job, Protocol  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
-SUITES = ("tiny_gpt", "huggingface", "timm_models")
 IMAGE_DIMENSIONS = 4
 
 
@@ -49,10 +44,6 @@ def _two_threads() -> Iterator[None]:
         torch.set_num_threads(1)
 
 
-def _no_onednn() -> AbstractContextManager[Any]:
-    return torch.backends.mkldnn.flags(enabled=False)
-
-
 def channels_last(variant: Variant) -> bool:
     """Weights and inputs in another memory format; False if there is no image."""
     images = _images(variant)
@@ -63,24 +54,18 @@ def channels_last(variant: Variant) -> bool:
 
 
 def _images(variant: Variant) -> list[torch.Tensor]:
-    program = variant.program
-    return [tensor for tensor in (*program.args, *program.kwargs.values()) if _is_image(tensor)]
-
-
-def _is_image(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() == IMAGE_DIMENSIONS
-
-
-def _spelled_out() -> AbstractContextManager[Any]:
-    """Attention as products and a softmax, without a fused kernel."""
-    return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    given = (*variant.program.args, *variant.program.kwargs.values())
+    return [each for each in given if isinstance(each, torch.Tensor) and each.dim() == IMAGE_DIMENSIONS]
 
 
 CONTROLS: Mapping[str, tuple[Callable[[Variant], bool], Callable[[], AbstractContextManager[Any]]]] = {
     "channels_last": (channels_last, nullcontext),
-    "no oneDNN": (lambda _: True, _no_onednn),
+    "no oneDNN": (lambda _: True, partial(torch.backends.mkldnn.flags, enabled=False)),
     "two threads": (lambda _: True, _two_threads),
-    "attention spelled out": (lambda variant: not _images(variant), _spelled_out),
+    "attention spelled out": (  # as products and a softmax, without a fused kernel
+        lambda variant: not _images(variant),
+        partial(torch.nn.attention.sdpa_kernel, torch.nn.attention.SDPBackend.MATH),
+    ),
 }
 
 
@@ -102,7 +87,7 @@ class Outcome:
     why: str = ""
 
 
-def outcomes(case: Case, dtype: str, suite: str) -> Iterator[Outcome]:
+def outcomes(suite: str, case: Case, dtype: str) -> Iterator[Outcome]:
     """All controls of one model, against one opened session."""
     job = Job(
         case=case, device="cpu", dtype=dtype, candidates=(), protocol=Protocol(threads=1, performance=False)
@@ -165,50 +150,12 @@ def table(found: Sequence[Outcome]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--suites", default=",".join(SUITES))
-    parser.add_argument("--dtypes", default="float32")
-    parser.add_argument("--modes", default="training,inference")
-    parser.add_argument("--only", help="these models, separated by commas")
-    parser.add_argument("--scale", default="tiny", choices=("tiny", "small"))
-    parser.add_argument("--minutes", type=float, help="begin no model after this time")
-    parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
+    parser = models_parser(__doc__, "float32")
+    parser.add_argument("--suites", default="tiny_gpt,huggingface,timm_models")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    kept = options.keep is not None and options.keep.exists()
-    found = [Outcome(**json.loads(line)) for line in options.keep.read_text().splitlines()] if kept else []
-    done = {(outcome.suite, outcome.model, outcome.mode, outcome.dtype) for outcome in found}
-    start = time.monotonic()
-    for suite, case, dtype in _cells(options):
-        if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
-            break
-        if (suite, case.name, case.mode.value, dtype) in done:
-            continue
-        try:
-            here = list(outcomes(case, dtype, suite))
-        except Exception as error:  # the other models can run
-            print(f"{case.name}, {case.mode.value}, {dtype}: {error}", file=sys.stderr, flush=True)
-            continue
-        found += here
-        if options.keep is not None:
-            with options.keep.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in here)
-    print(table(found))
-
-
-def _cells(options: argparse.Namespace) -> list[tuple[str, Case, str]]:
-    """All models, in a random order that is always the same: a part of them is a fair sample."""
-    only = options.only.split(",") if options.only else None
-    cells = [
-        (suite, case, dtype)
-        for suite in options.suites.split(",")
-        for mode in options.modes.split(",")
-        for case in load_suite(suite).cases(Setting(mode=Mode(mode), device_type="cpu", scale=options.scale))
-        for dtype in options.dtypes.split(",")
-        if only is None or case.name in only
-    ]
-    random.Random(0).shuffle(cells)
-    return cells
+    suites = dict.fromkeys(options.suites.split(","))
+    print(table(outcomes_of(options, suites, Outcome, outcomes)))
 
 
 if __name__ == "__main__":

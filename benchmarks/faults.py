@@ -15,9 +15,7 @@ bfloat16, or an element that a mask hides.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import math
 import random
 import sys
@@ -33,16 +31,15 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import new_parser  # noqa: E402
+from benchmarks.common import models_parser, outcomes_of  # noqa: E402
 from benchmarks.planted_faults import AROUND, KINDS, LATE_CALLS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.failures import JobFailed  # noqa: E402
-from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.parity.calls import FirstCalls  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.field import judge_one, tolerance_of  # noqa: E402
 from harness.parity.watch import LOOKS, Watch  # noqa: E402
 from harness.program import Compiled  # noqa: E402
-from harness.schema import Case, Job, Mode, Parity, Protocol, Setting, Status  # noqa: E402
+from harness.schema import Case, Job, Mode, Parity, Protocol, Status  # noqa: E402
 from harness.tensors import Tensors  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
@@ -57,7 +54,6 @@ MODELS = {
     "ops": ("matmul_xs", "attention_spelled_out"),
 }
 DTYPES = ("float32", "bfloat16", "amp")
-MODES = ("training", "inference")
 SIZES = (0.0001, 0.001, 0.005, 0.02, 0.1)
 
 
@@ -202,12 +198,11 @@ def _of(status: Status, found: Parity | None) -> Outcome:
 def _untouched(session: Session, name: str) -> Outcome:
     """A real compiler as it is."""
     try:
-        status, found, *_ = session.prepare(name)
+        status, parity, *_ = session.prepare(name)
+        outcome = _of(status, parity)
     except JobFailed as failed:
-        return replace(
-            NOTHING, kind=f"untouched {name}", status=failed.status.value, why=failed.failure.message[:300]
-        )
-    return replace(_of(status, found), kind=f"untouched {name}")
+        outcome = replace(NOTHING, status=failed.status.value, why=failed.failure.message[:300])
+    return replace(outcome, kind=f"untouched {name}")
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -256,17 +251,12 @@ def _share(found: Sequence[bool]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--only", help="these models, separated by commas")
-    parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--modes", default=",".join(MODES))
+    parser = models_parser(__doc__, ",".join(DTYPES))
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    parser.add_argument("--scale", default="tiny", choices=("tiny", "small"))
     parser.add_argument(
         "--untouched", default="aot_eager,inductor", help="real compilers; none: an empty word"
     )
-    parser.add_argument("--minutes", type=float, help="begin no cell after this time")
     parser.add_argument(
         "--seconds",
         type=float,
@@ -274,60 +264,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="processor time after which a cell has no further fault",
     )
     parser.add_argument("--seed", type=int, default=Protocol().seed, help="of weights and inputs")
-    parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    found = _kept(options.keep)
-    done = {(one.model, one.mode, one.dtype) for one in found}
-    start = time.monotonic()
     sizes = [float(size) for size in options.sizes.split(",")]
     kinds, compilers = (
-        [one for one in words.split(",") if one] for words in (options.kinds, options.untouched)
+        [word for word in words.split(",") if word] for words in (options.kinds, options.untouched)
     )
-    for case, dtype in _cells(options):
-        if (case.name, case.mode.value, dtype) in done:
-            continue
-        if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
-            break
-        begun = time.monotonic()
-        try:
-            here = list(cell(case, dtype, sizes, kinds, compilers, options.seconds, options.seed))
-        except Exception as error:  # the other cells can run
-            print(f"{case.name}, {case.mode.value}, {dtype}: {error}", file=sys.stderr, flush=True)
-            continue
-        spent = time.monotonic() - begun
-        print(
-            f"{case.name}, {case.mode.value}, {dtype}: {len(here)} in {spent:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )
-        found += here
-        if options.keep is not None:
-            with options.keep.open("a", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps({n: getattr(o, n) for n in Outcome.__slots__}) + "\n" for o in here
-                )
-    print(tables(found))
 
+    def measure(_: str, case: Case, dtype: str) -> Iterator[Outcome]:
+        return cell(case, dtype, sizes, kinds, compilers, options.seconds, options.seed)
 
-def _kept(path: Path | None) -> list[Outcome]:
-    if path is None or not path.exists():
-        return []
-    return [Outcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _cells(options: argparse.Namespace) -> list[tuple[Case, str]]:
-    """All cells, in a random order that is always the same: a part of them is a fair sample."""
-    chosen = options.only.split(",") if options.only else None
-    cells = []
-    for suite, models in MODELS.items():
-        for mode in options.modes.split(","):
-            setting = Setting(mode=Mode(mode), device_type="cpu", scale=options.scale)
-            for case in load_suite(suite).cases(setting):
-                if case.name in (models if chosen is None else chosen):
-                    cells += [(case, dtype) for dtype in options.dtypes.split(",")]
-    random.Random(0).shuffle(cells)
-    return cells
+    print(tables(outcomes_of(options, MODELS, Outcome, measure)))
 
 
 if __name__ == "__main__":

@@ -42,17 +42,11 @@ def build_parser() -> argparse.ArgumentParser:
     for name, (options, text) in STUDIES.items():
         study = studies.add_parser(name, help=text, allow_abbrev=False, argument_default=argparse.SUPPRESS)
         for _, _, row in rows(options):
-            for one in row.flags if row is not None else ():
-                add_flag(study, one)
+            for flag in row.flags if row is not None else ():
+                add_flag(study, flag)
     again = studies.add_parser("report", help="write tables and plots again, from a study's folder")
     again.add_argument("folder", type=Path, help="the folder of a study")
     return parser
-
-
-def options_of(given: argparse.Namespace) -> Any:
-    """The options of the study that was asked for. ``UsageError`` for wrong values."""
-    default: Any = STUDIES[given.study][0]
-    return read(default, vars(given)).checked()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +67,8 @@ def _perform(arguments: Sequence[str]) -> int:
     if given.study == "report":
         parts = compile_modes.parts_of(given.folder)
         return compile_modes.report(given.folder, parts) if parts else report(given.folder)
-    options = options_of(given)
+    default: Any = STUDIES[given.study][0]
+    options = read(default, vars(given)).checked()
     if given.study == COMPILE_MODES:
         return compile_modes.run(options, more)
     folder = importlib.import_module(f"{package_of(given.study)}.run").run(options, arguments)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +68,7 @@ class TorchLearner:
         device: torch.device,
         learning_rate: float,
     ) -> None:
-        self._name = name
+        self.name = name
         self._lesson, self._mode, self._precision, self._device = lesson, mode, precision, device
         inputs, targets = windows(lesson.tokens, lesson.batches[0], lesson.block)
         workload = Workload(module=module, args=(inputs,), target=targets, loss=every_symbol_loss)
@@ -81,10 +80,6 @@ class TorchLearner:
             self._program.module.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY
         )
         self._forward: Forward = self._program.forward()
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def prepare(self) -> None:
         backend = BACKENDS[self._mode]
@@ -107,12 +102,9 @@ class TorchLearner:
         return together
 
     def evaluate(self) -> tuple[float, float]:
-        self._judge.load_state_dict(self._state())
+        self._judge.load_state_dict(self._program.module.state_dict())
         with torch.no_grad(), self._precision.surroundings():
             return self._mean_loss(self._lesson.train_windows), self._mean_loss(self._lesson.valid_windows)
-
-    def _state(self) -> dict[str, Any]:
-        return dict(self._program.module.state_dict())
 
     def _mean_loss(self, starts: Tensor) -> float:
         inputs, targets = self._batch(starts)

@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harness import devices
-from harness.settings import COUNT, Group, Kind, by_flag, choice, flag, setting, within
+from harness.settings import COUNT, Group, Kind, by_flag, choice, within
 from runner.errors import UsageError
 
 row = partial(by_flag, group=Group.SELECTION)
-one_flag = partial(flag, group=Group.SELECTION)
-FOLDER = Kind(Path)
+count = partial(row, kind=COUNT)
 RATE = Kind(within(lambda rate: 0 < rate <= 1, "a learning rate; give a number between 0 and 1, as 1e-3"))
+
+
+def several(default: Sequence[str], flag: str, noun: str, known: Sequence[str], when: str = "all") -> Any:
+    """A setting: some of the ``known`` names. ``when``: which are meant if the flag is not given."""
+    words = f"comma-separated, of {', '.join(known)} (default: {when})"
+    return row(default, flag, listed=True, kind=choice(noun, known), help=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +33,28 @@ class StudyOptions:
         kind=choice("device", devices.TRIED),
         help=f"{' or '.join(devices.TRIED)} (default: the GPU if there is one)",
     )
-    threads: int | None = row(None, "--threads=N", kind=COUNT, help="CPU threads (default: torch's choice)")
-    output_dir: Path | None = setting(
+    threads: int | None = count(None, "--threads=N", help="CPU threads (default: torch's choice)")
+    output_dir: Path | None = by_flag(
         None,
-        one_flag("--output-dir=DIR", kind=FOLDER, help="a new folder for the run (default: under logs/)"),
+        "--output-dir=DIR",
+        group=Group.SELECTION,
+        kind=Kind(Path),
+        help="a new folder for the run (default: under logs/)",
     )
     quick: bool = row(False, "--quick", help="a trial of a few minutes; its numbers have no meaning")
 
 
-DATA_DIR = one_flag(
-    "--data-dir=DIR",
-    kind=FOLDER,
-    help="folder with tinyshakespeare.txt (default: the cache folder, else a download)",
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextStudyOptions(StudyOptions):
+    """The settings of studies that train on a text."""
+
+    data_dir: Path | None = by_flag(
+        None,
+        "--data-dir=DIR",
+        group=Group.SELECTION,
+        kind=Kind(Path),
+        help="folder with tinyshakespeare.txt (default: the cache folder, else a download)",
+    )
 
 
 def usable_device(given: str) -> str:
@@ -50,10 +65,3 @@ def usable_device(given: str) -> str:
     if not device.count():
         raise UsageError(f"--device: torch can use no {device.label} device here; use --device={devices.CPU}")
     return given
-
-
-def check_precisions(flag: str, names: Sequence[str], device: str) -> None:
-    """``UsageError`` for a precision that the device does not have."""
-    for name in names:
-        if "tf32" in name and not devices.of(device).has_tf32:
-            raise UsageError(f"{flag}: {name} exists on CUDA only; with --device=cpu leave it out")

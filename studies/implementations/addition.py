@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,38 +12,27 @@ if TYPE_CHECKING:
 SYMBOLS = "0123456789.=+-m|"
 """``m`` is unary minus, ``|`` ends a sequence. The token of a symbol is its index; padding is token 0."""
 
-LEFT_DIGITS, RESULT_DIGITS = 3, 4
+LEFT_DIGITS = 3
 DRAWN, HELD_OUT = 100_000, 4096
 LARGEST_TEST_SHARE = 0.9
 MINUS, END = "m", "|"
 OPERATIONS = ("+", "-")
 
 
-def generate(
-    x: int,
-    operation: str,
-    y: int,
-    *,
-    left_digits: int = LEFT_DIGITS,
-    result_digits: int = RESULT_DIGITS,
-    reverse: bool = False,
-) -> str:
+def generate(x: int, operation: str, y: int, *, digits: int = LEFT_DIGITS, reverse: bool = False) -> str:
     """``123+456=0579|``, or with ``reverse`` every number written backwards: ``321+654=9750|``.
 
-    The minus of a result counts as one of its digits: ``123-999=m876|``, and backwards ``321-999=678m|``.
-    ``ValueError`` for operations other than + and -, for operands that are negative or too long, and for
-    a result that is too long.
+    A result has a digit more: it holds every sum, and every difference with its minus: ``123-999=m876|``,
+    and backwards ``321-999=678m|``. ``ValueError`` for operations other than + and -, and for operands that
+    are negative or too long.
     """
     if operation not in OPERATIONS:
         raise ValueError(f"{operation!r} is not an operation; use + or -")
-    if not (0 <= x < 10**left_digits and 0 <= y < 10**left_digits):
-        raise ValueError(f"{x} and {y} must have at most {left_digits} digits and no sign")
+    if not (0 <= x < 10**digits and 0 <= y < 10**digits):
+        raise ValueError(f"{x} and {y} must have at most {digits} digits and no sign")
     result = x + y if operation == "+" else x - y
-    left = [_number(value, left_digits, reverse) for value in (x, y)]
-    right = _number(result, result_digits, reverse)
-    if len(right) > result_digits:
-        raise ValueError(f"{result} does not fit into the {result_digits} digits of a result")
-    return f"{left[0]}{operation}{left[1]}={right}{END}"
+    left = [_number(value, digits, reverse) for value in (x, y)]
+    return f"{left[0]}{operation}{left[1]}={_number(result, digits + 1, reverse)}{END}"
 
 
 def _number(value: int, width: int, reverse: bool) -> str:
@@ -53,14 +41,9 @@ def _number(value: int, width: int, reverse: bool) -> str:
     return text[::-1] if reverse else text
 
 
-def result_width(digits: int) -> int:
-    """The digits of a result that hold every sum, and every difference with its minus: ``3`` to ``4``."""
-    return digits + 1
-
-
 def input_length(digits: int) -> int:
-    """The symbols that a model reads: two numbers, two signs and the result. ``3`` to ``12``."""
-    return 2 * digits + 2 + result_width(digits)
+    """The symbols that a model reads: two numbers, two signs and the longer result. ``3`` to ``12``."""
+    return 2 * digits + 2 + digits + 1
 
 
 def encode(text: str) -> list[int]:
@@ -79,16 +62,6 @@ def examples(sequence: str) -> list[tuple[list[int], int]]:
     return [([0] * (length - place) + tokens[:place], tokens[place]) for place in range(known, len(tokens))]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Additions:
-    """Examples as tensors: inputs (n, 12) and targets (n,). No question is in both parts."""
-
-    train_inputs: Tensor
-    train_targets: Tensor
-    test_inputs: Tensor
-    test_targets: Tensor
-
-
 def additions(
     *,
     seed: int,
@@ -97,10 +70,11 @@ def additions(
     held_out: int = HELD_OUT,
     operations: Sequence[str] = ("+",),
     digits: int = LEFT_DIGITS,
-) -> Additions:
-    """Draws ``drawn`` questions, drops duplicates, and holds out ``held_out``. ``digits``: of both numbers.
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Inputs (n, 12) and targets (n,) for training, and those of ``held_out`` other questions.
 
-    ``ValueError`` if less than a tenth would be left for training.
+    Draws ``drawn`` questions without duplicates. ``digits``: of both numbers. ``ValueError`` if less than a
+    tenth would be left for training.
     """
     source = random.Random(seed)
     top = 10**digits
@@ -115,19 +89,13 @@ def additions(
             f"{held_out:,} of {len(questions):,} different questions cannot be held out: less than a tenth "
             "would be left for training"
         )
-    test = _tensors(questions[:held_out], reverse, digits)  # the order is random already
-    train = _tensors(questions[held_out:], reverse, digits)
-    return Additions(train_inputs=train[0], train_targets=train[1], test_inputs=test[0], test_targets=test[1])
+    train, test = questions[held_out:], questions[:held_out]  # the order is random already
+    return _tensors(train, reverse, digits), _tensors(test, reverse, digits)
 
 
 def _tensors(questions: list[tuple[int, str, int]], reverse: bool, digits: int) -> tuple[Tensor, Tensor]:
     import torch
 
-    found = [
-        example
-        for x, operation, y in questions
-        for example in examples(
-            generate(x, operation, y, left_digits=digits, result_digits=result_width(digits), reverse=reverse)
-        )
-    ]
-    return torch.tensor([given for given, _ in found]), torch.tensor([target for _, target in found])
+    texts = (generate(*question, digits=digits, reverse=reverse) for question in questions)
+    pairs = [pair for text in texts for pair in examples(text)]
+    return torch.tensor([given for given, _ in pairs]), torch.tensor([target for _, target in pairs])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from harness.settings import COUNT, DURATION, WHOLE, Kind, choice, setting, whole
+from harness.settings import DURATION, WHOLE, Kind, choice, whole
 from studies.implementations.addition import LEFT_DIGITS, OPERATIONS
-from studies.options import DATA_DIR, RATE, StudyOptions, row, usable_device
+from studies.options import RATE, TextStudyOptions, count, row, several, usable_device
 
 MODELS = ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer")
 TASKS = ("addition", "shakespeare")
@@ -25,24 +24,12 @@ def number_digits(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImplementationsOptions(StudyOptions):
+class ImplementationsOptions(TextStudyOptions):
     """Budgets: seconds of training for each model and learning rate. 0 or () until ``checked``: a default."""
 
-    tasks: tuple[str, ...] = row(
-        (),
-        "--tasks=NAME",
-        listed=True,
-        kind=choice("task", TASKS),
-        help=f"comma-separated, of {', '.join(TASKS)} (default: both)",
-    )
+    tasks: tuple[str, ...] = several((), "--tasks=NAME", "task", TASKS, "both")
     only_asked: bool = False  # the user named the tasks, so a task that cannot run is an error
-    models: tuple[str, ...] = row(
-        MODELS,
-        "--models=NAME",
-        listed=True,
-        kind=choice("model", MODELS),
-        help=f"comma-separated, of {', '.join(MODELS)} (default: all)",
-    )
+    models: tuple[str, ...] = several(MODELS, "--models=NAME", "model", MODELS)
     learning_rates: tuple[float, ...] = row(
         (),
         "--learning-rates=RATE",
@@ -60,10 +47,9 @@ class ImplementationsOptions(StudyOptions):
         help="training time of each model on Shakespeare; the third MLP has twice this time (default: five "
         "times --budget)",
     )
-    text_batch: int | None = row(
+    text_batch: int | None = count(
         None,
         "--text-batch-size=N",
-        kind=COUNT,
         help="windows in a step of a transformer (default: as published on CUDA, 1/32 of it on a CPU)",
     )
     text_learning_rate: float = row(
@@ -93,7 +79,6 @@ class ImplementationsOptions(StudyOptions):
         help=f"digits of both numbers of a question; the result has one more (default: {LEFT_DIGITS})",
     )
     seed: int = row(0, "--seed=N", kind=WHOLE, help="seed of the data and the weights (default: 0)")
-    data_dir: Path | None = setting(None, DATA_DIR)
 
     def checked(self) -> ImplementationsOptions:
         """With all defaults. ``UsageError`` for a device that torch cannot use."""

@@ -52,40 +52,35 @@ class Plan:
 
 def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
     """All trainings, in the order of the published tables."""
-    found = [
-        plan
+    sweep = [
+        Plan(case=case, task=task, entry=entry, learning_rate=rate, batch=batch, rule=rule)
         for case, entry in entries().items()
         for task, planned in (("addition", _on_addition), ("shakespeare", _on_text))
         if task in tasks and f"_{task}" in case and entry.implementation in options.models
-        for plan in planned(case, entry, options)
+        for rate, batch, rule in planned(case, entry, options)
         if case != NOT_PUBLISHED
     ]
-    return sorted(found, key=lambda plan: place(plan.task, plan.entry.implementation))
+    return sorted(sweep, key=lambda plan: place(plan.task, plan.entry.implementation))
 
 
-def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> Iterator[Plan]:
+Trainings = Iterator[tuple[float, int, Rule]]
+"""Learning rate, batch size and rule of each training of a case."""
+
+
+def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> Trainings:
     every = EVERY_MLP if entry.implementation == "MLP" else EVERY
-    rule = Rule(budget_s=options.budget_s, every=every, stop_above=SOLVED)
     for rate in options.learning_rates:
-        yield Plan(
-            case=case,
-            task="addition",
-            entry=entry,
-            learning_rate=rate,
-            batch=entry.published_batch,
-            rule=rule,
-        )
+        yield rate, entry.published_batch, Rule(budget_s=options.budget_s, every=every, stop_above=SOLVED)
 
 
-def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> Iterator[Plan]:
+def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> Trainings:
     rate, batch = TEXT_RATE, entry.published_batch
     if entry.implementation != "MLP":
         rate = options.text_learning_rate
         share = QUICK_BATCH if options.quick else batch // CPU_SHARE
         batch = options.text_batch or (share if options.device == "cpu" else batch)
     budget_s = options.text_budget_s * (2 if case == DOUBLE else 1)
-    rule = Rule(budget_s=budget_s, every=EVERY_TEXT_MLP.get(case, EVERY), stop_above=None)
-    yield Plan(case=case, task="shakespeare", entry=entry, learning_rate=rate, batch=batch, rule=rule)
+    yield rate, batch, Rule(budget_s=budget_s, every=EVERY_TEXT_MLP.get(case, EVERY), stop_above=None)
 
 
 def run(options: ImplementationsOptions, command: Sequence[str]) -> Path:
@@ -157,13 +152,14 @@ def _fit(
         "batch": plan.batch,
         "budget_s": plan.rule.budget_s,
     }
-    status, message = "PASS", None
-    sizes: dict[str, Any] = {"learning_rate": plan.learning_rate, "batch": plan.batch, "seed": options.seed}
+    status, message, rate = "PASS", None, plan.learning_rate
     try:
         seed_everything(options.seed)
         model = make_model(plan.entry.implementation, config_of(plan, options.digits))
         facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        for point in fit(model, task, plan.rule, device=device, **sizes):
+        for point in fit(
+            model, task, plan.rule, learning_rate=rate, batch=plan.batch, seed=options.seed, device=device
+        ):
             journal.write("point", variant=plan.name, **asdict(point))
             say(
                 f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f} "

@@ -53,14 +53,13 @@ class Task:
 
 def addition_task(*, device: torch.device | str = "cpu", **questions: Any) -> Task:
     """The ``questions`` of ``additions``. All examples lie on the device, as in the source."""
-    data = additions(**questions)
-    inputs, targets = data.train_inputs.to(device), data.train_targets.to(device)
+    (inputs, targets), test = (tuple(t.to(device) for t in part) for part in additions(**questions))
 
     def draw(size: int, generator: torch.Generator) -> Batch:
         chosen = torch.randint(len(targets), (size,), generator=generator).to(device)
         return inputs[chosen], targets[chosen]
 
-    return Task(draw=draw, test=(data.test_inputs.to(device), data.test_targets.to(device)), last_only=True)
+    return Task(draw=draw, test=(test[0], test[1]), last_only=True)
 
 
 def text_task(corpus: Corpus, *, block: int, last_only: bool) -> Task:

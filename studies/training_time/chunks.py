@@ -30,8 +30,7 @@ class Chunk:
 class Learner(Protocol):
     """One variant in training, with its own model, optimizer and position in the data."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     def prepare(self) -> None:
         """Compiles, if the variant has a compiler. May raise any exception of the compiler."""

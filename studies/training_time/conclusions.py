@@ -8,7 +8,7 @@ from harness.protocol import Protocol
 from runner.analysis.digits import speedup_text
 from studies.expectations import FAILS, HOLDS, OPEN, Expectation
 from studies.training_time.published import HEADS
-from studies.training_time.results import EAGER, Results
+from studies.training_time.results import EAGER, Results, paired
 
 WALL_NOISE = 1.05
 """Wall times of whole runs have no interval: those that differ by a smaller factor are not told apart."""
@@ -39,7 +39,7 @@ def conclusions(results: Results) -> list[Expectation]:
 
 
 def _compared(claim: str, results: Results, slow: str, fast: str) -> Iterator[Expectation]:
-    steps = results.paired(slow, fast)
+    steps = paired(results.chunks, slow, fast)
     low, high = (steps.ci_low, steps.ci_high) if steps else (None, None)
     text = speedup_text(steps.speedup, low, high) if steps else UNTIMED
     yield Expectation(title="steps", expected=claim, found=text, holds=_holds(low, high, 1 + STEP_NOISE))

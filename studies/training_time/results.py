@@ -90,10 +90,6 @@ class Results:
     rows: dict[str, VariantTimes]
     following: dict[str, tuple[float | None, float | None]]
 
-    def paired(self, slow: str, fast: str) -> PairedEstimate | None:
-        """The speedup of the steps of ``fast`` over those of ``slow``: same seed, same steps."""
-        return _paired(self.chunks, slow, fast)
-
     def verdict(self, variant: str) -> str:
         distance, spread = self.following[variant]
         if distance is None:
@@ -131,11 +127,12 @@ def _row(variant: str, seeds: pd.DataFrame, chunks: pd.DataFrame) -> VariantTime
         message=bad["message"].iloc[0] if len(bad) else None,
         compile_s=float(good["compile_s"].iloc[0]) if len(good) else None,
         run_s=float(good["run_s"].median()) if len(good) else None,
-        steps=_paired(chunks, REFERENCE, variant),
+        steps=paired(chunks, REFERENCE, variant),
     )
 
 
-def _paired(chunks: pd.DataFrame, slow: str, fast: str) -> PairedEstimate | None:
+def paired(chunks: pd.DataFrame, slow: str, fast: str) -> PairedEstimate | None:
+    """The speedup of the steps of ``fast`` over those of ``slow``: same seed, same steps."""
     steady = chunks[chunks["steady"] & (chunks["status"] == PASS)]
     left, right = (steady[steady["variant"] == name][["seed", "first", "step_s"]] for name in (fast, slow))
     pairs = left.merge(right, on=["seed", "first"], suffixes=("_fast", "_slow"))

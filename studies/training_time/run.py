@@ -122,13 +122,7 @@ def _tell(event: Event, epoch: float, seed: int) -> None:
         say(f"{name}: ready to train after {facts['prepare_s']:.1f} s")
     elif kind == "chunk" and facts["valid"] is not None:
         step = facts["first"] + facts["steps"] - 1
-        line = step_line(step, facts["losses"][-1], (facts["train"], facts["valid"]), (step + 1) * epoch)
-        say(f"{line}  {name}, seed {seed}")
+        losses = f"loss={facts['losses'][-1]:.6f} train={facts['train']:.6f} valid={facts['valid']:.6f}"
+        say(f"Step {step:5d}: {losses} epoch={(step + 1) * epoch:.2f}  {name}, seed {seed}")
     elif kind == "outcome" and facts["status"] != "PASS":
         say(f"{name}: {facts['status']}: {facts['message']}")
-
-
-def step_line(step: int, loss: float, evaluation: tuple[float, float], epoch: float) -> str:
-    """``Step     0: loss=4.380359 train=4.359313 valid=4.357822 epoch=0.01``"""
-    train, valid = evaluation
-    return f"Step {step:5d}: loss={loss:.6f} train={train:.6f} valid={valid:.6f} epoch={epoch:.2f}"
