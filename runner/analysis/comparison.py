@@ -276,6 +276,7 @@ class CompilePair:
     ratio: Estimate
     q_value: float | None
     verdict: Verdict | None
+    needed: int | None  # compilations of each that would probably close an open verdict; None: over 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,7 @@ def _compile_pair(pair: CompilePair) -> dict[str, Any]:
         "p_value": pair.ratio.p_value,
         "q_value": pair.q_value,
         "verdict": pair.verdict,
+        "needed": pair.needed,
     }
 
 

@@ -109,6 +109,21 @@ def test_fifteen_percent_are_found_in_nineteen_of_twenty(seed: int) -> None:
     assert verdicts(1.15, seed=seed).count(Verdict.FASTER) >= 19
 
 
+def test_noisy_compilations_say_how_many_close_the_verdict() -> None:
+    """A scatter of 13 % within a round: five of a side tell nothing, the number that they name does."""
+    rng = random.Random(3)
+    few = [summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, noise=0.13)).compile_pairs[0] for _ in range(30)]
+    named = [pair.needed or 50 for pair in few if pair.verdict is Verdict.INCONCLUSIVE]
+    enough = round(median(named))
+    assert len(named) >= 20 and 10 <= enough <= 50
+    many = [
+        summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, rounds=enough, noise=0.13)).compile_pairs[0]
+        for _ in range(30)
+    ]
+    assert sum(pair.verdict is Verdict.FASTER for pair in many) >= 15
+    assert all(pair.needed is None for pair in many if pair.verdict is Verdict.FASTER)
+
+
 def test_a_warm_start_that_compiles_again_is_named() -> None:
     misses = {"compile_cache_hits": 0, "compile_cache_misses": 3}
     hits = {"compile_cache_hits": 3, "compile_cache_misses": 0}

@@ -16,11 +16,13 @@ from harness.declared import finite
 from harness.metrics import of_compiling
 from harness.schema import AS_FOUND, COLD, WARM, Record, Scalar
 from runner.analysis.comparison import Comparison, CompilePair, CompileStart
-from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate, Paying, Typical
+from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate, Paying, Typical, Verdict
 from runner.analysis.statistics import false_discovery, mean_of_logs, student
-from runner.analysis.verdicts.decision import verdict
+from runner.analysis.verdicts.decision import pairs_needed, verdict
 
 LATENCY, WAITING = "compilation_latency_s", "compile_waiting_s"
+Side = tuple[Comparison, str]
+"""A candidate, and where its compilations began (cold or warm)."""
 
 
 def is_warm(metrics: Mapping[str, Scalar]) -> bool | None:
@@ -144,19 +146,24 @@ def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[CompilePair, ...]:
     ratios = [paired_ratio(second, first) for first, second in times]
     q_values = false_discovery([ratio.p_value if ratio else None for ratio in ratios])
     return tuple(
-        CompilePair(
-            first=first,
-            first_start=first_start,
-            second=second,
-            second_start=second_start,
-            ratio=ratio,
-            q_value=q,
-            verdict=verdict(ratio, q, Limits.of(first.record.job.protocol)),
-        )
-        for ((first, first_start), (second, second_start)), ratio, q in zip(
-            sides, ratios, q_values, strict=True
-        )
+        _pair(first, second, ratio, q)
+        for (first, second), ratio, q in zip(sides, ratios, q_values, strict=True)
         if ratio is not None
+    )
+
+
+def _pair(first: Side, second: Side, ratio: Estimate, q_value: float | None) -> CompilePair:
+    limits = Limits.of(first[0].record.job.protocol)
+    answer = verdict(ratio, q_value, limits)
+    return CompilePair(
+        first=first[0],
+        first_start=first[1],
+        second=second[0],
+        second_start=second[1],
+        ratio=ratio,
+        q_value=q_value,
+        verdict=answer,
+        needed=pairs_needed(ratio, limits) if answer is Verdict.INCONCLUSIVE else None,
     )
 
 

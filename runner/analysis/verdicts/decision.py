@@ -272,9 +272,26 @@ def needed(estimate: PairedEstimate, limits: Limits) -> Needed | None:
         variance, df = count * (estimate.error or 0.0) ** 2, estimate.df
     elif gap > t * tau:
         rounds = math.ceil(estimate.n * (z * error) ** 2 / (gap**2 - (t * tau) ** 2))
-    enough = (
-        more
-        for more in range(2, MOST_PROCESSES + 1)
-        if float(special.stdtrit(more - count + df, share)) * math.sqrt(variance / more) <= gap
+    return Needed(rounds=rounds, processes=_enough(gap, share, variance, df - count))
+
+
+def _enough(gap: float, share: float, variance: float, more_df: float) -> int | None:
+    """The least n with Student's interval (n + ``more_df`` degrees of freedom) of n values below ``gap``."""
+    numbers = (
+        n
+        for n in range(2, MOST_PROCESSES + 1)
+        if float(special.stdtrit(n + more_df, share)) * math.sqrt(variance / n) <= gap
     )
-    return Needed(rounds=rounds, processes=next(enough, None))
+    return next(numbers, None)
+
+
+def pairs_needed(ratio: Estimate, limits: Limits) -> int | None:
+    """How many pairs would probably decide, if ratio and scatter stay; None: over ``MOST_PROCESSES``, or unknown.
+
+    ``ratio`` is the mean of df + 1 paired logarithms.
+    """
+    if not ratio.error:
+        return None
+    size, variance = abs(ratio.log), (ratio.df + 1) * ratio.error**2
+    inside = size < limits.log
+    return _enough(abs(size - limits.log), 0.95 if inside else 0.975, variance, -1)

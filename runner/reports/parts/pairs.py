@@ -9,6 +9,8 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
 from runner.analysis.digits import interval_text, number_text, p_text, seconds_text, speedup_text
+from runner.analysis.estimate import Verdict
+from runner.analysis.verdicts.decision import MOST_PROCESSES
 from runner.labels import case_name, plain, suite_labels
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name, conditions, conditions_of
@@ -126,10 +128,17 @@ def _compile_pairs(summary: Summary) -> Table:
         TextColumn("p", lambda pair: p_text(pair.ratio.p_value), number=True),
         TextColumn("q", lambda pair: optional(pair.q_value, p_text), number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
+        TextColumn("closes with, of each", _needed),
     )
     title = "Compilation over compilation, in the same rounds (above 1: the first is faster)"
-    droppable = ("p", "q")
+    droppable = ("p", "q", "closes with, of each")
     return table_of(title, summary.compile_pairs, cells, droppable, lambda pair: pair.first.record.job.key)
+
+
+def _needed(pair: CompilePair) -> str:
+    if pair.verdict is not Verdict.INCONCLUSIVE:
+        return ""
+    return f"about {pair.needed}" if pair.needed else f"over {MOST_PROCESSES}"
 
 
 def _compile_ratio(pair: CompilePair) -> str:
