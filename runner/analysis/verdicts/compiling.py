@@ -163,7 +163,7 @@ def _pair(first: Side, second: Side, ratio: Estimate, q_value: float | None) -> 
         ratio=ratio,
         q_value=q_value,
         verdict=answer,
-        needed=pairs_needed(ratio, limits) if answer is Verdict.INCONCLUSIVE else None,
+        needed=pairs_needed(ratio, q_value, limits) if q_value and answer is Verdict.INCONCLUSIVE else None,
     )
 
 

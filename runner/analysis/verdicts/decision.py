@@ -285,13 +285,19 @@ def _enough(gap: float, share: float, variance: float, more_df: float) -> int | 
     return next(numbers, None)
 
 
-def pairs_needed(ratio: Estimate, limits: Limits) -> int | None:
+def pairs_needed(ratio: Estimate, q_value: float, limits: Limits) -> int | None:
     """How many pairs would probably decide, if ratio and scatter stay; None: over ``MOST_PROCESSES``, or unknown.
 
-    ``ratio`` is the mean of df + 1 paired logarithms.
+    ``ratio`` is the mean of df + 1 paired logarithms. The interval has to leave the limits (or to be within
+    them), and p to be so small that q, which stays as many times as large, is below alpha.
     """
     if not ratio.error:
         return None
     size, variance = abs(ratio.log), (ratio.df + 1) * ratio.error**2
-    inside = size < limits.log
-    return _enough(abs(size - limits.log), 0.95 if inside else 0.975, variance, -1)
+    if size < limits.log:
+        return _enough(limits.log - size, 0.95, variance, -1)
+    numbers = (
+        _enough(size - limits.log, 0.975, variance, -1),
+        _enough(size, 1 - limits.alpha * ratio.p_value / q_value / 2, variance, -1),
+    )
+    return None if None in numbers else max(filter(None, numbers))
