@@ -10,6 +10,7 @@ from enum import Enum
 from harness.schema import Protocol
 
 LARGEST_LOG = math.log(sys.float_info.max)
+MOST_NAMED = 50  # processes or compilations that would close an open verdict; more are not named
 
 
 class Verdict(str, Enum):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from runner.analysis.estimate import Estimate, Interval, Limits, PairedEstimate, Verdict
+from runner.analysis.estimate import MOST_NAMED, Estimate, Interval, Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import Column, Floats, paired_speedup, student
 from runner.analysis.verdicts.between import ASSUMED_DF, Pool, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
@@ -252,10 +252,7 @@ class Needed:
     """What would probably close an open verdict: rounds in one process, or processes as long as these."""
 
     rounds: int | None  # None: no number of rounds would
-    processes: int | None  # None: more than ``MOST_PROCESSES``
-
-
-MOST_PROCESSES = 50
+    processes: int | None  # None: more than ``MOST_NAMED``
 
 
 def needed(estimate: PairedEstimate, limits: Limits) -> Needed | None:
@@ -279,14 +276,14 @@ def _enough(gap: float, share: float, variance: float, more_df: float) -> int | 
     """The least n with Student's interval (n + ``more_df`` degrees of freedom) of n values below ``gap``."""
     numbers = (
         n
-        for n in range(2, MOST_PROCESSES + 1)
+        for n in range(2, MOST_NAMED + 1)
         if float(special.stdtrit(n + more_df, share)) * math.sqrt(variance / n) <= gap
     )
     return next(numbers, None)
 
 
 def pairs_needed(ratio: Estimate, q_value: float, limits: Limits) -> int | None:
-    """How many pairs would probably decide, if ratio and scatter stay; None: over ``MOST_PROCESSES``, or unknown.
+    """How many pairs would probably decide, if ratio and scatter stay; None: over ``MOST_NAMED``, or unknown.
 
     ``ratio`` is the mean of df + 1 paired logarithms. The interval has to leave the limits (or to be within
     them), and p to be so small that q, which stays as many times as large, is below alpha.

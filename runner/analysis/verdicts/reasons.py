@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.analysis.digits import significant
-from runner.analysis.estimate import Estimate, Limits, Open, PairedEstimate, Reason, Verdict
+from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, Open, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.decision import MOST_PROCESSES, needed, rounds_can_close
+from runner.analysis.verdicts.decision import needed, rounds_can_close
 
 UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
 CLOSES = {
@@ -74,4 +74,4 @@ def _needed(estimate: PairedEstimate, limits: Limits) -> str:
     assert missing is not None  # there is an interval
     ways = [f"about {significant(n, 2 if n >= 10 else 1)} rounds" for n in (missing.rounds,) if n]
     ways += [f"about {missing.processes} processes"] if missing.processes else []
-    return " or ".join(ways) or f"more than {MOST_PROCESSES} processes"
+    return " or ".join(ways) or f"more than {MOST_NAMED} processes"

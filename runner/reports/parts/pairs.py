@@ -9,8 +9,7 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
 from runner.analysis.digits import interval_text, number_text, p_text, seconds_text, speedup_text
-from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.decision import MOST_PROCESSES
+from runner.analysis.estimate import MOST_NAMED, Verdict
 from runner.labels import case_name, plain, suite_labels
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name, conditions, conditions_of
@@ -138,7 +137,7 @@ def _compile_pairs(summary: Summary) -> Table:
 def _needed(pair: CompilePair) -> str:
     if pair.verdict is not Verdict.INCONCLUSIVE:
         return ""
-    return f"about {pair.needed}" if pair.needed else f"over {MOST_PROCESSES}"
+    return f"about {pair.needed}" if pair.needed else f"over {MOST_NAMED}"
 
 
 def _compile_ratio(pair: CompilePair) -> str:
