@@ -115,7 +115,8 @@ def test_noisy_compilations_say_how_many_close_the_verdict() -> None:
     few = [summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, noise=0.13)).compile_pairs[0] for _ in range(30)]
     named = [pair.needed or 50 for pair in few if pair.verdict is Verdict.INCONCLUSIVE]
     enough = round(median(named))
-    assert len(named) >= 20 and 10 <= enough <= 50
+    assert len(named) >= 20
+    assert 10 <= enough <= 50
     many = [
         summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, rounds=enough, noise=0.13)).compile_pairs[0]
         for _ in range(30)
