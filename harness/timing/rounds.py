@@ -101,13 +101,17 @@ class Rounds:
 
         ran, throttled = "", False
 
-        def announce(variant: str) -> None:
+        def begins(variant: str) -> None:
+            """The sample before has ended, and ``variant`` runs next."""
             nonlocal ran, throttled
             self.recompilations.runs(variant)
             self._announce(phase, variant)
             for read in tuple(self.between) if ran else ():  # before the first sample the device was idle
                 throttled = read(ran) or throttled
             ran = variant
+
+        def announce(variant: str) -> None:
+            begins(variant)
             variants[variant].rewind()
             if flush is not None:
                 flush()
@@ -129,7 +133,7 @@ class Rounds:
                 order = round_order(tuple(steps), self._protocol, self.done)
                 one = measure_round(steps, order, iterations, instruments)
                 self.done += 1
-                announce(BASELINE)  # attributes compilations to the last variant of the round
+                begins(BASELINE)  # attributes compilations to the last variant of the round
                 ran, repeat, throttled = "", throttled and again < MOST_AGAIN, False
                 if repeat:
                     again, self.done, self.throttled = again + 1, self.done - 1, self.throttled + 1
