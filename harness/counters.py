@@ -28,11 +28,11 @@ def frames_given_up() -> int:
     return _read("frames", "total") - _read("frames", "ok")
 
 
-def counting_graphs(around: str = "", loss: object = None) -> Callable[[], int]:
+def counting_graphs(around: Sequence[str] = (), loss: object = None) -> Callable[[], int]:
     """A function that returns how many graphs Dynamo has passed to a compiler since now.
 
     It returns 0 if no operation of the model was captured: the graphs are empty, or they hold only the
-    ``loss`` or the rest of the function ``around`` after its call of the model.
+    ``loss``, an optimizer or the rest of the functions ``around`` after their call of the model.
     """
     graphs, operations = graphs_compiled(), _read("stats", "calls_captured")
     start_us = time.time_ns() // 1000
@@ -44,21 +44,22 @@ def counting_graphs(around: str = "", loss: object = None) -> Callable[[], int]:
     return count
 
 
-def _only_rest_of(function: str, loss: object, start_us: int) -> bool:
-    """Whether all frames compiled since ``start_us`` are the rest of ``function`` or ``loss``.
+def _only_rest_of(functions: Sequence[str], loss: object, start_us: int) -> bool:
+    """Whether all frames compiled since ``start_us`` are the rest of ``functions``, ``loss`` or an optimizer.
 
     torch keeps the metrics of the last frames only.
     """
     frames = [m for m in compilations() if (m.start_time_us or 0) >= start_us and m.graph_op_count]
-    rest = f"torch_dynamo_resume_in_{function}_at_"
+    rests = tuple(f"torch_dynamo_resume_in_{function}_at_" for function in functions)
     code = getattr(getattr(loss, "forward", loss), "__code__", None)
     place = (code.co_name, code.co_filename, code.co_firstlineno) if code is not None else None
 
     def beside(frame: Any) -> bool:
         of_frame = (frame.co_name, getattr(frame, "co_filename", ""), getattr(frame, "co_firstlineno", 0))
-        return (frame.co_name or "").startswith(rest) or of_frame == place
+        optimizes = "/torch/optim/" in (of_frame[1] or "")
+        return (frame.co_name or "").startswith(rests) or of_frame == place or optimizes
 
-    return bool(function and frames) and all(map(beside, frames))
+    return bool(functions and frames) and all(map(beside, frames))
 
 
 def watching_breaks() -> Callable[[], tuple[str, ...]]:

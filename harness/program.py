@@ -15,6 +15,11 @@ from harness.workload import Drive
 Forward = Callable[[tuple[Any, ...], Mapping[str, Any], Any], tuple[Any, Any]]
 """``forward(args, kwargs, target) -> (loss, output)``; the loss is None in inference."""
 
+Batch = Callable[[Any, Any, Any, bool], tuple[Any, Any]]
+"""``batch(args, kwargs, target, last) -> (loss, output)``: forward, loss and backward. The ``last`` of a training
+step ends with the optimizer's step.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -57,9 +62,13 @@ def forward_of(module: Callable[..., Any], loss: Callable[[Any, Any], torch.Tens
         assert loss is not None
         return loss(output, target), output
 
-    template = inference if loss is None else with_loss
+    return own_code(inference if loss is None else with_loss)
+
+
+def own_code(template: Any) -> Any:
+    """The same function with a new code object."""
     return types.FunctionType(
-        template.__code__.replace(),  # a new code object
+        template.__code__.replace(),
         template.__globals__,
         template.__name__,
         template.__defaults__,
@@ -73,7 +82,8 @@ class Compiled:
 
     ``compiler_calls()`` counts the compiler's calls since this candidate's compilation began; it is read
     right after the candidate's first calls. A ``control`` (``eager``) has no compiler, so nothing is
-    proved. ``region`` says what was compiled: "forward+loss", "forward", "submodules" or "none". The results
+    proved. ``region`` says what was compiled: "step", "forward+loss", "forward", "submodules" or "none".
+    ``compile_batch`` compiles the whole training step, in which ``forward`` is then eager. The results
     of an ``approximate`` compiler (quantized weights) differ from eager's by design: the error is measured
     and shown, but does not fail the candidate. ``constant_weights``: the weights of the compilation are used
     for ever, by design; a later change in place has no effect. ``replays``: it uses CUDA graphs, which keep
@@ -90,4 +100,5 @@ class Compiled:
     notes: tuple[str, ...] = ()
     late_notes: Callable[[], tuple[str, ...]] = tuple  # notes that exist only after the first calls
     autotuned: Callable[[], str] = str  # kernels that autotuning chose in the first calls; "": none
+    compile_batch: Callable[[Batch], Batch] | None = None
     why_nothing: Callable[[], str] = str  # without calls: a sentence why; "": nothing reached the compiler

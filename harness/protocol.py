@@ -236,6 +236,9 @@ class CompilerOptions:
         identifies=True,
     )
     nopython: bool = _option(False, "--nopython", help="a graph break is an error")
+    whole_step: bool = _option(
+        False, "--whole-step", help="torch.compile compiles the training step with its backward and optimizer"
+    )
 
 
 _extra = partial(by_flag, group=Group.EXTRAS)

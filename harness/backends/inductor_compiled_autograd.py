@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.backends.shared import inductor
-from harness.backends.shared.around import around
+from harness.backends.shared.around import inside
 from harness.program import Compiled, Program
 
 MODES = ("training",)
@@ -35,8 +35,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
     compiled = inductor.compile_with_inductor(program, "inductor_compiled_autograd")
     return replace(
-        compiled,
-        forward=around(compiled.forward, context),
+        inside(compiled, context),
         # without a captured backward, this is plain inductor
         compiler_calls=lambda: min(compiled.compiler_calls(), backwards),
     )

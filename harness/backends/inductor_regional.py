@@ -15,12 +15,13 @@ from harness.counters import counting_graphs
 from harness.program import Compiled, Program
 
 why_unavailable = inductor.why_unavailable
-SETTINGS = inductor.SETTINGS
+SETTINGS = tuple(kind for kind in inductor.SETTINGS if kind != "whole_step")
 NAME = "inductor_regional"
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
-    takes = [o for o in inductor.TAKES if o != "dynamic_batch" and (o != "freezing" or not program.training)]
+    ignored = ("dynamic_batch", "whole_step", *(("freezing",) if program.training else ()))
+    takes = [option for option in inductor.TAKES if option not in ignored]
     given, notes = dynamo_options(program, NAME, takes)
     settings = inductor.all_settings(program)
     calls = counting_graphs()

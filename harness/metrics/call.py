@@ -53,7 +53,8 @@ LONG_S = 0.05  # the noise of longer steps hides the microseconds of a call
 def measure(ended: Ended) -> ByVariant:
     numbers: ByVariant = {name: {} for name in ended.variants}
     if ended.job.case.mode.value == "training":
-        halves = {name: partial(_halves, variant, ended) for name, variant in ended.variants.items()}
+        apart = {name: variant for name, variant in ended.variants.items() if not variant.whole}
+        halves = {name: partial(_halves, variant, ended) for name, variant in apart.items()}
         for name, times in alternating(halves).items():
             forward, backward = (statistics.median(part) * 1e3 for part in zip(*times, strict=True))
             numbers[name] = {"forward_ms": forward, "backward_ms": backward}

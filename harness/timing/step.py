@@ -15,7 +15,7 @@ from harness.loading.dropout import neutralize
 from harness.loading.plain_model import in_mode, unwrapped
 from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
-from harness.program import Forward, Program
+from harness.program import Batch, Forward, Program
 from harness.schema import CompilerOptions
 from harness.tensors import (
     cast_module,
@@ -137,21 +137,44 @@ def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any
     }
 
 
+def batch_of_training(
+    program: Program,
+    forward: Forward,
+    context: Callable[[], AbstractContextManager[Any]],
+    update: Update | None = None,
+) -> Batch:
+    """A batch of a training step. Autocast covers forward and loss but not the backward, as torch recommends.
+
+    torch cannot compile a part of a function with a loop: there is none.
+    """
+    scale = program.loss_scale
+
+    def batch(args: Any, kwargs: Any, target: Any, last: bool) -> tuple[Any, Any]:
+        with context():
+            loss, output = forward(args, kwargs, target)
+        loss.backward(*(() if scale == 1.0 else (torch.full_like(loss, scale),)))
+        if last and update is not None:
+            update()
+        return loss, output
+
+    return batch
+
+
 def make_step(
     program: Program,
     forward: Forward,
+    batch: Batch,
     context: Callable[[], AbstractContextManager[Any]],
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
     see: Callable[[int, Any, Any], None] = lambda *_: None,
-    update: Update | None = None,
 ) -> Step:
-    """The step that is timed. Autocast covers forward and loss but not the backward, as torch recommends.
+    """The step that is timed: ``batch`` in training, else ``forward``.
 
     With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
-    output of each batch. ``update`` follows the last backward.
+    output of each batch.
     """
-    module, args, scale = program.module, program.args, program.loss_scale
+    module, args = program.module, program.args
     sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
     leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
 
@@ -160,12 +183,8 @@ def make_step(
             module.zero_grad(set_to_none=True)
             for leaf in leaves:
                 leaf.grad = None
-            with context():
-                loss, output = forward(*given)
-            loss.backward(*(() if scale == 1.0 else (torch.full_like(loss, scale),)))
+            loss, output = batch(*given, place == len(sizes))
             see(place, loss, output)
-        if update is not None:
-            update()
         return loss, output
 
     def inference_step() -> tuple[Any, Any]:
@@ -215,7 +234,8 @@ class Variant:
         self._context: Callable[[], AbstractContextManager[Any]] = (
             InFp64 if exact else lambda: precision.context(device.type)
         )
-        self._forward = program.forward()
+        self.whole = False  # whether the whole step is compiled
+        self._run(program.forward())
         self._lap: Lap = lambda: None
         self._forced: torch.Tensor | None = None
         self._observed = False
@@ -225,10 +245,16 @@ class Variant:
         self._initial: dict[str, torch.Tensor] = {}
         self.remember()
 
-    def use(self, forward: Forward) -> None:
-        """Lets the step run ``forward``."""
-        self._forward = forward
+    def use(self, forward: Forward, compile_batch: Callable[[Batch], Batch] | None = None) -> None:
+        """Lets the step run ``forward``, or all of it what ``compile_batch`` makes of it."""
+        self._run(forward)
+        if compile_batch is not None:
+            self._batch, self.whole = compile_batch(self._batch), True
         self.step = self._make_step()
+
+    def _run(self, forward: Forward) -> None:
+        self._forward = forward
+        self._batch = batch_of_training(self.program, forward, self._context, self._update)
 
     def step_with(self, lap: Lap) -> Step:
         """The step that calls ``lap`` after each forward and its loss, before the backward."""
@@ -239,7 +265,8 @@ class Variant:
             lap()
             return results
 
-        return make_step(self.program, lapped, self._context, update=self._update)
+        batch = batch_of_training(self.program, lapped, self._context, self._update)
+        return make_step(self.program, lapped, batch, self._context)
 
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
@@ -268,8 +295,8 @@ class Variant:
         return laps.timing(self.step)
 
     def _make_step(self) -> Step:
-        parts = self.program, self._forward, self._context, self._lap, self._forced, self._seeing()
-        step = make_step(*parts, self._update)
+        how = self._context, self._lap, self._forced, self._seeing()
+        step = make_step(self.program, self._forward, self._batch, *how)
         if not self._switches:
             return step
         tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory

@@ -208,7 +208,7 @@ class Session:
         with observing("compile", self._device, self._job.extras) as numbers:
             with bench.precision.surroundings():
                 compiling, compiled = timed(compile_it, bench.synchronize)
-            variant.use(compiled.forward)
+            variant.use(compiled.forward, compiled.compile_batch)
             calls = list[float]()
             if start_up.races:
                 calls = start_up.steps(variant.step, bench.synchronize)

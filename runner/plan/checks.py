@@ -158,6 +158,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.optimizer> ends a training step; leave it out, or add <modes=training>": (
         lambda c: c.protocol.optimizer != "none" and Mode.TRAINING not in c.modes
     ),
+    "<options.whole_step=True> compiles a training step; leave it out, or add <modes=training>": (
+        lambda c: c.options.whole_step and Mode.TRAINING not in c.modes
+    ),
     "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "

@@ -32,6 +32,7 @@ SENTENCES = [
     (["--training", "--freezing"], "--freezing makes the weights constants"),
     (["--inference", "--optimizer=adamw"], "--optimizer ends a training step; leave it out, or add"),
     (["--training", "--optimizer=adamw", "--dtypes=float16"], "--optimizer: in float16, small gradients"),
+    (["--inference", "--whole-step"], "--whole-step compiles a training step; leave it out, or add"),
     (["--training", "--optimizer=lion"], "--optimizer: there is no optimizer called 'lion'"),
     (["--training", "--baseline-dtype=fp64"], "--baseline-dtype: there is no precision called 'fp64'"),
     (["--training", "-dcpu", "--compilers=cudagraphs"], "--compilers: cudagraphs cannot be used here"),

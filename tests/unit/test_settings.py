@@ -202,6 +202,7 @@ def possible_job(job: Job) -> Job:
         options,
         dynamic_batch=options.dynamic_batch and not options.dynamic_shapes,
         freezing=options.freezing and case.mode is not Mode.TRAINING,
+        whole_step=options.whole_step and case.mode is Mode.TRAINING,
     )
     protocol = possible(job.protocol)
     protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own)

@@ -7,17 +7,23 @@ import pytest
 import torch
 from torch import nn
 
-from harness.program import Compiled, Program, forward_of
+from harness.failures import JobFailed
+from harness.program import Batch, Compiled, Program, forward_of
 from harness.protocol import OPTIMIZERS
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.timing.optimizer import CLASSES, Update
 from harness.timing.step import Variant
 from harness.worker.session import Session
+from tests.worker import planted
 from tests.worker.planted import backends, silent
 
 TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
+
+WHOLE = "aot_eager[whole_step=True]"
+dynamo_looks_at_grad = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 
 
 def opened(name: str, optimizer: str, dtype: str = "float32") -> Session:
@@ -122,3 +128,64 @@ def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: pytest.Mon
     session.measure(3)
     changed, _, _ = session.finish()
     assert set(changed) == {"eager"}
+
+
+@dynamo_looks_at_grad
+def test_the_whole_step_is_compiled_with_its_optimizer() -> None:
+    session = opened("norm", "sgd")
+    status, parity, numbers, notes = session.prepare(WHOLE)
+    assert (status, numbers["compiled_region"], notes) == (Status.PASS, "step", ()), parity
+    assert int(str(numbers["unique_graphs"])) >= 2  # of the model, and of the optimizer
+    session.warm_up()
+    assert session.measure(3)[1] == {}
+    assert session.finish()[0] == {}
+
+
+@pytest.mark.slow
+@dynamo_looks_at_grad
+def test_a_whole_step_also_runs_smaller_batches() -> None:
+    options = planted.CompilerOptions(whole_step=True, dynamic_batch=True)
+    session = planted.opened(lambda: planted.workload("mlp"), options=options, optimizer="sgd")
+    status, parity, numbers, _ = session.prepare("aot_eager")
+    assert (status, numbers["compiled_region"]) == (Status.PASS, "step")
+    assert parity is not None
+    assert parity.tensors > planted.opened(lambda: planted.workload("mlp")).prepare("eager")[1].tensors  # type: ignore[union-attr]
+
+
+@dynamo_looks_at_grad
+def test_a_compiler_that_sees_the_optimizer_alone_has_compiled_nothing() -> None:
+    def hidden() -> planted.Workload:
+        work = planted.workload("mlp")
+        work.module.forward = torch.compiler.disable(work.module.forward)  # type: ignore[no-untyped-call]
+        return work
+
+    session = planted.opened(hidden, optimizer="sgd")
+    with pytest.raises(JobFailed) as failed:
+        session.prepare(WHOLE)
+    assert failed.value.status is Status.NOT_COMPILED
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_wrong_update_of_a_whole_step_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def wrong(program: Program) -> Compiled:
+        def compile_batch(batch: Batch) -> Batch:
+            def too_far(*given: Any) -> tuple[Any, Any]:
+                weight = next(program.module.parameters())
+                before = weight.detach().clone()
+                results = batch(*given)
+                with torch.no_grad():
+                    weight.add_(weight - before, alpha=0.05)
+                return results
+
+            return too_far
+
+        forward = program.forward()
+        return Compiled(forward=forward, region="step", compiler_calls=lambda: 1, compile_batch=compile_batch)
+
+    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=wrong))
+    status, parity, _, _ = opened("linear", name).prepare("planted")
+    assert status is Status.FAIL_ACCURACY
+    assert parity is not None
+    assert parity.worst is not None
+    assert parity.worst.name.startswith("update.")

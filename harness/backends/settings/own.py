@@ -5,6 +5,7 @@
     functorch.KEY=VALUE     of torch._functorch.config
     mode=NAME               inductor's mode, as torch.compile takes it
     dynamic=True, fullgraph=True    arguments of torch.compile
+    whole_step=True         the training step with its backward and optimizer is compiled
     decompose.OP=False      the operator aten.OP keeps its own kernel: inductor does not decompose it
 
 A compiler's ``SETTINGS`` names the kinds that it takes.
@@ -21,13 +22,14 @@ from unittest.mock import patch
 
 import torch
 
-from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.around import SETTLING_CALLS, inside
 from harness.backends.shared.options import inductor_settings, settings_of
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
 from harness.settings import choice
 
-ARGUMENTS = {"dynamic": "dynamic_shapes", "fullgraph": "nopython"}  # of torch.compile -> our option
+# argument of torch.compile, or our own -> option
+ARGUMENTS = {"dynamic": "dynamic_shapes", "fullgraph": "nopython", "whole_step": "whole_step"}
 MODULES = {"dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config"}
 OF_INDUCTOR = ("inductor", "mode", "decompose", *MODULES, *ARGUMENTS)
 
@@ -125,6 +127,6 @@ def with_settings(
             compiled = compile_it(replace(program, options=own.options_with(program.options)))
         if not own.patches and not own.kept:
             return compiled
-        return replace(compiled, forward=around(compiled.forward, own.active, calls=SETTLING_CALLS))
+        return inside(compiled, own.active, calls=SETTLING_CALLS)
 
     return compiled_with

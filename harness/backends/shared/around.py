@@ -5,11 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from harness.program import Forward
+from harness.program import Batch, Compiled, Forward
 
 SETTLING_CALLS = 8
 """Calls after which all compilation is done; TorchScript's executor needs three."""
@@ -46,3 +47,27 @@ def around(
         return loss, output
 
     return wrapped
+
+
+def inside(
+    compiled: Compiled, context: Callable[[], AbstractContextManager[Any]], *, calls: int | None = None
+) -> Compiled:
+    """The same of what was compiled, which may be the whole step."""
+    compile_batch = compiled.compile_batch
+    if compile_batch is None:
+        return replace(compiled, forward=around(compiled.forward, context, calls=calls))
+
+    def compile_inside(batch: Batch) -> Batch:
+        ran, left = compile_batch(batch), -1 if calls is None else calls
+
+        def wrapped(*given: Any) -> tuple[Any, Any]:
+            nonlocal left
+            if left == 0:
+                return ran(*given)
+            left -= left > 0
+            with context():
+                return ran(*given)
+
+        return wrapped
+
+    return replace(compiled, compile_batch=compile_inside)

@@ -9,9 +9,10 @@ import torch
 
 from harness.backends.shared.options import DYNAMO, mark_dynamic_batch, notes_on
 from harness.counters import counting_graphs
-from harness.program import Compiled, Program
+from harness.program import Compiled, Program, own_code
 
-SETTINGS = ("dynamo", "functorch", "dynamic", "fullgraph")
+SETTINGS = ("dynamo", "functorch", "dynamic", "fullgraph", "whole_step")
+STEP = "batch"  # name of the function that ``compile_batch`` compiles
 
 
 def compile_with_dynamo(
@@ -23,18 +24,25 @@ def compile_with_dynamo(
     calls: Callable[[], int] | None = None,
     **options: Any,
 ) -> Compiled:
-    """``torch.compile`` of forward and loss. The step's backward runs the graph that AOTAutograd made.
+    """``torch.compile`` of forward and loss, whose backward runs the graph that AOTAutograd made.
+
+    Or of the whole training step, if the option asks for it.
 
     ``name``: the candidate's name, for notes. ``takes``: the supported options. ``calls`` counts the
     compiler's calls, if a graph that Dynamo captured does not prove that the compiler worked.
     """
     eager = program.forward()
-    graphs = counting_graphs(eager.__name__, program.loss)
+    whole = program.training and program.options.whole_step and "whole_step" in takes
+    graphs = counting_graphs((*((STEP,) if whole else ()), eager.__name__), program.loss)
     given, notes = dynamo_options(program, name or str(backend), takes)
-    forward = torch.compile(eager, backend=backend, **given, **options)
+
+    def compile_it(function: Any) -> Any:
+        return torch.compile(function, backend=backend, **given, **options)
+
     return Compiled(
-        forward=forward,
-        region="forward+loss" if program.training else "forward",
+        forward=eager if whole else compile_it(eager),
+        compile_batch=(lambda batch: compile_it(own_code(batch))) if whole else None,
+        region="step" if whole else "forward+loss" if program.training else "forward",
         compiler_calls=graphs if calls is None else lambda: calls() if graphs() else 0,
         notes=notes,
     )

@@ -18,7 +18,7 @@ def compile_as(program: Program, name: str, *, partitioner: str) -> Compiled:
     """``partitioner``: of AOTAutograd's joint graph, "default" or "min_cut"; "none": without AOTAutograd."""
     scripter = GraphScripter(name)
     backend = scripter.script if partitioner == "none" else _with_autograd(scripter, partitioner)
-    takes = (*DYNAMO, "fuser")
+    takes = (*(option for option in DYNAMO if option != "whole_step"), "fuser")
     compiled = compile_with_dynamo(program, backend, name=name, takes=takes, calls=scripter.calls)
     return replace(compiled, forward=with_fuser(compiled.forward, program), late_notes=scripter.notes)
 

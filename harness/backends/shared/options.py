@@ -16,7 +16,7 @@ from harness.program import Program
 from harness.schema import CompilerOptions
 from harness.tensors import named_tensors
 
-DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython")
+DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython", "whole_step")
 """The options that every ``torch.compile`` backend takes."""
 
 _FLAGS = {
@@ -26,6 +26,7 @@ _FLAGS = {
     "freezing": "--freezing",
     "fuser": "--nnc or --nvfuser",
     "nopython": "--nopython",
+    "whole_step": "--whole-step",
 }
 
 
