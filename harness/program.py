@@ -16,8 +16,9 @@ Forward = Callable[[tuple[Any, ...], Mapping[str, Any], Any], tuple[Any, Any]]
 """``forward(args, kwargs, target) -> (loss, output)``; the loss is None in inference."""
 
 Batch = Callable[[Any, Any, Any, bool], tuple[Any, Any]]
-"""``batch(args, kwargs, target, last) -> (loss, output)``: forward, loss and backward. The ``last`` of a training
-step ends with the optimizer's step.
+"""``batch(args, kwargs, target, last) -> (loss, output)``: forward, loss, backward.
+
+The ``last`` batch of a training step ends with the optimizer's step.
 """
 
 
