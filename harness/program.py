@@ -63,7 +63,8 @@ def forward_of(module: Callable[..., Any], loss: Callable[[Any, Any], torch.Tens
         assert loss is not None
         return loss(output, target), output
 
-    return own_code(inference if loss is None else with_loss)
+    forward: Forward = own_code(inference if loss is None else with_loss)
+    return forward
 
 
 def own_code(template: Any) -> Any:

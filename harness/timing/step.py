@@ -254,7 +254,7 @@ class Variant:
 
     def _run(self, forward: Forward) -> None:
         self._forward = forward
-        self._batch = batch_of_training(self.program, forward, self._context, self._update)
+        self._batch: Batch = batch_of_training(self.program, forward, self._context, self._update)
 
     def step_with(self, lap: Lap) -> Step:
         """The step that calls ``lap`` after each forward and its loss, before the backward."""

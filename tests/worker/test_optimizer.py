@@ -10,10 +10,11 @@ from torch import nn
 from harness.failures import JobFailed
 from harness.program import Batch, Compiled, Program, forward_of
 from harness.protocol import OPTIMIZERS
-from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
+from harness.schema import BASELINE, Case, CompilerOptions, Job, Mode, Protocol, Status
 from harness.timing.optimizer import CLASSES, Update
 from harness.timing.step import Variant
 from harness.worker.session import Session
+from harness.workload import Workload
 from tests.worker import planted
 from tests.worker.planted import backends, silent
 
@@ -144,7 +145,7 @@ def test_the_whole_step_is_compiled_with_its_optimizer() -> None:
 @pytest.mark.slow
 @dynamo_looks_at_grad
 def test_a_whole_step_also_runs_smaller_batches() -> None:
-    options = planted.CompilerOptions(whole_step=True, dynamic_batch=True)
+    options = CompilerOptions(whole_step=True, dynamic_batch=True)
     session = planted.opened(lambda: planted.workload("mlp"), options=options, optimizer="sgd")
     status, parity, numbers, _ = session.prepare("aot_eager")
     assert (status, numbers["compiled_region"]) == (Status.PASS, "step")
@@ -154,7 +155,7 @@ def test_a_whole_step_also_runs_smaller_batches() -> None:
 
 @dynamo_looks_at_grad
 def test_a_compiler_that_sees_the_optimizer_alone_has_compiled_nothing() -> None:
-    def hidden() -> planted.Workload:
+    def hidden() -> Workload:
         work = planted.workload("mlp")
         work.module.forward = torch.compiler.disable(work.module.forward)  # type: ignore[no-untyped-call]
         return work
