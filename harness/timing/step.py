@@ -235,7 +235,8 @@ class Variant:
             InFp64 if exact else lambda: precision.context(device.type)
         )
         self.whole = False  # whether the whole step is compiled
-        self._run(program.forward())
+        self._forward = program.forward()
+        self._batch = self._batch_of(self._forward)
         self._lap: Lap = lambda: None
         self._forced: torch.Tensor | None = None
         self._observed = False
@@ -247,14 +248,13 @@ class Variant:
 
     def use(self, forward: Forward, compile_batch: Callable[[Batch], Batch] | None = None) -> None:
         """Lets the step run ``forward``, or all of it what ``compile_batch`` makes of it."""
-        self._run(forward)
+        self._forward, self._batch = forward, self._batch_of(forward)
         if compile_batch is not None:
             self._batch, self.whole = compile_batch(self._batch), True
         self.step = self._make_step()
 
-    def _run(self, forward: Forward) -> None:
-        self._forward = forward
-        self._batch: Batch = batch_of_training(self.program, forward, self._context, self._update)
+    def _batch_of(self, forward: Forward) -> Batch:
+        return batch_of_training(self.program, forward, self._context, self._update)
 
     def step_with(self, lap: Lap) -> Step:
         """The step that calls ``lap`` after each forward and its loss, before the backward."""
@@ -265,8 +265,7 @@ class Variant:
             lap()
             return results
 
-        batch = batch_of_training(self.program, lapped, self._context, self._update)
-        return make_step(self.program, lapped, batch, self._context)
+        return make_step(self.program, lapped, self._batch_of(lapped), self._context)
 
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
