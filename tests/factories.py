@@ -1,11 +1,13 @@
 """Records made up for tests: round numbers with a seeded wobble, measured nowhere."""
 
 import io
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import pytest
 from rich.console import Console
 
 from harness.schema import (
@@ -66,6 +68,12 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def sampled(every: int, *parts: Iterable[object]) -> list[Any]:
+    """All combinations of a long series of tests. Each ``every``-th stays quick, the others are slow."""
+    rows = enumerate(itertools.product(*parts))
+    return [pytest.param(*row, marks=[pytest.mark.slow] if place % every else []) for place, row in rows]
 
 
 def known(value: T | None) -> T:

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
-from runner.cli.parser import build_parser
 from tests.cli.command import TOYS, runner
 
 SENTENCES = [
@@ -35,11 +33,17 @@ SENTENCES = [
     (["--inference", "--whole-step"], "--whole-step compiles a training step; leave it out, or add"),
     (["--training", "--optimizer=lion"], "--optimizer: there is no optimizer called 'lion'"),
     (["--training", "--baseline-dtype=fp64"], "--baseline-dtype: there is no precision called 'fp64'"),
-    (["--training", "-dcpu", "--compilers=cudagraphs"], "--compilers: cudagraphs cannot be used here"),
+    pytest.param(
+        ["--training", "-dcpu", "--compilers=cudagraphs"],
+        "--compilers: cudagraphs cannot be used here",
+        marks=pytest.mark.slow,
+    ),
     (["--training", "--complers=eager"], "--complers: there is no such flag; did you mean --compilers"),
     (["--training", "--zzzzzz=3"], "--zzzzzz: there is no such flag; see --help for the flags"),
     (["--training", "--threads=9999"], "--threads: 9999 is more than the"),
-    (["--training", "--devices=cuda:63"], "--devices: cuda:63 is not there (torch "),
+    pytest.param(
+        ["--training", "--devices=cuda:63"], "--devices: cuda:63 is not there (torch ", marks=pytest.mark.slow
+    ),
     (
         ["--training", "--dropout=keep"],
         "--dropout=keep is for models of your own; in the models of tiny_gpt, dropout",
@@ -117,12 +121,3 @@ def test_lists_in_a_case_are_as_good_as_tuples_and_a_file_named_twice_is_one_sui
     done = runner(f"--suites={suite}", "--list", f"--suites={tmp_path}/../{tmp_path.name}/mine.py")
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
-
-
-FLAGS = st.sampled_from(sorted(flag for action in build_parser()._actions for flag in action.option_strings))
-VALUES = st.one_of(
-    st.sampled_from(
-        ["tiny_gpt", "cpu", "float32", "amp", "eager", "2%", "5", "MLP", "noise", ",", "-1", "nan"]
-    ),
-    st.text(max_size=12).filter(lambda text: "\x00" not in text),
-)

@@ -13,6 +13,7 @@ import pytest
 from runner.store.record_file import read_records
 from tests.cli.command import ROOT
 from tests.cli.instant_runs import FLAGS, INSTANT, Ended, Server, processes_in
+from tests.factories import sampled
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts, and looks into /proc")
 
@@ -168,7 +169,7 @@ def test_a_run_whose_output_nobody_can_take_says_so(tmp_path: Path) -> None:
     assert done.returncode == 2
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", sampled(3, (">&-", "2>&-", "<&- >&- 2>&-")))
 def test_closed_streams_do_not_change_the_end_of_a_run(tmp_path: Path, closed: str) -> None:
     words = [*FLAGS, "--only=one", "--format=console", f"--output-dir={tmp_path / 'run'}"]
     shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, INSTANT, *words]

@@ -71,6 +71,7 @@ def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.slow
 def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path, ANIMALS) as worker, pytest.raises(WorkerLost) as caught:
         worker.call(opening("segfaults_in_eager", ANIMALS), soon())

@@ -22,7 +22,7 @@ from runner.cli.main import main
 from runner.cli.parser import build_parser
 from runner.plan.probe import NoAnswer
 from tests.cli.command import ANIMALS, TOYS
-from tests.factories import accuracy_run, synthetic_run
+from tests.factories import accuracy_run, sampled, synthetic_run
 
 STEADY = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -100,11 +100,12 @@ def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
         assert len(sentence) < 1500, typed
 
 
-def briefly_and_at_length(few: int, many: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.long)])
+def briefly_and_at_length(few: int, some: int, many: int) -> pytest.MarkDecorator:
+    slow, long = pytest.param(some, marks=pytest.mark.slow), pytest.param(many, marks=pytest.mark.long)
+    return pytest.mark.parametrize("examples", [few, slow, long])
 
 
-@briefly_and_at_length(400, 10_000)
+@briefly_and_at_length(100, 400, 10_000)
 @pytest.mark.usefixtures("quiet")
 def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str], examples: int) -> None:
     @settings(STEADY, max_examples=examples)
@@ -115,11 +116,7 @@ def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str]
     check()
 
 
-@pytest.mark.parametrize(
-    "value",
-    [*HOSTILE[::4], *(pytest.param(v, marks=pytest.mark.slow) for i, v in enumerate(HOSTILE) if i % 4)],
-    ids=lambda value: ascii(value)[:30],
-)
+@pytest.mark.parametrize("value", sampled(9, HOSTILE), ids=lambda value: ascii(value)[:30])
 @pytest.mark.usefixtures("quiet")
 def test_every_flag_takes_or_refuses_every_value(capsys: pytest.CaptureFixture[str], value: str) -> None:
     for action in build_parser()._actions:
@@ -219,7 +216,7 @@ def without_slow_reports() -> Iterator[None]:
         yield
 
 
-@briefly_and_at_length(60, 3000)
+@briefly_and_at_length(15, 60, 3000)
 def test_whatever_records_have_become_they_are_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
@@ -232,7 +229,7 @@ def test_whatever_records_have_become_they_are_read(
         check()
 
 
-@briefly_and_at_length(8, 300)
+@briefly_and_at_length(1, 8, 300)
 def test_whatever_records_have_become_they_are_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:

@@ -40,6 +40,7 @@ def mine(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"

@@ -23,6 +23,7 @@ from runner.store.record_file import CUT_SHORT, read_records
 from tests.cli.command import ANIMALS, ROOT
 from tests.cli.instant import UNDER_WAY
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
+from tests.factories import sampled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -129,9 +130,7 @@ def test_killed_at_two_hundred_times_and_resumed(
     assert len(seen) >= 3, seen
 
 
-@pytest.mark.parametrize(
-    "number", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4, 6))]
-)
+@pytest.mark.parametrize("number", sampled(4, (2, 1, 4, 6)))
 def test_killed_in_the_middle_of_writing_a_record(server: Server, tmp_path: Path, number: int) -> None:
     run = tmp_path / "run"
     ended = server.run(*FLAGS, f"--output-dir={run}", tear=number)
@@ -153,7 +152,7 @@ def test_killed_again_while_resuming_in_the_middle_of_a_record(server: Server, t
     finish(server, run)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("number", sampled(4, range(1, 9)))
 def test_killed_at_its_first_steps(server: Server, tmp_path: Path, number: int) -> None:
     """Just before it makes the folder, the plan, the file for records, the first case, the first worker."""
     run = tmp_path / "run"
@@ -265,7 +264,7 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in found)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("number", sampled(3, (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)))
 def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
         _, errors = stopped(run, tmp_path, number)

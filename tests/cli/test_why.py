@@ -67,6 +67,7 @@ def test_a_model_that_fails_has_no_explanation(tmp_path: Path) -> None:
     assert json.loads((out / "why.json").read_text())["explanations"] == []
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     words = ("--why", "--inference", "-dcpu", f"--suites={TOYS}", "--only=linear")
     done = runner(*words, "--compilers=aot_eager[dynamo.recompile_limi=1]", cwd=tmp_path)

@@ -1,13 +1,32 @@
-"""The flags are frozen in a file: a new one is a conscious change of it.
+"""The command line: flags, which are frozen in a file, listings of compilers, the first word.
 
 ``UPDATE_GOLDEN=1 pytest tests/unit/test_flags.py`` writes the file anew; read the difference.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from harness.schema import Environment, Scalar
+from runner.analysis.derive import summarize
+from runner.cli.actions import with_flag
+from runner.cli.main import main
 from runner.cli.parser import build_parser
+from runner.plan.compilers import Usable
+from runner.plan.environments.prepare import Checked
+from runner.plan.environments.spec import EnvSpec
+from runner.reports import markdown
+from runner.store.invocation import commit_of, program_facts, version
+from tests.factories import make_job, make_record
 
 FLAGS = Path(__file__).parent.parent / "data" / "golden" / "flags.txt"
 
@@ -42,3 +61,114 @@ def test_help_is_grouped_and_has_examples() -> None:
 
 def test_no_flag_may_be_abbreviated() -> None:
     assert build_parser().allow_abbrev is False
+
+
+# -- listings ------------------------------------------------------------
+
+
+def answers(
+    device_type: str, names: Sequence[str] = (), python: str | None = None, **_: object
+) -> Mapping[str, Usable]:
+    assert not names
+    why = f"{python} lacks it" if python else None
+    return {
+        "eager": Usable(what="the control", why_not=None, modes=()),
+        "onnxrt": Usable(what="ONNX Runtime", why_not=why, modes=("inference",)),
+    }
+
+
+def test_compilers_of_this_interpreter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
+    assert main(["--list-compilers", "--devices=cpu"]) == 0
+    eager, onnxrt = capsys.readouterr().out.splitlines()
+    assert eager.split() == ["cpu", "eager", "yes", "the", "control"]
+    assert onnxrt.endswith("yes  ONNX Runtime (inference only)")
+
+
+def test_a_list_for_a_device_that_is_not_there_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(devices: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(devices, "torch 2.15.0+cu132 finds no CUDA device")
+
+    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
+    monkeypatch.setattr("runner.cli.actions.list_compilers.missing_devices", missing)
+    assert main(["--list-compilers", "--devices=cpu,cuda:1"]) == 0
+    printed = capsys.readouterr()
+    assert [line.split()[0] for line in printed.out.splitlines()] == ["cpu", "cpu", "cuda", "cuda"]
+    assert printed.err == (
+        "note: cuda is not there (torch 2.15.0+cu132 finds no CUDA device); "
+        "a yes says that the packages are installed\n"
+    )
+
+
+def test_compilers_of_each_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(asked: Sequence[EnvSpec], *_: object) -> Checked:
+        facts = {"torch": "2.2.2", "python": "3.11.7"}
+        return {
+            Environment(name=one.name, python=f"python-{one.name}", asked=one.text): facts for one in asked
+        }
+
+    monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
+    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
+    python = sys.executable
+    assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a: torch 2.2.2, Python 3.11.7"
+    assert lines[2].endswith("no   python-a lacks it (inference only)")
+    assert lines[3] == "b: torch 2.2.2, Python 3.11.7"
+    assert lines[5].endswith("no   python-b lacks it (inference only)")
+
+
+# -- first word ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [
+        (["doctor"], ["--doctor"]),
+        (["compare", "a", "list"], ["--compare", "a", "list"]),
+        (["list-compilers", "--envs", "doctor"], ["--list-compilers", "--envs", "doctor"]),
+        (["help"], ["--help"]),
+        (["--suites", "list"], ["--suites", "list"]),
+        (["measure"], ["measure"]),
+        ([], []),
+    ],
+)
+def test_an_action_may_be_the_first_word(typed: list[str], means: list[str]) -> None:
+    assert with_flag(typed) == means
+
+
+def test_nothing_typed_says_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: say what to measure, for example: ")
+    assert "--help" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"torchduet {version()}\n"
+
+
+def test_records_name_the_program_that_measured(tmp_path: Path) -> None:
+    assert program_facts()["torchduet_version"] == version()
+    assert commit_of(tmp_path) == ""  # not a checkout
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org")
+    (tmp_path / "file").write_text("1")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x")):
+        subprocess.run([*git, *words], check=True)
+    commit = commit_of(tmp_path)
+    assert re.fullmatch("[0-9a-f]{12}", commit)
+    (tmp_path / "file").write_text("2")
+    assert commit_of(tmp_path) == f"{commit}+dirty"
+    facts: dict[str, Scalar] = {"torch": "2.13", "torchduet_version": "1.0", "torchduet_commit": commit}
+    record = replace(make_record(make_job()), environment=facts)
+    assert f", torchduet 1.0 ({commit})." in markdown.render(summarize([record]))[markdown.FILE].decode()

@@ -16,8 +16,6 @@ from tests.factories import make_job, make_record, synthetic_run
 from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
-ROOT = Path(__file__).parents[2]
-
 
 def one(**changes: object) -> Record:
     return replace(make_record(make_job("net"), speedup=1.5), first_calls_s=(3.0, 0.1), **changes)  # type: ignore[arg-type]

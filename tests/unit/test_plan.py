@@ -1,14 +1,24 @@
-"""From a configuration to jobs, and the command that makes one job again."""
+"""From a configuration to jobs, the command that makes one job again, and the parts of a plan."""
 
 import dataclasses
+import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.schema import Case, Mode, Protocol, Setting
+from harness.schema import Case, Job, Mode, Protocol, Setting
+from runner.cli.main import main
 from runner.errors import UsageError
+from runner.plan.batch_sizes import batch_sizes
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.jobs import Catalog, plan
+from runner.plan.partition import Partition, balanced, our_part
+from tests.cli.command import TOYS
+from tests.command_line import parsed
+from tests.factories import make_job
 
 
 def case(name: str, *tags: str) -> Case:
@@ -145,3 +155,117 @@ def test_a_batch_size_is_for_a_model_that_a_suite_has() -> None:
     assert [job.case.batch_size for job in jobs] == [2]
     with pytest.raises(UsageError, match="--batch-size-file: there is no model called 'smal'; did you"):
         plan(config(changes=Changes(batch_sizes=(*sizes, ("smal", 5)))), MADE_UP)
+
+
+# -- batch sizes ------------------------------------------------------------
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "sizes.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_both_ways_of_writing_and_comments(tmp_path: Path) -> None:
+    text = "# A100\nresnet18,64\n\nBertForMaskedLM 8  # half\n  vit , 2\n"
+    assert batch_sizes(written(tmp_path, text)) == (("resnet18", 64), ("BertForMaskedLM", 8), ("vit", 2))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["resnet18", "resnet18,many", "resnet18,0", "resnet18,-2", "a,b,3", ",3", ",", f"vit,{'9' * 5000}"],
+)
+def test_any_other_line_is_named(line: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--batch-size-file: line 2 of .*sizes.txt is not"):
+        batch_sizes(written(tmp_path, f"fine,1\n{line}\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("# A100\n\n", "has no line"), ("vit,2\n\nvit 4\n", "line 3 of .* has vit again")]
+)
+def test_a_file_that_says_nothing_or_two_things(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^--batch-size-file: .*{says}"):
+        batch_sizes(written(tmp_path, text))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "sizes"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="it is not text"):
+        batch_sizes(path)
+
+
+# -- partition ------------------------------------------------------------
+
+
+def plan_of(skips: list[bool], suite: str = "toys") -> list[Job]:
+    return [
+        make_job(f"m{i}", suite=suite, skip="too large" if skip else None) for i, skip in enumerate(skips)
+    ]
+
+
+def named(parts: tuple[tuple[Job, ...], ...]) -> list[list[str]]:
+    return [[job.case.name for job in part] for part in parts]
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 12))
+def test_the_parts_are_the_plan_with_equally_many_jobs_in_its_order(skips: list[bool], total: int) -> None:
+    jobs = plan_of(skips)
+    parts = balanced(jobs, total)
+    assert sorted(jobs.index(job) for part in parts for job in part) == list(range(len(jobs)))
+    assert all(list(part) == sorted(part, key=jobs.index) for part in parts)
+    for counts in ([len(part) for part in parts], [sum(not j.case.skip for j in part) for part in parts]):
+        assert max(counts) - min(counts) <= 1
+
+
+@given(st.lists(st.booleans(), max_size=20), st.integers(1, 5), st.integers())
+def test_neither_the_order_of_the_plan_nor_the_folder_of_a_suite_changes_a_part(
+    skips: list[bool], total: int, seed: int
+) -> None:
+    parts = named(balanced(plan_of(skips, "/home/a/mine.py"), total))
+    assert named(balanced(plan_of(skips, "/somewhere/else/mine.py"), total)) == parts
+    other = plan_of(skips)
+    random.Random(seed).shuffle(other)
+    here = named(balanced(plan_of(skips), total))
+    assert [set(part) for part in named(balanced(other, total))] == [set(part) for part in here]
+
+
+def test_the_parts_of_a_plan_do_not_change_between_versions() -> None:
+    assert named(balanced(plan_of([False] * 7), 3)) == [["m2", "m3", "m5"], ["m0", "m6"], ["m1", "m4"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--total-partitions=3"], "--total-partitions needs --partition-id: say which part to run, 0 to 2"),
+        (["--partition-id=0"], "--partition-id needs --total-partitions"),
+        (
+            ["--total-partitions=3", "--partition-id=3"],
+            "--partition-id: there is no part 3 of 3; choose from 0 to 2",
+        ),
+        (["--total-partitions=0", "--partition-id=0"], "--total-partitions: 0 is too small"),
+        (["--total-partitions=2", "--partition-id=-1"], "--partition-id: -1 is too small"),
+    ],
+)
+def test_flags_that_do_not_fit(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parsed(["--training", *words])
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+    assert main([f"--suites={TOYS}", *words]) == 0
+    captured = capsys.readouterr()
+    return captured.out.splitlines(), captured.err
+
+
+@pytest.mark.parametrize("action", [["--list"], ["--print-run-commands"], []])
+def test_an_empty_part_is_a_sentence_and_no_error(
+    capsys: pytest.CaptureFixture[str], action: list[str], tmp_path: Path
+) -> None:
+    part = ["--total-partitions=9", "--partition-id=5", f"--output-dir={tmp_path / 'run'}"]
+    out, err = printed(capsys, "--training", *action, *part)
+    assert out == []
+    assert err == "Nothing to do in part 5 of 9: the plan has 3 jobs in all.\n"
+    assert not list(tmp_path.iterdir())
+    assert our_part(Partition(index=1, total=2), [make_job()]) == ()
+    assert capsys.readouterr().err.endswith("the plan has 1 job in all.\n")

@@ -12,6 +12,7 @@ from harness.loading.suite_files import ROOT
 from harness.schema import Case, Mode, Setting
 from runner.errors import UsageError
 from runner.plan import probe
+from tests.factories import sampled
 
 SETTING = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny")
 PATIENCE_S = 60.0
@@ -86,14 +87,14 @@ def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
-@pytest.mark.parametrize("before", HARMLESS)
+@pytest.mark.parametrize("before", sampled(3, HARMLESS))
 def test_what_a_suite_file_does_when_it_is_imported_stays_in_its_process(tmp_path: Path, before: str) -> None:
     here = Path.cwd()
     assert [case.name for case in listed(tmp_path, before)] == ["x"]
     assert Path.cwd() == here
 
 
-@pytest.mark.parametrize("before", REFUSED)
+@pytest.mark.parametrize("before", sampled(3, REFUSED))
 def test_a_suite_file_that_gives_no_cases_is_refused_by_its_name(tmp_path: Path, before: str) -> None:
     with pytest.raises(
         UsageError, match=rf"^--suites: {tmp_path}/mine.py cannot be listed: {REFUSED[before]}"
@@ -101,7 +102,7 @@ def test_a_suite_file_that_gives_no_cases_is_refused_by_its_name(tmp_path: Path,
         listed(tmp_path, before, limit_s=1.5 if "while" in before else 60.0)
 
 
-@pytest.mark.parametrize("text", BROKEN, ids=lambda text: BROKEN[text][:40])
+@pytest.mark.parametrize("text", sampled(3, BROKEN), ids=lambda text: BROKEN[text][:40])
 def test_what_is_no_suite_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     suite = tmp_path / "broken.py"
     suite.write_text(text)
@@ -114,7 +115,7 @@ def test_what_is_no_suite_is_refused_in_one_line(tmp_path: Path, text: str) -> N
     assert len(sentence) < 600
 
 
-@pytest.mark.parametrize("changes", BAD_CASES)
+@pytest.mark.parametrize("changes", sampled(3, BAD_CASES))
 def test_a_case_that_no_worker_could_measure_is_refused(tmp_path: Path, changes: str) -> None:
     with pytest.raises(UsageError) as raised:
         listed(tmp_path, changes=changes)

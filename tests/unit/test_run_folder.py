@@ -1,12 +1,15 @@
-"""The folder of a run: no two runs share one, and nothing is written over."""
+"""The folder of a run and its records.jsonl: nothing is written over, and damage is named."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from harness.codec import to_json
+from harness.schema import Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
-from runner.store.record_file import read_records
+from runner.store.record_file import append_record, read_records
 from runner.store.run_folder import RECORDS, RunFolder, read_run
 from runner.store.run_json import RUN
 from tests.factories import make_job, make_record
@@ -81,3 +84,129 @@ def test_a_run_is_not_continued_on_another_processor(
     folder.append(make_record(job, "inductor"))
     assert main(["--resume", str(folder.path)]) == 2
     assert "has results of Synthetic CPU, and this is" in capsys.readouterr().err
+
+
+# -- record file ------------------------------------------------------------
+
+
+def record(candidate: str, name: str = "m") -> Record:
+    job = make_job(name, candidates=("a", "b"))
+    return Record(job=job, candidate=candidate, status=Status.PASS, metrics={"x": 0.1 + 0.2, "none": None})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.jsonl"
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    records = (record("a"), record("b"), record("a", 'na"me\nwith 🦓'))
+    for one in records:
+        append_record(path, one)
+    found = read_records(path)
+    assert found.records == records
+    assert found.damage == ()
+    assert len(path.read_bytes().splitlines()) == 3
+
+
+def test_a_torn_last_line_is_named_and_a_later_record_stays_apart(path: Path) -> None:
+    append_record(path, record("a"))
+    whole = path.read_bytes()
+    append_record(path, record("b"))
+    path.write_bytes(path.read_bytes()[: len(whole) + 40])  # killed in the middle of a write
+    append_record(path, record("b"))
+    found = read_records(path)
+    assert [r.candidate for r in found.records] == ["a", "b"]
+    assert len(found.damage) == 1
+    assert "line 2 is damaged" in found.damage[0]
+
+
+@pytest.mark.parametrize("cut", range(1, 400, 7))
+def test_cut_anywhere_nothing_before_is_lost(path: Path, cut: int) -> None:
+    append_record(path, record("a"))
+    size = path.stat().st_size
+    append_record(path, record("b"))
+    path.write_bytes(path.read_bytes()[: size + cut])
+    assert [r.candidate for r in read_records(path).records] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"{}",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"schema_version": 0}',
+        b'{"schema_version": "1"}',
+        b'{"schema_version": 999}',
+        b'{"schema_version": 1}',
+        b'{"schema_version": 1, "job": 3}',
+        b"[" * 100_000,
+    ],
+)
+def test_garbage_is_named_by_its_line(path: Path, line: bytes) -> None:
+    append_record(path, record("a"))
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    append_record(path, record("b"))
+    found = read_records(path)
+    assert [r.candidate for r in found.records] == ["a", "b"]
+    assert len(found.damage) == 1
+    assert "line 2" in found.damage[0]
+    assert "\n" not in found.damage[0]
+
+
+def test_the_first_of_two_records_counts(path: Path) -> None:
+    append_record(path, record("a"))
+    append_record(path, record("a"))
+    found = read_records(path)
+    assert len(found.records) == 1
+    assert "line 2 repeats a" in found.damage[0]
+
+
+# -- damage that a checksum finds, and damage that is over ------------------------------
+
+
+@pytest.mark.parametrize("place", range(20, 900, 40))
+def test_a_changed_bit_is_damage(path: Path, place: int) -> None:
+    append_record(path, record("a", "x" * 900))
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    found = read_records(path)
+    assert (found.records, found.unused) == ((), 1)
+
+
+def test_lines_without_a_checksum_and_a_byte_order_mark_are_read(path: Path) -> None:
+    lines = [json.dumps(to_json(record(name))) for name in "ab"]
+    path.write_text("\ufeff" + "\n".join(lines) + "\n", encoding="utf-8")
+    append_record(path, record("a", "n"))
+    assert read_records(path).records == (record("a"), record("b"), record("a", "n"))
+
+
+def test_messages_about_many_lines_are_few(path: Path) -> None:
+    path.write_bytes(b"garbage\n" * 50_000)
+    found = read_records(path)
+    assert (found.unused, len(found.damage)) == (50_000, 11)
+    assert found.damage[-1].endswith("49,990 more lines cannot be used")
+
+
+def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.create(tmp_path / "run", [record("a").job], [])
+    for candidate in "ab":
+        folder.append(record(candidate))
+    content = folder.records_path.read_bytes()
+    folder.records_path.write_bytes(content.replace(b'"candidate": "b"', b'"candidate": "c"'))
+    words = ["--visualize-logs", str(folder.path), "--format=csv"]
+    assert main(words) == 2
+    assert "line 2 is damaged (its checksum does not fit)" in capsys.readouterr().err
+    folder.append(record("b"))
+    assert main(words) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("note: ")
+    assert error.endswith("every planned result has a record\n")
+    assert error.count("\n") == 1

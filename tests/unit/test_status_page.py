@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from harness.worker.status_page import SIZE, Activity, StatusPage
 
@@ -59,6 +58,3 @@ def test_a_text_that_does_not_fit_is_never_read_as_another(descriptor: int) -> N
     assert parent.read() == Activity(phase="check", variant="a")
     worker.write(Activity(phase="check", variant="c"))
     assert parent.read() == Activity(phase="check", variant="c")
-
-
-texts = st.text(max_size=200)

@@ -1,14 +1,22 @@
-"""What the lists of all suites have in common: names, modes, scales, batches, scripts. No torch."""
+"""The suites as the runner sees them: their lists of cases, and their scripts. No torch."""
 
+import dataclasses
+import math
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from harness.schema import SCALES, Case, Mode, Setting
-from suites import _direct, huggingface, ops, timm_models, tiny_gpt
+from runner.analysis.comparison import OPERATION
+from runner.cli.main import main
+from suites import _direct, huggingface, ops, timm_models, tiny_gpt, torchbench
+from suites.timm_models import Entry
+from tests.suites.checkout import MODELS, made_up
 
 REPOSITORY = Path(__file__).parents[2]
 STEPS = {
@@ -20,9 +28,9 @@ STEPS = {
 """Each suite, and the modes that it has cases for."""
 
 
-def cases(suite: ModuleType, mode: Mode, scale: str = "full", device_type: str = "cpu") -> tuple[Case, ...]:
-    listed: tuple[Case, ...] = suite.cases(Setting(mode=mode, device_type=device_type, scale=scale))
-    return listed
+def listed(suite: ModuleType, mode: Mode, scale: str = "full", device_type: str = "cpu") -> tuple[Case, ...]:
+    found: tuple[Case, ...] = suite.cases(Setting(mode=mode, device_type=device_type, scale=scale))
+    return found
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -32,7 +40,7 @@ def test_every_case_is_offered_once_with_a_batch_that_is_never_above_the_publish
 ) -> None:
     name = suite.__name__.removeprefix("suites.")
     for mode in STEPS[suite]:
-        offered = cases(suite, mode, scale)
+        offered = listed(suite, mode, scale)
         if mode is not Mode.GENERATE:
             assert [case.name for case in offered] == list(suite.entries())
         for case in offered:
@@ -45,7 +53,7 @@ def test_every_case_is_offered_once_with_a_batch_that_is_never_above_the_publish
 @pytest.mark.parametrize("suite", STEPS)
 def test_a_mode_that_a_suite_does_not_have_gives_no_case(suite: ModuleType) -> None:
     for mode in set(Mode) - set(STEPS[suite]):
-        assert cases(suite, mode) == ()
+        assert listed(suite, mode) == ()
 
 
 @pytest.mark.parametrize("suite", STEPS)
@@ -70,3 +78,369 @@ def test_words_reach_the_runner_as_they_were_typed() -> None:
     argv = [sys.executable, str(ops.__file__), "--list", "--inference", "--only", "a b;c"]
     wrong = subprocess.run(argv, cwd="/", capture_output=True, text=True, check=False)
     assert (wrong.returncode, "'a b;c'" in wrong.stderr) == (2, True), wrong.stderr
+
+
+# -- ops cases ------------------------------------------------------------
+
+
+BATCHED = {"matmul_batched", "attention", "attention_spelled_out"}
+L3_BYTES = 32 * 2**20  # of the processor whose runs are committed
+
+
+def operations(scale: str) -> tuple[Case, ...]:
+    return ops.cases(Setting(mode=Mode.INFERENCE, device_type="cpu", scale=scale))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_case_is_an_operation_and_its_batch_is_its_first_size(scale: str) -> None:
+    for case in operations(scale):
+        assert OPERATION in case.tags
+        assert case.batch_size == ops.entries()[case.name].sizes(scale)[0]
+
+
+def test_the_published_product_is_the_published_one() -> None:
+    rows, inner, columns = ops.entries()["matmul_published"].sizes("full")
+    assert (rows, inner, columns) == (16384, 32768, 8192)
+    assert 2 * rows * inner * columns == pytest.approx(8.796e12, rel=1e-4)
+    assert ops.entries()["matmul_published"].sizes("small") == (rows // 16, inner // 16, columns // 16)
+
+
+@pytest.mark.parametrize("name", list(ops.entries()))
+def test_scales_fall_and_what_memory_limits_is_larger_than_the_caches(name: str) -> None:
+    entry = ops.entries()[name]
+    full, small, tiny = (math.prod(entry.sizes(scale)) for scale in ("full", "small", "tiny"))
+    assert full > small > tiny
+    assert len(entry.sizes("full")) == (4 if name in BATCHED else len(entry.sizes("small")))
+    if not name.startswith("matmul") and name not in BATCHED:
+        assert 4 * small > L3_BYTES
+
+
+@pytest.mark.parametrize("name", list(ops.entries()))
+def test_every_operation_says_what_it_is_there_for(name: str) -> None:
+    entry = ops.entries()[name]
+    assert len(entry.source.split()) >= 4
+    if name.startswith(("view", "copy")):
+        assert entry.shares is name.startswith("view")
+    else:
+        assert entry.shares is None
+
+
+# -- tiny gpt cases ------------------------------------------------------------
+
+
+STUDY_B = {
+    "HuggingFaceGPT_addition": (13_824, 2048),
+    "NanoGPT_addition": (20_160, 2048),
+    "TLTransformer_addition": (13_872, 2048),
+    "MLP_addition": (14_608, 2048),
+}
+SHAKESPEARE_BATCH = {
+    "NanoGPT_shakespeare_64": 2048,
+    "NanoGPT_shakespeare_96": 2048,
+    "TLTransformer_shakespeare_64": 1024,
+    "TLTransformer_shakespeare_96": 1024,
+    "MLP_shakespeare_16x256": 2048,
+    "MLP_shakespeare_8x128": 2048,
+    "MLP_shakespeare_16x64": 2048,
+}
+STEP_MODES = (Mode.TRAINING, Mode.INFERENCE)
+OURS = {"HuggingFaceGPT_shakespeare_64", "GPT_150k", "GPT2_124M"}
+
+
+def tiny_gpts(mode: Mode, scale: str) -> tuple[Case, ...]:
+    return tiny_gpt.cases(Setting(mode=mode, device_type="cpu", scale=scale))
+
+
+def test_full_scale_runs_the_published_batch() -> None:
+    batches = {case.name: case.batch_size for case in tiny_gpts(Mode.TRAINING, "full")}
+    published = {name: batch for name, (_, batch) in STUDY_B.items()} | SHAKESPEARE_BATCH
+    assert {name: batches[name] for name in published} == published
+    assert set(batches) == {*STUDY_B, *SHAKESPEARE_BATCH, *OURS}
+
+
+def test_gpt2_is_planned_at_less_than_full_scale_only_when_named() -> None:
+    def on_request(scale: str) -> list[str]:
+        return [case.name for case in tiny_gpts(Mode.TRAINING, scale) if "on_request" in case.tags]
+
+    assert on_request("small") == ["GPT2_124M"]
+    assert on_request("full") == []
+
+
+@pytest.mark.parametrize("name", list(tiny_gpt.entries()))
+def test_every_entry_says_where_it_comes_from(name: str) -> None:
+    entry = tiny_gpt.entries()[name]
+    assert len(entry.source.split()) >= 2
+    assert len(entry.cpu_batch_reason.split()) >= 5
+    assert set(entry.cpu_batch) == {mode.value for mode in STEP_MODES}
+    assert entry.loss in ("last_symbol", "every_symbol")
+    if name in OURS - {"GPT2_124M"}:
+        assert "ours" in entry.source
+
+
+def test_unknown_implementation_is_refused() -> None:
+    with pytest.raises(LookupError, match="GPT9"):
+        tiny_gpt.make_model("GPT9", {})
+
+
+# -- timm cases ------------------------------------------------------------
+
+
+BY_BATCH = {
+    4: "cait_m36_384",
+    16: "xcit_large_24_p8_224",
+    32: "pnasnet5large",
+    64: "convmixer_768_32 dpn107 pit_b_224 sebotnet33ts_256 swsl_resnext101_32x16d",
+    128: """
+        adv_inception_v3 beit_base_patch16_224 botnet26t_256 coat_lite_mini convit_base convnext_base
+        cspdarknet53 deit_base_distilled_patch16_224 dla102 dm_nfnet_f0 eca_botnext26ts_256 eca_halonext26ts
+        gernet_l gmixer_24_224 gmlp_s16_224 hrnet_w18 inception_v3 jx_nest_base mixer_b16_224 mixnet_l
+        mobilenetv2_100 mobilevit_s nfnet_l0 poolformer_m36 repvgg_a2 res2net101_26w_4s res2net50_14w_8s
+        res2next50 resmlp_12_224 resnest101e selecsls42b spnasnet_100 swin_base_patch4_window7_224
+        tf_efficientnet_b0 tf_mixnet_l tinynet_a tnt_s_patch16_224 twins_pcpvt_base visformer_small
+        vit_base_patch16_224 volo_d1_224
+    """,
+    256: "crossvit_9_240 ese_vovnet19b_dw fbnetv3_b gluon_inception_v3 lcnet_050 rexnet_100",
+    512: "fbnetc_100 ghostnet_100 mnasnet_100 mobilenetv3_large_100",
+    1024: "levit_128 regnety_002",
+}  # images in a step on a 40 GB A100
+TIMM_FIELD = {name: batch for batch, names in BY_BATCH.items() for name in names.split()}
+RENAMED = {"adv_inception_v3", "gluon_inception_v3", "jx_nest_base", "swsl_resnext101_32x16d"}
+
+
+def timm_setting(scale: str = "full", mode: Mode = Mode.TRAINING) -> Setting:
+    return Setting(mode=mode, device_type="cpu", scale=scale)
+
+
+def test_every_name_of_the_field_has_its_published_batch() -> None:
+    assert len(TIMM_FIELD) == 61
+    entries = timm_models.entries()
+    assert {name: entries[name].published_batch for name in TIMM_FIELD} == TIMM_FIELD
+    assert {name for name, entry in entries.items() if entry.source == "the field"} == set(TIMM_FIELD)
+
+
+@pytest.mark.parametrize("name", list(timm_models.entries()))
+def test_every_table_of_timm_is_well_formed(name: str) -> None:
+    entry = timm_models.entries()[name]
+    assert entry.published_batch >= 1
+    assert entry.parameters > 1_000_000
+    assert 128 <= entry.resolution <= 640
+    assert bool(entry.architecture) == bool(entry.architecture_reason) == (name in RENAMED)
+    assert set(entry.tags) <= {"quick", "modern", "on_request"}
+    modes = {mode.value for mode in Mode}
+    assert set(entry.skip) <= modes
+    assert set(entry.tolerance) <= modes
+    assert bool(entry.tolerance) == bool(entry.tolerance_reason)
+    assert "batch" not in entry.config
+    for cut in (entry.small, entry.tiny):
+        assert cut.get("resolution", 1) < entry.resolution
+        assert 1 <= cut.get("batch", 2) <= 4
+
+
+def test_a_model_asked_for_by_name_has_no_published_batch() -> None:
+    full, small = (timm_models.case_for("resnet18", timm_setting(scale)) for scale in ("full", "small"))
+    assert (full.batch_size, small.batch_size) == (16, 2)
+    assert full.published_batch_size is small.published_batch_size is None
+    assert (small.suite, small.name, small.scale) == ("timm_models", "resnet18", "small")
+
+
+def entry_of(**changes: object) -> Entry:
+    return dataclasses.replace(timm_models.entries()["lcnet_050"], **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {
+        "skipped": entry_of(skip={"training": "it never converges"}),
+        "loose": entry_of(tolerance={"training": 0.04}, tolerance_reason="measured"),
+        "lost": entry_of(gone="timm 9.9 removed it"),
+        "single": entry_of(published_batch=1),
+    }
+    monkeypatch.setattr(timm_models, "entries", lambda: entries)
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_skip_and_a_tolerance_hold_in_their_mode() -> None:
+    training = {case.name: case for case in timm_models.cases(timm_setting())}
+    inference = {case.name: case for case in timm_models.cases(timm_setting(mode=Mode.INFERENCE))}
+    assert training["skipped"].skip == "it never converges"
+    assert training["loose"].tolerance == 0.04
+    assert training["loose"].skip == inference["skipped"].skip == ""
+    assert inference["loose"].tolerance is training["skipped"].tolerance is None
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_model_that_timm_dropped_is_listed_as_skipped() -> None:
+    for mode in (Mode.TRAINING, Mode.INFERENCE):
+        cases = {case.name: case for case in timm_models.cases(timm_setting(mode=mode))}
+        assert cases["lost"].skip == "timm 9.9 removed it"
+
+
+def test_tiny_starts_from_small_but_for_its_batch() -> None:
+    entry = entry_of(small={"depth": 4, "width": 8, "batch": 4}, tiny={"depth": 1})
+    assert entry.cuts("full") == {}
+    assert entry.cuts("small") == {"depth": 4, "width": 8}
+    assert entry.cuts("tiny") == {"depth": 1, "width": 8}
+    assert (entry.batch_size("small"), entry.batch_size("tiny")) == (4, 2)
+
+
+# -- huggingface cases ------------------------------------------------------------
+
+
+FIELD = """
+AlbertForMaskedLM AlbertForQuestionAnswering AllenaiLongformerBase BartForCausalLM
+BartForConditionalGeneration BertForMaskedLM BertForQuestionAnswering BlenderbotForCausalLM
+BlenderbotForConditionalGeneration BlenderbotSmallForCausalLM BlenderbotSmallForConditionalGeneration
+CamemBert DebertaForMaskedLM DebertaForQuestionAnswering DebertaV2ForMaskedLM DebertaV2ForQuestionAnswering
+DistilBertForMaskedLM DistilBertForQuestionAnswering DistillGPT2 ElectraForCausalLM
+ElectraForQuestionAnswering GPT2ForSequenceClassification GPTJForCausalLM GPTJForQuestionAnswering
+GPTNeoForCausalLM GPTNeoForSequenceClassification GoogleFnet LayoutLMForMaskedLM
+LayoutLMForSequenceClassification M2M100ForConditionalGeneration MBartForCausalLM
+MBartForConditionalGeneration MT5ForConditionalGeneration MegatronBertForCausalLM
+MegatronBertForQuestionAnswering MobileBertForMaskedLM MobileBertForQuestionAnswering OPTForCausalLM
+PLBartForCausalLM PLBartForConditionalGeneration PegasusForCausalLM PegasusForConditionalGeneration
+RobertaForCausalLM RobertaForQuestionAnswering Speech2Text2ForCausalLM T5ForConditionalGeneration T5Small
+TrOCRForCausalLM XGLMForCausalLM XLNetLMHeadModel YituTechConvBert
+""".split()  # noqa: SIM905 -- read at a glance
+
+ENTRIES = huggingface.entries()
+GONE = "Speech2Text2ForCausalLM"
+
+
+def hf_cases(scale: str = "full", mode: Mode = Mode.TRAINING, device_type: str = "cpu") -> dict[str, Case]:
+    setting = Setting(mode=mode, device_type=device_type, scale=scale)
+    return {case.name: case for case in huggingface.cases(setting)}
+
+
+def test_the_fields_51_names_come_first() -> None:
+    assert len(FIELD) == 51
+    assert [name for name, entry in ENTRIES.items() if "field" in entry.tags] == FIELD
+    assert list(ENTRIES)[:51] == FIELD
+
+
+@pytest.mark.parametrize("name", list(ENTRIES))
+def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
+    entry = ENTRIES[name]
+    assert len(entry.source.split()) >= 3
+    assert entry.batch_source == ("the field's" if name in FIELD else "ours")
+    assert entry.published_batch >= 1
+    assert entry.published_batch & (entry.published_batch - 1) == 0
+    assert set(entry.tags) <= {"field", "modern", "generate", "quick", "on_request"}
+    assert bool(entry.gone) == (entry.parameters is None)
+    assert entry.parameters is None or entry.parameters > 10_000
+    assert entry.sequence is not None or name not in FIELD
+    assert entry.checkpoint is None or entry.checkpoint.count("/") == 1
+    if "config.json" not in entry.source and name in FIELD:
+        assert set(entry.config) <= {"pad_token_id"}
+
+
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
+def test_the_published_batch_runs_at_full_scale(device_type: str) -> None:
+    full = hf_cases(device_type=device_type)
+    assert full["AlbertForMaskedLM"].batch_size == 8
+    assert full["DistilBertForQuestionAnswering"].batch_size == 512
+
+
+@pytest.mark.parametrize("name", list(ENTRIES))
+def test_a_smaller_scale_never_reads_more(name: str) -> None:
+    entry = ENTRIES[name]
+    lengths = [entry.length(scale) or 0 for scale in ("tiny", "small", "full")]
+    assert lengths == sorted(lengths)
+    assert entry.batch("tiny") <= entry.batch("small") <= entry.batch("full")
+
+
+def test_what_is_gone_stays_in_the_list_and_says_so() -> None:
+    assert [name for name, case in hf_cases().items() if case.skip] == [GONE]
+    assert hf_cases()[GONE].skip.startswith("gone: transformers 5.0 dropped Speech2Text2")
+
+
+def test_giants_are_planned_at_full_scale_only_when_named() -> None:
+    on_request = {name for name, case in hf_cases().items() if "on_request" in case.tags}
+    assert {"GPTJForCausalLM", "Qwen3_30B_A3B", "Mistral_7B"} <= on_request
+    assert not {"Llama_3_2_1B", "BertForMaskedLM", GONE} & on_request
+    for scale in ("small", "tiny"):
+        assert {n for n, case in hf_cases(scale).items() if "on_request" in case.tags} == {"Llama_2_7B"}
+    assert hf_cases()["Llama_2_7B"].tags.count("on_request") == 1
+
+
+def test_generation_offers_those_that_write() -> None:
+    full, tiny = hf_cases(mode=Mode.GENERATE), hf_cases("tiny", Mode.GENERATE)
+    assert set(full) == set(tiny) == {name for name, entry in ENTRIES.items() if "generate" in entry.tags}
+    assert {"Llama_3_2_1B", "Qwen3_0_6B", "Gemma2_2B", "Whisper_tiny"} <= set(full)
+    llama = full["Llama_3_2_1B"]
+    assert (llama.batch_size, llama.prompt_tokens, llama.new_tokens) == (1, 1000, 256)
+    assert full["Whisper_tiny"].new_tokens == 256
+    for case in tiny.values():
+        assert (case.prompt_tokens or 0) <= 8
+        assert case.new_tokens == 4
+    assert hf_cases()["Llama_3_2_1B"].new_tokens is None
+
+
+def test_the_case_of_any_other_class() -> None:
+    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="small")
+    case = huggingface.case_for("BertForTokenClassification", setting)
+    assert (case.name, case.batch_size, case.published_batch_size, case.scale) == (
+        "BertForTokenClassification",
+        1,
+        None,
+        "small",
+    )
+    assert huggingface.case_for("BertForMaskedLM", setting) == hf_cases("small")["BertForMaskedLM"]
+
+
+# -- torchbench cases ------------------------------------------------------------
+
+
+def in_checkout(
+    folder: Path, *, mode: Mode = Mode.TRAINING, scale: str = "full", device: str = "cpu"
+) -> Mapping[str, Case]:
+    setting = Setting(mode=mode, device_type=device, scale=scale)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(made_up(folder)), *sys.path])
+        return {case.name: case for case in torchbench.cases(setting)}
+
+
+def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
+    found = in_checkout(tmp_path)
+    assert list(found) == sorted(MODELS)
+    assert found["linear"].suite == "torchbench"
+    assert in_checkout(tmp_path, mode=Mode.GENERATE) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "scale", "runs", "published"),
+    [
+        (Mode.TRAINING, "full", 64, 64),
+        (Mode.INFERENCE, "full", 128, 128),
+        (Mode.INFERENCE, "small", 4, 128),
+        (Mode.TRAINING, "tiny", 2, 64),
+    ],
+)
+def test_batch_sizes_are_read_from_the_class(
+    tmp_path: Path, mode: Mode, scale: str, runs: int, published: int
+) -> None:
+    case = in_checkout(tmp_path, mode=mode, scale=scale)["linear"]
+    assert (case.batch_size, case.published_batch_size) == (runs, published)
+
+
+def test_a_size_that_cannot_be_changed_or_is_not_stated_is_the_models_own(tmp_path: Path) -> None:
+    found = in_checkout(tmp_path)
+    assert (found["own_size"].batch_size, found["own_size"].published_batch_size) == (None, 64)
+    assert (found["without_a_model"].batch_size, found["without_a_model"].published_batch_size) == (
+        None,
+        None,
+    )
+    assert torchbench.published_batch("yolov3", "training", "    DEFAULT_TRAIN_BSIZE = 16\n") == 8
+
+
+def test_what_pytorchs_harness_leaves_out_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    assert in_checkout(tmp_path)["hf_GPT2"].skip == "PyTorch's harness leaves it to suite huggingface"
+    assert in_checkout(tmp_path)["linear"].skip == ""
+    tables = torchbench.facts()
+    names = [(table, name) for table in tables if table.startswith("skip") for name in tables[table]]
+    assert all(len(tables[table][name]) > 10 for table, name in names)
+
+
+@pytest.mark.skipif(find_spec("torchbenchmark") is not None, reason="torchbenchmark is installed")
+def test_without_a_checkout_one_sentence_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--suites=torchbench"]) == 2
+    assert "name it in PYTHONPATH, or install" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The wheel's layout: one package in site-packages. A user may have a ``runner`` or ``harness`` beside it."""
+"""One package in site-packages, or a checkout: a user may have a ``runner`` or ``harness`` beside it."""
 
 import ast
 import os
@@ -133,3 +133,38 @@ def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it
     folder = Path(path.split(os.pathsep)[0])
     assert [one.name for one in folder.iterdir()] == ["torchduet"]
     assert (folder / "torchduet").resolve() == (site / "torchduet").resolve()
+
+
+# -- installed ------------------------------------------------------------
+
+
+def in_checkout(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("own", ["runner.py", "harness.py", "harness/__init__.py", "runner/__init__.py"])
+def test_a_module_of_the_same_name_is_named_in_one_sentence(tmp_path: Path, own: str) -> None:
+    (tmp_path / own).parent.mkdir(exist_ok=True)
+    (tmp_path / own).write_text("x = 1\n")
+    done = in_checkout(tmp_path, "from torchduet import compare")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    name = own.partition("/")[0].removesuffix(".py")
+    assert last.startswith(
+        f"ImportError: torchduet needs its own package '{name}', but Python finds {tmp_path}"
+    )
+
+
+def test_the_command_says_so_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "runner.py").write_text("x = 1\n")
+    done = in_checkout(tmp_path, "import sys; from torchduet.__main__ import main; sys.exit(main())")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: torchduet needs its own package 'runner', but Python finds")
+    assert len(done.stderr.splitlines()) == 1

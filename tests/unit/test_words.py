@@ -1,14 +1,21 @@
-"""The words that are data: every name in them is known, and every name that is known is used."""
+"""What is said of records: words that are data, advice in Python's words, warm caches, measured peaks."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Status
+from harness.schema import Job, Scalar, Status
 from runner.analysis.caveats import CAVEATS, WORDS
 from runner.analysis.columns import COMPUTED, columns, own_columns
+from runner.analysis.comparison import Comparison, Finding
+from runner.analysis.derive import compare, summarize
 from runner.analysis.findings import FACTS, LIMITS, WHEN, Rule, rules
+from tests.factories import make_job, make_record, synthetic_run
+from torchduet.advice import for_python
 
 
 def named(text: str) -> set[str]:
@@ -35,3 +42,93 @@ def test_a_computed_column_has_no_place() -> None:
     assert {column.name for column in own_columns() if column.source == COMPUTED.get(column.name)} == set(
         COMPUTED
     )
+
+
+# -- advice ------------------------------------------------------------
+
+
+def rewritten(text: str, folder: Path | None = None) -> str:
+    finding = Finding(title="a finding", cases=(), advice=text)
+    return for_python(replace(summarize(()), warnings=(finding,)), folder).warnings[0].advice
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Raise --repeat, or use --processes=auto.",
+            "Raise Protocol(repeat=...), or use Protocol(processes=0).",
+        ),
+        ("Add --isolate or --processes=N.", "Add Protocol(isolate=True) or Protocol(processes=...)."),
+        ("See --explain.", "See Extras(explain=True)."),
+        (
+            "With --inductor-config=fallback_random=True it is.",
+            "With CompilerOptions(inductor_config=('fallback_random=True',)) it is.",
+        ),
+        ("Use a smaller --batch-size.", "Use a smaller batch size."),
+        ("A. Read the log.", "A. The log is kept with compare(..., output_dir='new_folder')."),
+        ("Use its command in report.md.", "The log is kept with compare(..., output_dir='new_folder')."),
+    ],
+)
+def test_flags_are_arguments_and_files_are_not_named(text: str, expected: str) -> None:
+    assert rewritten(text) == expected
+
+
+def test_a_folder_that_is_kept_is_named(tmp_path: Path) -> None:
+    assert rewritten("Read the log.", tmp_path) == f"The log is in {tmp_path}."
+
+
+def test_no_finding_names_a_flag() -> None:
+    failing = [
+        make_record(make_job(status.value), status=status, speedup=None, metrics={})
+        for status in Status
+        if not status.passed
+    ]
+    for summary in (summarize(synthetic_run()), summarize(failing)):
+        own = for_python(summary, None)
+        assert len(own.warnings) == len(summary.warnings) > 1
+        for text in (*(one.advice for one in own.warnings), *own.caveats):
+            assert not re.search(r"--[a-z]|report\.(md|html)", text)
+
+
+# -- warm caches ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metrics", "sentence"),
+    [
+        ([{"hits": 2, "misses": 0, "saved_s": 12.2}, {"hits": 1, "misses": 0, "saved_s": 3.1}],
+         "Compile caches were warm for 2 of 2 compilations: compiling what the caches held took about 15 s."),
+        ([{"hits": 2, "misses": 0}, {"hits": 0, "misses": 1}],
+         "Compile caches were warm for 1 of 2 compilations: with cold caches compilation takes longer."),
+        ([{"hits": 0, "misses": 1}], None),
+    ],
+)  # fmt: skip
+def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | None) -> None:
+    records = []
+    for number, found in enumerate(metrics):
+        record = make_record(make_job(f"model_{number}"), "inductor")
+        named = {f"compile_cache_{name}": value for name, value in found.items()}
+        records.append(replace(record, metrics={**record.metrics, **named}))
+    caveats = [text for text in summarize(records).caveats if "caches" in text]
+    assert caveats == ([sentence] if sentence else [])
+
+
+# -- peaks ------------------------------------------------------------
+
+
+def comparisons(*cases: tuple[Job, float]) -> tuple[Comparison, ...]:
+    """Of models with 1e8 FLOP per step, and these measured peaks."""
+    records = []
+    for job, peak in cases:
+        record = make_record(job, "inductor")
+        metrics = {**record.metrics, "flops_per_step": 10**8, "measured_peak_flop_per_s": peak}
+        records.append(replace(record, metrics=metrics))
+    return tuple(compare(records))
+
+
+def test_shares_are_of_the_best_peak_of_the_run() -> None:
+    for comparison in comparisons((make_job("one"), 1e11), (make_job("other"), 1e9)):
+        rate = comparison.number("candidate_tflop_per_s")
+        assert rate is not None
+        assert comparison.number("candidate_share_of_measured") == pytest.approx(rate / 0.1)

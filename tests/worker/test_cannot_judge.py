@@ -14,13 +14,12 @@ from harness.schema import Mode, Protocol, Status
 from harness.timing.workbench import Workbench
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import make_job
+from tests.factories import make_job, sampled
 from tests.worker.planted import Forward, Verdict, judged, right, silent, with_fault
 from tests.worker.planted import workload as small
 
 
-@pytest.mark.parametrize("dtype", ["float16", "amp_float16"])
-@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize(("dtype", "scaled"), sampled(3, ("float16", "amp_float16"), (True, False)))
 def test_small_gradients_of_float16_are_judged_at_a_scale(
     monkeypatch: pytest.MonkeyPatch, dtype: str, *, scaled: bool
 ) -> None:

@@ -146,6 +146,7 @@ def test_a_whole_conversation_with_a_model_that_prints(parent: Parent, tmp_path:
         assert words in printed
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(parent: Parent, tmp_path: Path) -> None:
     reply = parent.ask("open", job=to_json(job(tmp_path / "missing.py")))
     assert reply["failed"]["status"] == "model_fail_to_load"

@@ -154,9 +154,8 @@ def test_other_precisions(name: str) -> None:
 # -- compiled ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", [MODELS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
     of = workload(name)
     eager = generated(variant(of))
@@ -211,10 +210,8 @@ def test_transformers_without_static_layers_are_refused_in_a_sentence(
 # -- in a session --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [("llama", "float32"), pytest.param("whisper", "bfloat16", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dtype"), [("llama", "float32"), ("whisper", "bfloat16")])
 def test_a_session_times_both_parts(name: str, dtype: str) -> None:
     (case,) = (
         case

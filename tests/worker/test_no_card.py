@@ -136,7 +136,7 @@ def test_the_smoke_tells_slow_from_wrong_and_always_leaves_an_archive(
     def part(name: str, code: str, limit_s: float) -> smoke.Part:
         return smoke.Part(name=name, words=("-c", code), limit_s=limit_s, records=False)
 
-    endless = "while True: pass"
+    endless = "import time; time.sleep(600)"
     planned = [part("good", "", 60), part("late", "", 1e-4), part("bad", "exit(3)", 60)]
     monkeypatch.setattr(smoke, "parts", lambda _: [*planned, part("endless", endless, 0.1)])
     monkeypatch.setattr(smoke, "PATIENCE", 1e6)
@@ -161,7 +161,8 @@ def test_the_smoke_tells_slow_from_wrong_and_always_leaves_an_archive(
 
 
 def test_ctrl_c_ends_the_smokes_part_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    endless = [sys.executable, "-c", "import time; time.sleep(600)"]
+    process = subprocess.Popen(endless, start_new_session=True)
     plain, interrupts = process.wait, iter([KeyboardInterrupt()])
 
     def wait(timeout: float | None = None) -> int:

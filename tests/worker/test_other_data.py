@@ -12,6 +12,7 @@ from harness.parity.data.other_data import INPUTS, MOST, WEIGHTS, Data, placed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Status
 from harness.workload import Workload
+from tests.factories import sampled
 from tests.worker.planted import (
     Fault,
     Forward,
@@ -25,6 +26,8 @@ from tests.worker.planted import (
     workload,
 )
 
+NAMES = ("mlp", "conv", "tokens")
+MODES = (Mode.TRAINING, Mode.INFERENCE)
 DTYPES = ("float32", "bfloat16", "amp")
 OTHER = Data(weights=True, inputs=True)
 
@@ -94,9 +97,7 @@ def skipped_buffer(program: Program, forward: Forward) -> Forward:
     return run
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
-@pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
+@pytest.mark.parametrize(("name", "mode", "dtype"), sampled(7, NAMES, MODES, DTYPES))
 def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
     name: str, mode: Mode, dtype: str
 ) -> None:
@@ -110,10 +111,9 @@ def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
     assert 0.0 < found.resolution_median <= found.resolution_largest < 1.0
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
-@pytest.mark.parametrize("fault", [stale_input, baked_weight], ids=lambda fault: str(fault.__name__))
-@pytest.mark.parametrize("name", ["mlp", "conv", "tokens"])
+@pytest.mark.parametrize(
+    ("name", "fault", "mode", "dtype"), sampled(7, NAMES, (stale_input, baked_weight), MODES, DTYPES)
+)
 def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
     name: str, fault: Fault, mode: Mode, dtype: str
 ) -> None:
@@ -145,8 +145,7 @@ def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
     assert found.worst.name == "parameter.0.weight"
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "dtype"), sampled(5, (2, 3, 4, 5), DTYPES))
 def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
     status, found, _ = judged(with_fault(every(n)), lambda: workload("mlp"), dtype=dtype)
     assert status is Status.FAIL_ACCURACY

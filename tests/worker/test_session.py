@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from harness.failures import JobFailed
-from harness.program import Compiled, Program
 from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
@@ -122,27 +121,6 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
 
 
 STEP_S = 0.001
-
-
-class Clock:
-    """Time passes in the calls of ``slow_at_first``, and a little whenever somebody looks."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 1e-6
-        return self.now
-
-    def slow_at_first(self, program: Program) -> Compiled:
-        """Compiles at its first call, and specializes once more at its third."""
-        step, takes = program.forward(), iter((0.3, STEP_S, 0.1))
-
-        def forward(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
-            self.now += next(takes, STEP_S)
-            return step(args, kwargs, target)
-
-        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
 
 
 def test_the_first_call_of_inductor_is_its_slowest() -> None:

@@ -1,7 +1,6 @@
 """Copies of a workload, the step made of one, and what is left to compare."""
 
 import dataclasses
-import random
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
@@ -25,10 +24,6 @@ def variant_of(work: Workload, dtype: str = "float32", *, training: bool = False
 
 
 # -- seeds ---------------------------------------------------------------------------------
-
-
-def draw() -> tuple[float, float]:
-    return random.random(), float(torch.rand(()))
 
 
 def test_seeding_covers_numpy_and_seeds_larger_than_it_takes() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,9 +21,7 @@ from suites.models.tl_transformer import Attention, TLTransformerConfig
 if TYPE_CHECKING:
     from harness.workload import Workload
 
-REPOSITORY = Path(tiny_gpt.__file__).resolve().parents[1]
 NAMES = list(tiny_gpt.entries())
-SMALL = [name for name in NAMES if name != "GPT2_124M"]
 ADDITION = ["HuggingFaceGPT_addition", "NanoGPT_addition", "TLTransformer_addition", "MLP_addition"]
 TRANSFORMERS = ADDITION[:3]
 PLAIN = ADDITION[1:]  # our own code, which torch.jit.script reads

@@ -51,6 +51,7 @@ class Group:
 # the longest first, for they run side by side; a limit of time must do for honest steps on a busy machine
 GROUPS = {
     "quick": Group(flags=("--fixed-batch",), slow=False),
+    "tame": Group(flags=("--fixed-batch",)),
     "hanging": Group(flags=("--phase-timeout=compile=15", "--phase-timeout=measure=15")),
     "ordinary": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
     "compiled": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
@@ -102,13 +103,13 @@ FIRST = Status.EAGER_1ST_RUN_FAIL
 TIMED = Status.EAGER_FAIL_TO_RUN
 
 EXPECTED: dict[str, Fault] = {
-    "tame": both("nothing", PASS, "quick"),
+    "tame": both("nothing", PASS, "tame"),
     HOSTILE_NAME: both(
         "has path separators, quotes, markup, a formula and an emoji in its name", PASS, "quick"
     ),
     # while it is built
     "lacks_a_library": both("needs a library that is not there", fails("ModuleNotFoundError", "open", LOAD)),
-    "raises_on_import": both("imports a module that raises", fails("RuntimeError", "open", LOAD), "quick"),
+    "raises_on_import": both("imports a module that raises", fails("RuntimeError", "open", LOAD), "tame"),
     "raises_in_build": both("raises while it is built", fails("RuntimeError", "open", LOAD)),
     "interrupts_in_build": both("raises KeyboardInterrupt itself", fails("KeyboardInterrupt", "open")),
     "sys_exit_in_build": both("calls sys.exit while it is built", fails("SystemExit", "open", LOAD)),
@@ -178,7 +179,7 @@ EXPECTED: dict[str, Fault] = {
     "leaves_a_daemon": both("leaves a child in a session of its own behind", PASS),
     "leaves_both_and_hangs": only("leaves both behind, then hangs", hang(), "hanging"),
     "kills_its_parent": only("kills the process that started it", crash("SIGKILL")),
-    "forks_and_both_go_on": both("forks, and the child goes on as if it were the worker", PASS, "quick"),
+    "forks_and_both_go_on": both("forks, and the child goes on as if it were the worker", PASS, "tame"),
     "hangs_at_exit": both("keeps the interpreter from ending", PASS),
     # memory
     "out_of_memory": both(
@@ -205,12 +206,12 @@ EXPECTED: dict[str, Fault] = {
     ),
     "leaks_each_step": both("keeps a little memory in every step", PASS),
     # output
-    "prints_garbage": both("prints megabytes of bytes, escapes and JSON to both streams", PASS, "quick"),
+    "prints_garbage": both("prints megabytes of bytes, escapes and JSON to both streams", PASS, "tame"),
     "breaks_streams": both("puts broken objects in place of both streams", PASS),
     "breaks_streams_and_raises": only("breaks both streams, then raises", fails("RuntimeError")),
     "closes_files": both("closes descriptors 0, 1 and 2", PASS),
     "closes_files_and_raises": only(
-        "closes descriptors 0, 1 and 2, then raises", fails("RuntimeError"), "quick"
+        "closes descriptors 0, 1 and 2, then raises", fails("RuntimeError"), "tame"
     ),
     "closes_everything": only("closes every descriptor, the worker's pipes too", crash("exit 1", "check")),
     "writes_everywhere": only("writes nonsense to every descriptor", crash(None, None)),
@@ -235,7 +236,7 @@ EXPECTED: dict[str, Fault] = {
     "prints_a_gigabyte": both("prints 1 GB", replace(PASS, note=LONG_LOG), "attacks"),
     # what belongs to everybody
     "changes_the_process": both(
-        "changes folder, environment, arguments, mask and signal handlers in every step", PASS, "quick"
+        "changes folder, environment, arguments, mask and signal handlers in every step", PASS, "tame"
     ),
     "changes_torch": both("changes torch's default dtype, threads and seed in every step", PASS),
     "changes_torch_in_build": both("changes them while it is built: --threads still holds", PASS),
