@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import models_parser, outcomes_of  # noqa: E402
 from benchmarks.planted_faults import AROUND, KINDS, LATE_CALLS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.failures import JobFailed  # noqa: E402
-from harness.parity.calls import FirstCalls  # noqa: E402
+from harness.parity.calls import FirstCalls, first_calls  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.field import judge_one, tolerance_of  # noqa: E402
 from harness.parity.watch import LOOKS, Watch  # noqa: E402
@@ -131,7 +131,7 @@ def _planted(
             return
         fault.plant(kind, size, variant)
         try:
-            calls = checks.first_calls(variant, [])
+            calls = first_calls(checks.bench, variant, [])
             if kind in SIZED and not fault.changed:
                 continue
             bits = bits_of(calls.results[0], calls.results[-1])

@@ -17,23 +17,18 @@ LONGEST = 600  # characters of a message in a record; the log has the whole mess
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether this error, or one of its causes, means: out of memory on the device or the host."""
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        if isinstance(link, memory_errors()):
-            return True
-        if isinstance(link, RuntimeError) and any(words in words_of(link).lower() for words in OUT_OF_MEMORY):
-            return True
-        seen.add(id(link))
-        link = link.__cause__
-    return False
+    return any(
+        isinstance(link, memory_errors())
+        or (isinstance(link, RuntimeError) and any(w in words_of(link).lower() for w in OUT_OF_MEMORY))
+        for link in _with_causes(error)
+    )
 
 
 def describe_failure(error: BaseException, phase: str) -> Failure:
     """The exception as a ``Failure``. A long message is shortened; the log has the whole message."""
     words = words_of(error)
-    cause = _first_cause(error)
-    if cause is not None and words_of(cause) not in words:
+    cause = _with_causes(error)[-1]
+    if words_of(cause) not in words:
         words = f"{words[: 10 * LONGEST]} (caused by {type(cause).__name__}: {words_of(cause)})"
     words = _without_command(words)
     # a lone surrogate, as in an undecodable file name, cannot be written to the record
@@ -60,16 +55,14 @@ def first_line(error: BaseException) -> str:
     return words_of(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def _first_cause(error: BaseException) -> BaseException | None:
-    """The last exception of the ``__cause__`` chain; None without a cause."""
-    seen = {id(error)}
-    cause = error.__cause__
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        if cause.__cause__ is None:
-            return cause
-        cause = cause.__cause__
-    return cause
+def _with_causes(error: BaseException) -> list[BaseException]:
+    """The exception and its chain of causes, which may be a circle."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and all(link is not other for other in chain):
+        chain.append(link)
+        link = link.__cause__
+    return chain
 
 
 def words_of(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -72,6 +72,11 @@ def named_leaves(
         return
     for key, item in inside:
         yield from named_leaves(item, f"{name}.{key}", objects=objects, depth=depth + 1)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first names, in a sentence: ``a, b, c and 2 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> Any:

@@ -1,10 +1,10 @@
-"""The CPUs of this machine and of this process."""
+"""The CPUs of this machine, and what the system's files say of its processes."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
@@ -17,20 +17,15 @@ def usable_cpus() -> tuple[int, ...]:
 
 def cpu_model() -> str:
     """The processor's name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    names = [line for line in text_of("/proc/cpuinfo").splitlines() if line.startswith("model name")]
+    return names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()
 
 
 def cores_of(cpus: Sequence[int], root: Path = Path("/")) -> list[tuple[int, ...]]:
     """These CPUs by core. The system may number the two threads of a core far apart."""
     cores: dict[str, list[int]] = {}
     for cpu in cpus:
-        threads = _read(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        threads = text_of(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         cores.setdefault(threads or str(cpu), []).append(cpu)
     return [tuple(core) for core in cores.values()]
 
@@ -41,13 +36,21 @@ def cpus_near(device: str, root: Path = Path("/")) -> frozenset[int]:
     number = device.partition(":")[2]
     if not number or int(number) >= len(cards) or "CUDA_VISIBLE_DEVICES" in os.environ:
         return frozenset()
-    text = _read(root / f"sys/bus/pci/devices/{cards[int(number)].name}/local_cpulist")
+    text = text_of(root / f"sys/bus/pci/devices/{cards[int(number)].name}/local_cpulist")
     spans = (span.split("-") for span in text.split(",") if span)
     return frozenset(cpu for ends in spans for cpu in range(int(ends[0]), int(ends[-1]) + 1))
 
 
-def _read(path: Path) -> str:
+def text_of(path: str | Path) -> str:
+    """The file's text; "" if the system has no such file, or the process that it is about has ended."""
     try:
-        return path.read_text(encoding="ascii").strip()
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def processes() -> Iterator[tuple[int, list[str]]]:
+    """Each process, and what proc(5) says of it in ``stat`` from its state on; none without /proc."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        if fields := text_of(folder / "stat").rpartition(")")[2].split():
+            yield int(folder.name), fields

@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.declared import CANDIDATE, COMPILATION, SIDES, Metric
-from harness.metrics import ByVariant, Ended
+from harness.metrics import ByVariant, Ended, declared_beside
 from harness.schema import BASELINE, Scalar
 
 if TYPE_CHECKING:
@@ -29,17 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WHEN = "end"
 WANTED = ("explain",)
-_us = partial(Metric, unit="us", group=COMPILATION, sides=(CANDIDATE,))
-METRICS = (
-    Metric("forward_ms", "ms", "the forward of a training step, median (--explain)", sides=SIDES),
-    Metric("backward_ms", "ms", "the backward of a training step, median (--explain)", sides=SIDES),
-    _us("guards_us", meaning="the step as compiled, less the step without guards (--explain)"),
-    _us("guards_us_low", meaning="lower end of its 95 % interval"),
-    _us("guards_us_high", meaning="upper end of its 95 % interval"),
-    _us("dynamo_us", meaning="the step as compiled, less the same copy in eager (--explain)"),
-    _us("dynamo_us_low", meaning="lower end of its 95 % interval"),
-    _us("dynamo_us_high", meaning="upper end of its 95 % interval"),
-)
+METRICS = declared_beside(__file__)
 STANCES: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "guards": {"skip_guard_eval_unsafe": True},

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import counters
 from harness.devices import of
+from harness.hardware.cpus import processes, text_of
 from harness.hardware.instructions import counting
 from harness.metrics import declared_beside
 from harness.schema import Scalar
@@ -55,8 +56,8 @@ TIMED_PHASES = {
     "cache_saved_s": "distributed_ephemeral_timeout_us",
 }
 
-PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
-HUGE = re.compile(rb"AnonHugePages:\s+(\d+) kB")
+PEAK = re.compile(r"VmHWM:\s+(\d+) kB")
+HUGE = re.compile(r"AnonHugePages:\s+(\d+) kB")
 
 METRICS = declared_beside(__file__)
 
@@ -76,7 +77,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         numbers["compile_waiting_s"] = waited - waited_s
     if code := generated()[known:]:
         numbers["generated_code"] = hashlib.sha256(" ".join(sorted(code)).encode()).hexdigest()[:12]
-    if huge := HUGE.search(_read(Path("/proc/self/smaps_rollup"))):
+    if huge := HUGE.search(text_of("/proc/self/smaps_rollup")):
         numbers["huge_pages_bytes"] = 1024 * int(huge[1])
     numbers |= {"compile_instructions": executed} if executed is not None else {}
     numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes()) is not None else {}
@@ -124,7 +125,7 @@ def processor_s() -> float:
 
 def waiting_s() -> float | None:
     """Seconds in which this thread was ready and other work had its processor; None without /proc."""
-    numbers = _read(Path("/proc/thread-self/schedstat")).split()
+    numbers = text_of("/proc/thread-self/schedstat").split()
     return int(numbers[1]) / 1e9 if len(numbers) > 1 else None
 
 
@@ -140,18 +141,11 @@ def peak_host_bytes() -> int | None:
     Of descendants that have ended, only the largest counts. Processes share pages and peak at different
     times, so the sum is an upper bound.
     """
-    peaks = [PEAK.search(text) for pid in _family() if (text := _read(Path(f"/proc/{pid}/status")))]
+    peaks = [PEAK.search(text) for pid in _family() if (text := text_of(f"/proc/{pid}/status"))]
     if not peaks:
         return None
     ended_kb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return 1024 * (ended_kb + sum(int(peak[1]) for peak in peaks if peak))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""  # the process has ended
 
 
 def _family() -> dict[int, int]:
@@ -161,12 +155,9 @@ def _family() -> dict[int, int]:
     """
     times: dict[int, int] = {}
     children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        fields = _read(folder / "stat").rpartition(b")")[2].split()
-        if not fields:
-            continue
-        times[int(folder.name)] = sum(map(int, fields[11:15]))  # proc(5): utime, stime, cutime, cstime
-        children.setdefault(int(fields[1]), []).append(int(folder.name))
+    for pid, fields in processes():
+        times[pid] = sum(map(int, fields[11:15]))  # proc(5): utime, stime, cutime, cstime
+        children.setdefault(int(fields[1]), []).append(pid)
     family = [os.getpid()]
     for pid in family:
         family += children.get(pid, ())

@@ -20,12 +20,12 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.declared import NOISE, Metric, Seen, finite, ratio
 from harness.devices import of
+from harness.hardware.cpus import text_of
+from harness.metrics import declared_beside
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -38,13 +38,8 @@ def _share(seen: Seen, name: str, cpus: float | None = 1.0) -> float | None:
 
 
 WHEN = "rounds"
-_sum = partial(Metric, over_batches="sum")
 METRICS = (
-    _sum(
-        "stolen_cpu_s",
-        "s",
-        "CPU time that the hypervisor gave to others during the timed rounds, over all CPUs",
-    ),
+    *declared_beside(__file__),
     Metric(
         "stolen_share",
         "share",
@@ -52,7 +47,6 @@ METRICS = (
         derive=lambda seen: _share(seen, "stolen_cpu_s", finite(seen.environment.get("cpu_count"))),
         group=NOISE,
     ),
-    _sum("involuntary_switches", "", "how often the worker lost a CPU to another process during the rounds"),
     Metric(
         "involuntary_switches_per_s",
         "1/s",
@@ -60,26 +54,11 @@ METRICS = (
         derive=lambda seen: _share(seen, "involuntary_switches"),
         group=NOISE,
     ),
-    _sum("voluntary_switches", "", "how often the worker waited for something during the rounds"),
-    _sum("throttled_s", "s", "how long a CPU quota stopped the worker during the rounds"),
     Metric(
         "throttled_share",
         "share",
         "share of the rounds in which a CPU quota stopped the worker",
         derive=lambda seen: _share(seen, "throttled_s"),
-        group=NOISE,
-    ),
-    _sum("rounds_wall_s", "s", "how long the rounds lasted"),
-    _sum(
-        "allocator_retries",
-        "",
-        "how often the device's allocator had to free its cache to find memory during the rounds",
-        group=NOISE,
-    ),
-    _sum(
-        "device_allocations",
-        "",
-        "how often the device's allocator asked the driver for memory during the rounds",
         group=NOISE,
     ),
 )
@@ -103,7 +82,7 @@ def read(device: torch.device) -> dict[str, float | int | None]:
     """Totals so far; None for a counter that this system does not have."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "stolen_cpu_s": stolen_s(_text("/proc/stat")),
+        "stolen_cpu_s": stolen_s(text_of("/proc/stat")),
         "involuntary_switches": usage.ru_nivcsw,
         "voluntary_switches": usage.ru_nvcsw,
         "throttled_s": throttled_s(),
@@ -123,15 +102,8 @@ def stolen_s(stat: str) -> float | None:
 def throttled_s() -> float | None:
     """Seconds for which a quota has stopped this group so far; None if no cgroup file has the counter."""
     for path, key, units in THROTTLED:
-        for line in _text(path).splitlines():
+        for line in text_of(path).splitlines():
             name, _, value = line.partition(" ")
             if name == key:
                 return int(value) / units
     return None
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""

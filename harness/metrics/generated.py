@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from harness.counters import short_path
-from harness.declared import COMPILATION, Metric
+from harness.metrics import declared_beside
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -32,18 +32,7 @@ if TYPE_CHECKING:
 
 WHEN = "compile"
 WANTED = ("explain",)
-METRICS = (
-    Metric(
-        "generated_kernels",
-        "text",
-        "inductor's kernels, with the signs of their code (--explain)",
-        group=COMPILATION,
-        explains="generated kernels",
-    ),
-    Metric("kernel_lines", "text", "the model's lines of inductor's kernels (--explain)", group=COMPILATION),
-    Metric("guards", "", "what Dynamo checks before each call (--explain)", group=COMPILATION),
-    Metric("guard_check_us", "us", "time of one check of all guards (--explain)", group=COMPILATION),
-)
+METRICS = declared_beside(__file__)
 KERNEL = re.compile(
     r"^(?P<name>\w+) = async_compile\.\w+\((?P<code>.*?)^(?:''', device_str|'''\))", re.MULTILINE | re.DOTALL
 )

@@ -13,34 +13,15 @@ from contextlib import contextmanager
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from harness.declared import NOISE, SIDES, Metric
 from harness.hardware.nvml import POWER_CAP, gpu_of
-from harness.metrics import of_variant
+from harness.metrics import declared_beside, of_variant
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
     import torch
 
 WHEN = "rounds"
-
-
-def _metric(name: str, unit: str, meaning: str, over_batches: str, sides: tuple[str, ...] = ()) -> Metric:
-    return Metric(name, unit, meaning, group=NOISE, over_batches=over_batches, sides=sides)
-
-
-METRICS = (
-    _metric("gpu_clock_min_mhz", "MHz", "the lowest clock read after samples of the timed rounds", "min"),
-    _metric("gpu_clock_max_mhz", "MHz", "the highest clock read after samples of the timed rounds", "max"),
-    _metric(
-        "gpu_clock_mhz", "MHz", "the mean clock after its samples, in the slowest batch", "min", sides=SIDES
-    ),
-    _metric("gpu_throttle_reasons", "text", "why the clock was below its maximum", "union"),
-    _metric(
-        "gpu_capped_share", "share", "share of the samples at the power limit, in the worst batch", "max"
-    ),
-    Metric("throttled_rounds", "", "rounds that were repeated because the clock fell", group=NOISE),
-    Metric("heated_s", "s", "load before the warm-up, until clock and power settled"),
-)
+METRICS = declared_beside(__file__)
 DROP = 0.1
 LEAST = 3  # readings of a variant, before one is judged
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from harness.declared import CANDIDATE, GIGA, SIDES, TERA, WORK, Column, Metric, Seen, ratio
 from harness.devices import of
 from harness.hardware.peaks import data_sheet_peak
-from harness.metrics import WHOLE, ByVariant, Ended
+from harness.metrics import WHOLE, ByVariant, Ended, declared_beside
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -42,21 +42,7 @@ PROMISED, MEASURED = "data_sheet_peak_flop_per_s", "measured_peak_flop_per_s"
 BANDWIDTH = "measured_bandwidth_bytes_per_s"
 _work = partial(Metric, group=WORK)
 METRICS = (
-    Metric(PROMISED, "FLOP/s", "the device's peak in the candidates' precision, from the data sheet"),
-    Metric("data_sheet", "text", "the source of the data sheet's peak"),
-    Metric(
-        MEASURED,
-        "FLOP/s",
-        "the best of several large matrix products in the candidates' precision",
-        limit=True,
-    ),
-    Metric("measured_peak_size", "", "rows and columns of that product"),
-    Metric(
-        BANDWIDTH,
-        "bytes/s",
-        "the best of several large copies in the device's memory, read and written bytes together",
-        limit=True,
-    ),
+    *declared_beside(__file__),
     _work(
         "measured_peak_tflop_per_s",
         "TFLOP/s",

@@ -1,11 +1,12 @@
 """The calls that are judged: three steps in a row on the first data, and three on other data.
 
-Nothing is restored between them: what a step leaves in buffers, weights and inputs counts.
+Nothing is restored between them: what a step leaves in buffers, weights and inputs counts. The form of their
+results must be eager's without any tolerance, because no rounding changes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +18,17 @@ from harness.devices import of
 from harness.failures import JobFailed, line_of
 from harness.parity.chance import watching_generators
 from harness.parity.data.other_data import FIRST_DATA, Data, placed
-from harness.parity.form import Form, overwritten
 from harness.parity.measure import digest, same_bits, sketch
+from harness.parity.rule import Truth
 from harness.schema import BREAKS_ON_OTHER_DATA, Failure, Status
-from harness.tensors import Tensors
+from harness.tensors import Tensors, named_leaves, named_tensors
 from harness.timing.first_calls import stopwatch
-from harness.timing.step import Variant
+from harness.timing.step import Take, Variant
 from harness.timing.workbench import Workbench
 
 IN_A_ROW = 3
 FIRST, OTHER = 1, 1 + IN_A_ROW  # numbers of the first call on the first and on the other data
+PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,60 @@ class State:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Of one step's output. ``aliases``: the inputs, weights and buffers that share a tensor's memory."""
+
+    leaves: Mapping[str, Any]
+    shapes: Mapping[str, tuple[torch.Size, torch.dtype]]
+    strides: Mapping[str, tuple[int, ...]]
+    aliases: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, variant: Variant, output: Any) -> Form:
+        owners = dict[int, set[str]]()
+        buffers = ((f"buffer.{name}", buffer) for name, buffer in variant.program.module.named_buffers())
+        for name, tensor in (*variant.state(), *buffers):
+            if tensor.layout is torch.strided and tensor.numel():
+                owners.setdefault(_address(tensor), set()).add(name)
+        tensors = dict(named_tensors(output, "output"))
+        plain = {n: v for n, v in named_leaves(output, "output") if isinstance(v, PLAIN)}
+        strided = {n: t for n, t in tensors.items() if t.layout is torch.strided and t.numel()}
+        return cls(
+            leaves=plain,
+            shapes={name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()},
+            strides={name: _strides(tensor) for name, tensor in strided.items()},
+            aliases={name: frozenset(owners.get(_address(t), ())) for name, t in strided.items()},
+        )
+
+    def wrong_in(self, candidate: Form) -> Iterator[tuple[str, str]]:
+        """The name of each output whose form is wrong, and a sentence."""
+        for name, value in self.leaves.items():
+            other = candidate.leaves.get(name, value)
+            if type(other) is not type(value) or str(other) != str(value):
+                yield name, f"{other!r} instead of {value!r}"
+        for name in self.shapes.keys() & candidate.shapes.keys():
+            ours, theirs = (" ".join(map(str, form.shapes[name])) for form in (self, candidate))
+            if ours != theirs:
+                yield name, f"{theirs} instead of {ours}"
+        for name in self.aliases.keys() & candidate.aliases.keys():
+            before, now = self.aliases[name], candidate.aliases[name]
+            if bool(before) != bool(now):
+                which = ", ".join(sorted(before or now)[:3])
+                yield name, f"{'no longer ' if before else ''}shares its memory with {which}"
+
+    def other_strides(self, candidate: Form) -> str:
+        """A note on outputs with another layout; "" if there are none."""
+        names = [
+            name for name, strides in self.strides.items() if candidate.strides.get(name, strides) != strides
+        ]
+        if not names:
+            return ""
+        first = names[0]
+        more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+        return f"{first} has strides {candidate.strides[first]}, eager's {self.strides[first]}{more}"
+
+
 @dataclass(slots=True, kw_only=True)
 class Row:
     """Results of steps in a row on one data. Eager has one step where the others repeat it.
@@ -61,6 +117,43 @@ class Row:
     compiled: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What eager says about steps in a row on one data.
+
+    ``truths``: of each step; one, if each step of eager repeats the first.
+    """
+
+    data: Data
+    truths: Sequence[Truth]
+    eager: Row
+    exact: Row | None = None
+
+    @property
+    def first(self) -> int:
+        """The number of the first of these calls."""
+        return OTHER if self.data.inputs else FIRST
+
+    @property
+    def calls(self) -> range:
+        return range(self.first, self.first + IN_A_ROW)
+
+    def at(self, number: int) -> Truth:
+        place = number - self.first
+        return self.truths[place if place < len(self.truths) else 0]
+
+    @property
+    def repeated(self) -> frozenset[str]:
+        """The tensors of which each step of eager computes the same values."""
+        names = self.truths[0].eager
+        return frozenset(name for name in names if all(self.steady(name, call) for call in self.calls))
+
+    def steady(self, name: str, number: int) -> bool:
+        """Whether eager computes the same values of this tensor as at the first of the calls."""
+        here, there = self.at(number), self.truths[0]
+        return here is there or (name in there.eager and same_bits(here.eager[name], there.eager[name]))
+
+
 @dataclass(slots=True, kw_only=True)
 class FirstCalls(Row):
     """A candidate's first steps. ``last``: the output of the last one itself, until the next call.
@@ -72,14 +165,17 @@ class FirstCalls(Row):
     last: Any = None
     drawn: list[str] = field(default_factory=list)
 
-    def overwritten(self, bench: Workbench) -> list[str]:
+    def overwritten(self, take: Take) -> list[str]:
         """After a call on other data: the outputs of the call before that it has changed.
 
         (On the same data a call may write the same bits again. Other data changes what is an alias of it.)
         """
-        kept = {n: t for n, t in self.results[-1].items() if not self.form.aliases.get(n)}
-        last, self.last = self.last, None
-        return list(overwritten(kept, last, bench.take))
+        kept, last, self.last = self.results[-1], self.last, None
+        tensors = {
+            n: t for n, t in named_tensors(last, "output") if n in kept and not self.form.aliases.get(n)
+        }
+        strided = {name: tensor for name, tensor in tensors.items() if tensor.layout is torch.strided}
+        return [name for name, tensor in strided.items() if not same_bits(take(name, tensor), kept[name])]
 
 
 def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> FirstCalls:
@@ -148,3 +244,15 @@ def check_device(bench: Workbench, error: Exception) -> None:
 def repeats(first: Tensors, second: Tensors) -> bool:
     """Whether both have the same tensors, bit by bit."""
     return first.keys() == second.keys() and all(same_bits(t, second[name]) for name, t in first.items())
+
+
+# -- form -----------------------------------------------------------------------------
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Of dimensions that have more than one place: the others' mean nothing."""
+    return tuple(stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)

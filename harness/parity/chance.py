@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices import of
 from harness.parity.measure import same_bits
-from harness.tensors import Tensors
+
+if TYPE_CHECKING:
+    from harness.parity.checks import Checks
 
 SEEDS = 3
 SHOWN = 4  # operations in a sentence
@@ -33,24 +35,20 @@ def watching_generators(device: torch.device, drawn: list[str]) -> Iterator[None
     before = _states(device)
     yield
     after = _states(device)
-    drawn += [name for name, state in after.items() if name in before and not _same(before[name], state)]
+    drawn += [name for name, state in after.items() if name in before and before[name] != state]
 
 
 def _states(device: torch.device) -> dict[str, Any]:
-    states: dict[str, Any] = {"torch's CPU generator": torch.get_rng_state()}
+    states: dict[str, Any] = {"torch's CPU generator": torch.get_rng_state().tolist()}
     of_device = of(device).generator_state()
     if of_device is not None:
-        states["the device's generator"] = of_device
+        states["the device's generator"] = of_device.tolist()
     states["Python's random"] = random.getstate()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, key, *rest = numpy.random.get_state()
         states["numpy.random"] = (kind, key.tobytes(), *rest)
     return states
-
-
-def _same(one: Any, other: Any) -> bool:
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,40 +63,30 @@ class Chance:
     changed: frozenset[str] = frozenset()
     unlike: frozenset[str] = frozenset()
 
+    @classmethod
+    def of(cls, checks: Checks) -> Chance:
+        """Runs eager with a few other seeds, if it has drawn random numbers."""
+        if not checks.drawn:
+            return cls()
+        eager, bench, operations = checks.truth.eager, checks.bench, _Drawing()
+        changed, unlike = set[str](), {name for name, tensor in eager.items() if not _finite(tensor)}
+        for number in range(1, SEEDS + 1):
+            results = bench.run(bench.variant(), operations if number == 1 else None, other_seed=number)
+            for name in {*eager, *results}:
+                first, other = eager.get(name), results.get(name)
+                if first is None or other is None or (first.shape, first.dtype) != (other.shape, other.dtype):
+                    changed.add(name)
+                    unlike.add(name)
+                elif checks.spread.get(name, 0.0) == 0.0 and not same_bits(first, other):
+                    changed.add(name)
+                if other is not None and not _finite(other):
+                    unlike.add(name)
+        draws = ", ".join([*operations.names][:SHOWN] or checks.drawn)
+        return cls(draws=draws, changed=frozenset(changed), unlike=frozenset(unlike & changed))
+
     def explains(self, beyond: AbstractSet[str], of_wrong_form: AbstractSet[str]) -> bool:
         """Whether another seed changes all these tensors in the same way."""
         return bool(self.changed) and beyond <= self.changed and of_wrong_form <= self.unlike
-
-
-def chance_of(
-    eager: Tensors,
-    spread: Mapping[str, float],
-    drawn: Sequence[str],
-    run: Callable[[int, AbstractContextManager[Any]], Tensors],
-) -> Chance:
-    """The tensors that depend on the random numbers that eager has ``drawn`` from these generators.
-
-    ``spread``: distances of two runs of eager with the same seed. ``run(n, context)`` is an eager step with
-    the n-th other seed inside the context.
-    """
-    if not drawn:
-        return Chance()
-    changed: set[str] = set()
-    unlike = {name for name, tensor in eager.items() if not _finite(tensor)}
-    operations = _Drawing()
-    for number in range(1, SEEDS + 1):
-        results = run(number, operations if number == 1 else nullcontext())
-        for name in {*eager, *results}:
-            first, other = eager.get(name), results.get(name)
-            if first is None or other is None or (first.shape, first.dtype) != (other.shape, other.dtype):
-                changed.add(name)
-                unlike.add(name)
-            elif spread.get(name, 0.0) == 0.0 and not same_bits(first, other):
-                changed.add(name)
-            if other is not None and not _finite(other):
-                unlike.add(name)
-    draws = ", ".join([*operations.names][:SHOWN] or drawn)
-    return Chance(draws=draws, changed=frozenset(changed), unlike=frozenset(unlike & changed))
 
 
 def _finite(tensor: torch.Tensor) -> bool:

@@ -7,19 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from harness.parity.calls import IN_A_ROW, OTHER, FirstCalls, Row, on_data, row_on
+from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data.other_data import has_plain_weights
-from harness.parity.form import other_strides, wrong_forms
-from harness.parity.measure import Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import COARSE, GARBAGE, MARGIN, WORSE, Judgment, Ranked, Truth, as_error, judge
-from harness.parity.told.words import of_rank
+from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
+from harness.parity.rule import COARSE, GARBAGE, MARGIN, WORSE, Judgment, Ranked, Truth, Verdict, judge
 from harness.program import Compiled
-from harness.schema import Parity, Status, TensorError
-from harness.tensors import Tensors
+from harness.schema import Parity, Status
+from harness.tensors import Tensors, listed
 from harness.timing.step import Variant
 
 if TYPE_CHECKING:
-    from harness.parity.checks import Checks, Expected
+    from harness.parity.checks import Checks
 
 MOST_NOISE = 0.2  # share of the values of outputs, and of gradients, that need not be judged
 FINE = 0.01  # a value is judged finely if its limit is at most this share of its tensor's size
@@ -79,16 +77,16 @@ class Check:
     def _judge_form(self, calls: FirstCalls) -> None:
         eager = self.checks.form
         if eager is not None:
-            for name, why in wrong_forms(eager, calls.form):
+            for name, why in eager.wrong_in(calls.form):
                 self._add(Judgment(name=name, call=1, form=why))
-            self.notes += [note for note in (other_strides(eager, calls.form),) if note]
+            self.notes += [note for note in (eager.other_strides(calls.form),) if note]
         theirs, ours = (", ".join(sorted(drawn)) or "none" for drawn in (self.checks.drawn, calls.drawn))
         if theirs != ours:
             self.notes.append(f"random generators that a step draws from: {ours}; eager's: {theirs}")
 
     def _judge_memory(self, calls: FirstCalls) -> None:
         why = "a later call overwrites an earlier call's output"
-        for name in calls.overwritten(self.checks.bench):
+        for name in calls.overwritten(self.checks.bench.take):
             if not self.compiled.replays:  # torch says that a replay of CUDA graphs overwrites outputs
                 self._add(Judgment(name=name, call=len(calls.results), form=why))
 
@@ -112,17 +110,16 @@ class Check:
                 if steady or judgment.form:
                     self._add(judgment)
                 elif judgment.used > GARBAGE:
-                    self._add(judgment, of_rank(truth, judgment, None))
-            self.judgments += truth.judge_slopes(expected.directions, results, number)
-        if expected.eager.before is not None and row.after is not None:
-            self._judge_state(expected, row)
+                    self._add(judgment, judgment.words(truth))
+            parts = truth.parts(results).items()
+            self.judgments += (Judgment.of(truth, n, error, number) for n, error in parts if n in truth.own)
+        self._judge_state(expected, row)
 
     def _judge_state(self, expected: Expected, row: Row) -> None:
         """What eager leaves as it is must keep its bits. What eager changes fails far beyond its limit."""
         before, after, theirs = expected.eager.before, expected.eager.after, row.after
-        assert before is not None
-        assert after is not None
-        assert theirs is not None
+        if before is None or after is None or theirs is None:  # of a generating step
+            return
         changed = {name for name, digest in after.digests.items() if before.digests.get(name) != digest}
         for name in after.digests.keys() & theirs.digests.keys() - changed:
             if theirs.digests[name] != after.digests[name]:
@@ -130,7 +127,7 @@ class Check:
                 self._add(Judgment(name=name, call=expected.first, form=why))
         exact = expected.exact.after if expected.exact is not None else None
         eager = {name: tensor for name, tensor in after.sketches.items() if name in changed}
-        truth = Truth.of(self.checks.rule, None if exact is None else exact.sketches, eager, ())
+        truth = Truth.of(self.checks.rule, None if exact is None else exact.sketches, eager)
         for name in eager:
             judgment = judge(truth, name, theirs.sketches.get(name), expected.first)
             if judgment.used > GARBAGE:
@@ -153,7 +150,7 @@ class Check:
                 if judgment.call not in expected.calls:
                     continue
                 if _is_gross(expected.truths[0], judgment):
-                    self.failures.append((judgment, of_rank(expected.truths[0], judgment, None)))
+                    self.failures.append((judgment, judgment.words(expected.truths[0])))
                 elif judgment.name not in worst or judgment.used > worst[judgment.name].used:
                     worst[judgment.name] = judgment
             if worst and not self.random:
@@ -166,7 +163,7 @@ class Check:
         again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(2 if passed else 0)]
         for name, judgment in worst.items():
             if ranked[name].figures:
-                self.failures.append((judgment, of_rank(truth, judgment, ranked[name])))
+                self.failures.append((judgment, judgment.words(truth, ranked[name])))
             elif not (self.checks.spread.get(name) or self._repeats(expected, judgment, again)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
             elif name in truth.eager:
@@ -179,32 +176,18 @@ class Check:
         """
         rule, truth, margin = self.checks.rule, expected.truths[0], self._margin()
         ranks = {
-            name: Ranked(rule, name, judgment.beyond, margin, [judgment.error], truth.draws(name))
+            name: Ranked(rule, name, judgment.beyond, margin, [judgment.error], [*truth.noise[name]])
             for name, judgment in worst.items()
         }
         for data, truth in self.checks.neighbors(expected, constant=self._constant):
             results = on_data(self.checks.bench, self.variant, data)
-            errors = self._errors(truth, expected, results, ranks)
+            errors = _errors(truth, results, ranks)
             for name, rank in ranks.items():
                 if rank.figures:
-                    rank.add(errors[name], truth.draws(name))
+                    rank.add(errors[name], truth.noise.get(name, ()))
             if not any(rank.figures for rank in ranks.values()):
                 break
         return ranks
-
-    def _errors(
-        self, truth: Truth, expected: Expected, results: Tensors, names: Iterable[str]
-    ) -> dict[str, Error]:
-        """Of tensors and of parts of the model; exact where nothing is known."""
-        slopes = truth.slopes_of(expected.directions, results)
-        errors = {}
-        for name in names:
-            judgment = judge(truth, name, results.get(name), 0) if name in truth.eager else None
-            if judgment is None:
-                errors[name] = Error(slope=slopes.get(name, 0.0))
-            else:
-                errors[name] = WORSE if judgment.form else judgment.error
-        return errors
 
     def _margin(self) -> float:
         """The multiple of all noisy errors that a failing tensor exceeds.
@@ -226,7 +209,7 @@ class Check:
         """Whether every call on this data, and those of ``again``, have at least half of the error."""
         name, truth = judgment.name, expected.truths[0]
         errors = [j.error for j in self.judgments if j.name == name and j.call in expected.calls]
-        errors += [self._errors(truth, expected, results, [name])[name] for results in again]
+        errors += [_errors(truth, results, [name])[name] for results in again]
         return all(
             error.of(figure) >= REPEATED * judgment.error.of(figure)
             for error in errors
@@ -235,7 +218,7 @@ class Check:
 
     # -- the verdict ------------------------------------------------------------------------
 
-    def verdict(self) -> tuple[Status, Parity, tuple[str, ...]]:
+    def verdict(self) -> Verdict:
         parity = self._parity()
         return self._status(parity), parity, tuple(self.notes)
 
@@ -250,13 +233,9 @@ class Check:
 
     def _parity(self) -> Parity:
         checks, truth = self.checks, self.checks.truth
-        worst: TensorError | None = None
-        first = min(self.failures, key=lambda failure: _place(failure[0], truth), default=None)
-        if first is not None:
-            worst = as_error(self.truth_of(first[0]), first[0], first[1])
-        elif self.judgments:
-            nearest = max(self.judgments, key=lambda judgment: judgment.used)
-            worst = as_error(self.truth_of(nearest), nearest)
+        failure = min(self.failures, key=lambda failure: _place(failure[0], truth), default=None)
+        nearest = max(self.judgments, key=lambda judgment: judgment.used, default=None)
+        worst, why = failure or (nearest, None)
         limits = dict(self._limits())
         values, gradients = (
             [x for n, x in limits.items() if family_of(n) == kind] for kind in ("value", "gradient")
@@ -269,13 +248,13 @@ class Check:
             tolerance=checks.rule.delta,
             tensors=len({judgment.name for judgment in self.judgments} & truth.eager.keys()),
             failed=len({judgment.name for judgment, _ in self.failures}),
-            worst=worst,
+            worst=worst.as_error(self.truth_of(worst), why) if worst is not None else None,
             eager_bit_equal=not any(checks.spread.values()),
             eager_spread=max(checks.spread.values(), default=0.0),
             noise_tensors=tuple(self._noise()),
             sensitive_tensors=tuple(self.sensitive),
             random=self.random,
-            found_by=self._found_by(first[0]) if first is not None else "",
+            found_by=self._found_by(failure[0]) if failure is not None else "",
             steps=0 if checks.bench.generates else IN_A_ROW * len(self._data),
             other_data=self.changed,
             not_checked=tuple(self.not_checked),
@@ -310,8 +289,7 @@ class Check:
         """A sentence if eager's results do not allow a judgment; "" if they do."""
         truth, noise = self.checks.truth, set(self._noise())
         if truth.lost:
-            more = f" and {len(truth.lost) - 3} more" if len(truth.lost) > 3 else ""
-            return f"eager's {', '.join(truth.lost[:3])}{more} overflowed, or held NaN or infinities only"
+            return f"eager's {listed(truth.lost)} overflowed, or held NaN or infinities only"
         if "loss" in noise:
             return "eager's loss changes by more than its third when its operations round differently"
         for kind, words in (("value", "outputs"), ("gradient", "gradients")):
@@ -325,6 +303,17 @@ class Check:
     def _found_by(self, judgment: Judgment) -> str:
         where = f"call {judgment.call}"
         return where + (f", on other {' and '.join(self.changed)}" if judgment.call >= OTHER else "")
+
+
+def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, Error]:
+    """Of tensors and of parts of the model; exact where nothing is known."""
+    errors = truth.parts(results)
+    for name in names:
+        if name in truth.eager:
+            judgment = judge(truth, name, results.get(name), 0)
+            errors[name] = WORSE if judgment.form else judgment.error
+        errors.setdefault(name, EXACT)
+    return errors
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:

@@ -6,39 +6,27 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from harness.devices import of
 from harness.failures import is_out_of_memory, line_of
-from harness.parity.calls import (
-    FIRST,
-    IN_A_ROW,
-    OTHER,
-    FirstCalls,
-    Row,
-    State,
-    check_device,
-    first_calls,
-    on_data,
-    row_on,
-)
-from harness.parity.chance import Chance, chance_of
+from harness.parity.calls import Expected, FirstCalls, Form, Row, State, check_device, on_data, row_on
+from harness.parity.chance import Chance
 from harness.parity.check import FINE, Check
 from harness.parity.data.balance import NONE, Factors, balance_of
 from harness.parity.data.other_data import FIRST_DATA, Data, placed
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
-from harness.parity.form import Form
+from harness.parity.figures import write
 from harness.parity.measure import family_of, same_bits, sketch
 from harness.parity.noise import Noise, loudness
-from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth
-from harness.parity.told.figures import write
+from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth, Verdict
 from harness.program import Compiled
-from harness.schema import Parity, Status
+from harness.schema import Status
 from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import TOKENS, Results, Workbench, cloned
@@ -50,42 +38,7 @@ DETERMINISTIC = (
     "call torch.use_deterministic_algorithms(True) in the model's code"
 )
 
-Verdict = tuple[Status, Parity, tuple[str, ...]]
-"""Status, parity and notes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What eager says about steps in a row on one data. ``first``: the number of the first of these calls.
-
-    ``truths``: of each step; one, if each step of eager repeats the first.
-    """
-
-    first: int
-    data: Data
-    truths: Sequence[Truth]
-    eager: Row
-    exact: Row | None = None
-    directions: Directions | None = None
-
-    @property
-    def calls(self) -> range:
-        return range(self.first, self.first + IN_A_ROW)
-
-    def at(self, number: int) -> Truth:
-        place = number - self.first
-        return self.truths[place if place < len(self.truths) else 0]
-
-    @property
-    def repeated(self) -> frozenset[str]:
-        """The tensors of which each step of eager computes the same values."""
-        names = self.truths[0].eager
-        return frozenset(name for name in names if all(self.steady(name, call) for call in self.calls))
-
-    def steady(self, name: str, number: int) -> bool:
-        """Whether eager computes the same values of this tensor as at the first of the calls."""
-        here, there = self.at(number), self.truths[0]
-        return here is there or (name in there.eager and same_bits(here.eager[name], there.eager[name]))
+Made = TypeVar("Made")
 
 
 class Checks:
@@ -145,92 +98,92 @@ class Checks:
 
     def open(self, eager: Variant, first: Results, second: Results) -> None:
         """Runs fp64 and noisy eager. ``first`` and ``second``: eager from the same state."""
-        try:
-            self._exact = self.bench.variant(exact=True)
-        except Exception as error:
-            self._no_exact(error, FIRST_DATA)
+        self._exact = self._in_fp64(FIRST_DATA, lambda: self.bench.variant(exact=True))
         noisy = self.rule.name == "noise"
-        self.expected = self._expect(FIRST, FIRST_DATA, self._row, eager if noisy else None)
+        self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
         self.truth = self.expected.truths[0]
         if self._exact_is_slow:
             self._exact = None
         self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
         if noisy:
-            self._others[True] = self._expect_on(self.other_data(weights=True), eager)
+            self._others[True] = self._expect_on(eager, weights=True)
         self._exact = None  # frees its memory
-
-    def other_data(self, *, weights: bool) -> Data:
-        return Data(weights=weights, inputs=True, factors=self._factors if weights else NONE)
 
     def other(self, *, weights: bool) -> Expected | str:
         """The calls on other data (without other ``weights``: made when asked), or why there are none."""
         if weights not in self._others:
             exact = self.truth.exact is not None and not self._exact_is_slow
             self._exact = self.bench.variant(exact=True) if exact else None
-            self._others[weights] = self._expect_on(self.other_data(weights=weights), self.bench.variant())
+            self._others[weights] = self._expect_on(self.bench.variant(), weights=weights)
             self._exact = None
         return self._others[weights]
 
-    def _expect_on(self, data: Data, eager: Variant) -> Expected | str:
+    def _expect_on(self, eager: Variant, *, weights: bool) -> Expected | str:
         if self._first_data_only:
             return self._first_data_only
+        data = Data(weights=weights, inputs=True, factors=self._factors if weights else NONE)
         try:
             row = row_on(self.bench, eager, data, len(self._row.results))
         except Exception as error:  # the model's code may not take other values
             check_device(self.bench, error)
             return f"eager fails on other data ({type(error).__name__}: {line_of(error)})"
-        return self._expect(OTHER, data, row, eager) if row.changed else "no input can be changed"
+        return self._expect(data, row, eager) if row.changed else "no input can be changed"
 
-    def _expect(self, first: int, data: Data, row: Row, eager: Variant | None) -> Expected:
+    def _expect(self, data: Data, row: Row, eager: Variant | None) -> Expected:
         exact = self._exact_row(data, len(row.results))
         noisy = self._noisy(eager, data, range(RUNS)) if eager is not None else []
-        truth = Truth.of(self.rule, exact.results[0] if exact is not None else None, row.results[0], noisy)
-        if truth.exact is None:
-            exact = None
         directions = self._directions(data) if exact is not None and data.weights else None
-        truth = truth.with_slopes(directions, noisy)
-        later = [
-            replace(
-                Truth.of(self.rule, exact.results[place] if exact is not None else None, results, ()),
-                noise=truth.noise,
-            )
-            for place, results in enumerate(row.results[1:], 1)
-        ]
-        return Expected(
-            first=first, data=data, truths=[truth, *later], eager=row, exact=exact, directions=directions
-        )
+        meant = exact.results[0] if exact is not None else None
+        truths = [Truth.of(self.rule, meant, row.results[0], noisy, directions)]
+        if truths[0].exact is None:
+            exact, truths = None, [replace(truths[0], directions=None)]
+        for place, results in enumerate(row.results[1:], 1):
+            meant = exact.results[place] if exact is not None else None
+            truths.append(replace(Truth.of(self.rule, meant, results), noise=truths[0].noise))
+        return Expected(data=data, truths=truths, eager=row, exact=exact)
 
     def _exact_row(self, data: Data, steps: int) -> Row | None:
-        if self._exact is None:
+        exact = self._exact
+        if exact is None:
             return None
-        start = time.perf_counter()
-        try:
+
+        def run() -> Row:
             if self.bench.generates:
-                results = self.bench.run(self._exact)
-                results.pop(
-                    TOKENS, None
-                )  # eager's tokens are the truth: fp64 may choose others at a near tie
+                results = self.bench.run(exact)
+                results.pop(TOKENS, None)  # eager's are the truth: fp64 may choose others at a near tie
                 return Row(results=[results])
-            with self._saving():
-                row = row_on(self.bench, self._exact, data, steps)
-        except Exception as error:
-            if not self._saves_memory(error):
-                self._no_exact(error, data)
-                return None
-        else:
+            start = time.perf_counter()
+            row = row_on(self.bench, exact, data, steps)
             self._note_time(time.perf_counter() - start, steps)
             return row
-        self.bench.tidy()  # here the error and its frames, which hold memory, are gone
-        return self._exact_row(data, steps)
 
-    def _saves_memory(self, error: Exception) -> bool:
-        """After the first lack of memory: whether the host keeps activations of fp64 runs from now on."""
-        if self._saving is not nullcontext or not (
-            of(self.bench.device).accelerated and is_out_of_memory(error)
-        ):
-            return False
+        row = self._in_fp64(data, run)
+        if row is None:
+            self._exact = None
+        return row
+
+    def _in_fp64(self, data: Data, run: Callable[[], Made]) -> Made | None:
+        """What ``run`` returns; None if an operation does not support fp64: eager is then the truth.
+
+        After the first lack of memory, the host keeps the activations of fp64 runs.
+        """
+        device = of(self.bench.device)
+        try:
+            with self._saving():
+                return run()
+        except Exception as error:
+            saved = self._saving is not nullcontext or not device.accelerated
+            if saved or not is_out_of_memory(error):
+                other = "" if data == FIRST_DATA else " of other data"
+                print(f"no fp64 reference{other}: {line_of(error)}", flush=True)
+                if other:
+                    check_device(self.bench, error)
+                if not device.healthy():
+                    raise  # nothing else can run in this process, either
+                return None
         self._saving = torch.autograd.graph.save_on_cpu
-        return True
+        self.bench.tidy()  # here the error and its frames, which hold memory, are gone
+        return self._in_fp64(data, run)
 
     def _note_time(self, seconds: float, steps: int) -> None:
         """If all fp64 runs would take too much of the time limit, only those on the first data are made.
@@ -242,15 +195,6 @@ class Checks:
         if slow and not self._exact_is_slow:
             self._exact_is_slow = True
             print(f"no fp64 reference of other data: it would take about {estimate_s:.0f} s", flush=True)
-
-    def _no_exact(self, error: Exception, data: Data) -> None:
-        """An operation may not support fp64; eager is then the truth."""
-        print(f"no fp64 reference{' of other data' if data.inputs else ''}: {line_of(error)}", flush=True)
-        if data.inputs:
-            check_device(self.bench, error)
-        if not of(self.bench.device).healthy():
-            raise error  # nothing else can run in this process, either
-        self._exact = None
 
     def _noisy(self, eager: Variant, data: Data, seeds: Iterable[int]) -> list[Tensors]:
         """Noisy runs of the first call on this data."""
@@ -308,10 +252,6 @@ class Checks:
 
     # -- a candidate ----------------------------------------------------------------
 
-    def first_calls(self, variant: Variant, seconds: list[float]) -> FirstCalls:
-        """The candidate's first calls; appends the seconds of each."""
-        return first_calls(self.bench, variant, seconds)
-
     def judge(
         self, variant: Variant, compiled: Compiled, calls: FirstCalls, figures: Path | None = None
     ) -> Verdict:
@@ -336,24 +276,18 @@ class Checks:
             data = replace(expected.data, neighbor=number, constant=constant)
             key = expected.first, constant, number
             if key not in self._near:
-                self._near[key] = self._truth_near(data, expected.directions)
+                self._near[key] = self._truth_near(data, expected.truths[0].directions)
             yield data, self._near[key]
 
     def _truth_near(self, data: Data, directions: Directions | None) -> Truth:
         self._pair = self._pair or (self.bench.variant(), self.bench.variant(exact=True))
         eager, exact = self._pair
-        meant: Tensors | None = None
-        try:
-            with self._saving():
-                meant = None if self._exact_is_slow else on_data(self.bench, exact, data)
-            meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
-        except Exception as error:  # eager is then the truth
-            check_device(self.bench, error)
-            print(f"no fp64 run on a neighbor: {line_of(error)}", flush=True)
+        slow = self._exact_is_slow
+        meant = None if slow else self._in_fp64(data, lambda: on_data(self.bench, exact, data))
+        meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
         seeds = range(RUNS * data.neighbor, RUNS * (data.neighbor + 1))
         noisy = self._noisy(eager, data, seeds)
-        truth = Truth.of(self.rule, meant, on_data(self.bench, eager, data), noisy)
-        return truth.with_slopes(directions, noisy)
+        return Truth.of(self.rule, meant, on_data(self.bench, eager, data), noisy, directions)
 
     def truth_with_more_noise(self) -> Truth:
         """The truth of the first call, with as many noisy runs as a candidate's rank has."""
@@ -365,15 +299,7 @@ class Checks:
         return replace(self.truth, noise={n: [*draws, *noise[n]] for n, draws in self.truth.noise.items()})
 
     def by_chance(self) -> Chance:
-        """The results of eager that depend on random numbers. The first call runs eager a few times."""
-        bench = self.bench
-        if self._chance is None:
-            self._chance = chance_of(
-                self.truth.eager,
-                self.spread,
-                self.drawn,
-                lambda number, context: bench.run(bench.variant(), context, other_seed=number),
-            )
+        self._chance = self._chance or Chance.of(self)
         return self._chance
 
 

@@ -88,27 +88,23 @@ class Directions:
             name = f"the result of {count.names[number]} (part {number + 1} of {total})"
             rows[name] = _relative(truth, run(lambda number=number: _Scaling(number))) / STEP  # type: ignore[misc]
         rows["the change of the outputs with the inputs"] = -_relative(truth, on_first_inputs())
-        rows = {name: row for name, row in rows.items() if _moves_outputs(row)}
+        rows = {
+            name: row for name, row in rows.items() if LEAST < float(row.square().mean().sqrt()) < math.inf
+        }
         if not rows:
             return None
         return cls(names=tuple(rows), rows=torch.stack(list(rows.values())), names_of_outputs=tuple(truth))
 
     def slopes(self, truth: Tensors, results: Tensors) -> dict[str, float]:
         """By which share each part is too large in ``results``; {} if they cannot be compared."""
-        sides = [{n: side.get(n) for n in self.names_of_outputs} for side in (truth, results)]
-        if any(tensor is None for side in sides for tensor in side.values()):
-            return {}
-        if any(truth[name].shape != results[name].shape for name in self.names_of_outputs):
+        pairs = [(truth.get(name), results.get(name)) for name in self.names_of_outputs]
+        if any(left is None or right is None or left.shape != right.shape for left, right in pairs):
             return {}
         error = _relative({name: truth[name].double() for name in self.names_of_outputs}, results)
         if error.shape != self.rows[0].shape or not bool(torch.isfinite(error).all()):
             return {}
         slopes = self.rows @ error / self.rows.square().sum(1)
         return dict(zip(self.names, slopes.tolist(), strict=True))
-
-
-def _moves_outputs(row: torch.Tensor) -> bool:
-    return bool(torch.isfinite(row).all()) and float(row.square().mean().sqrt()) > LEAST
 
 
 def _first_outputs(results: Tensors) -> Tensors:

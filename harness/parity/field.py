@@ -15,7 +15,7 @@ import torch
 
 from harness.parity.calls import IN_A_ROW
 from harness.parity.measure import Error, flat, is_exact_kind, same_bits
-from harness.parity.rule import Judgment, Truth, as_error, wrong_form
+from harness.parity.rule import Judgment, Truth, Verdict, wrong_form
 from harness.schema import Mode, Parity, Status
 from harness.tensors import Tensors
 
@@ -30,16 +30,14 @@ def tolerance_of(mode: Mode) -> float:
     return TRAINING if mode is Mode.TRAINING else INFERENCE
 
 
-def judge_field(
-    truth: Truth, calls: Sequence[Tensors], *, can_judge: bool
-) -> tuple[Status, Parity, tuple[str, ...]]:
+def judge_field(truth: Truth, calls: Sequence[Tensors], *, can_judge: bool) -> Verdict:
     """Status, parity and notes of the first and the last of these calls."""
     errors = {}
     for number, results in ((1, calls[0]), (IN_A_ROW, calls[-1])):
         for name in dict.fromkeys((*truth.eager, *results)):
             judgment, why = judge_one(truth, name, results.get(name), number)
             if name not in errors or why:
-                errors[name] = as_error(truth, judgment, why or None)
+                errors[name] = judgment.as_error(truth, why or None)
     wrong = [error for error in errors.values() if error.failure]
     parity = Parity(
         rule="field",

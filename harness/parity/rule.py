@@ -1,23 +1,8 @@
-"""The rule of parity: whether a candidate computes what eager computes. One judge for every tensor and call.
+"""The rule of parity: whether a candidate computes what eager computes. ``docs/PARITY.md`` tells it.
 
-Nobody knows how large the error of a right compiler may be. So eager is asked: *noisy eager*
-(``harness.parity.noise``) is eager with its roundings drawn at random, a little louder than they are.
-
-1. *Errors.* Against an fp64 run of the same call, each floating tensor has a size (RMS), a worst part (an
-   output's, of 64 elements) and a slope (the share by which it is too large on the whole), all relative to
-   the RMS of the truth. Outputs in reduced precision have a slope for each part of the model, too
-   (``harness.parity.directions``). Integers: the share that differs.
-2. *Limit.* The largest of delta, which does not matter, of eager's error, and of the second largest of the
-   errors of eager and two noisy runs on this data. For the worst part of an output in full precision, delta
-   is ``COARSE`` times the latter.
-3. *Decision.* Within all limits at each call: pass. A tensor beyond a limit is looked at on ``NEIGHBORS``
-   neighbors of the data, each with two noisy runs. It fails if it is beyond delta and beyond every noisy
-   error, on the data and on every neighbor. (In full precision: ``MARGIN`` times every one; as many times as
-   the candidate's outputs are further off than noisy eager's, but at most ``COARSE`` times.) Otherwise it is
-   *sensitive*, if a repeated call shows the same error; if not, the fault comes and goes, and it fails. An
-   output or loss beyond ``GARBAGE`` times the limit fails on any data.
-4. *No judgment.* A tensor whose noisy error exceeds ``NOISE`` of its size is not judged: it fails only beyond
-   ``GARBAGE`` times the noisy error.
+``Truth`` is what eager, fp64 and noisy eager say of one call; ``judge`` compares a tensor with it, and
+``Ranked`` a suspect with noisy eager on neighbors of the data. A part of the model
+(``harness.parity.directions``) is judged as a tensor that has a slope alone.
 
 If the candidate is exactly as noisy as noisy eager, an independent group of tensors fails with a probability
 of 1 / C(18, 6) = 0.005 %: its 6 errors are the largest of 18.
@@ -26,7 +11,7 @@ of 1 / C(18, 6) = 0.005 %: its 6 errors are the largest of 18.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -44,7 +29,7 @@ from harness.parity.measure import (
     share_of_different,
 )
 from harness.precision import Precision
-from harness.schema import TensorError
+from harness.schema import Parity, Status, TensorError
 from harness.tensors import Tensors
 
 DELTA = 1e-4  # of an output's size, in full precision; one unit in reduced precision
@@ -57,6 +42,10 @@ MARGIN = 3.0  # multiple of all noisy errors, in full precision: right kernels m
 COARSE = 10.0  # the largest such multiple; of the noisy error of the worst part of an output, there
 NOISE = 0.3  # share of a tensor's size
 GARBAGE = 30.0  # multiple of the noisy error
+DIRECTED = 0.5  # share of an error that is a wrong factor
+
+Verdict = tuple[Status, Parity, tuple[str, ...]]
+"""Status, parity and notes."""
 
 WORSE = Error(size=math.inf, part=math.inf, slope=math.inf)
 
@@ -102,9 +91,9 @@ def rule_for(name: str, precision: Precision) -> Rule:
 class Truth:
     """What eager says about one call.
 
-    ``noise``: the errors of noisy runs, relative to the tensor's size. ``slopes``: along each direction,
-    those of eager and of the noisy runs. ``largest``: the largest size of each family. ``lost``: tensors
-    without a finite value, or with values that overflowed in eager alone.
+    ``own``: eager's errors. ``noise``: those of noisy runs, relative to the tensor's size. ``largest``: the
+    largest size of each family. ``lost``: tensors without a finite value, or with values that overflowed in
+    eager alone.
     """
 
     rule: Rule
@@ -115,18 +104,27 @@ class Truth:
     noise: Mapping[str, Sequence[Error]]
     largest: Mapping[str, float]
     lost: tuple[str, ...] = ()
-    slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    directions: Directions | None = None  # of the parts of the model
 
     @classmethod
-    def of(cls, rule: Rule, exact: Tensors | None, eager: Tensors, noisy: Iterable[Tensors]) -> Truth:
+    def of(
+        cls,
+        rule: Rule,
+        exact: Tensors | None,
+        eager: Tensors,
+        noisy: Sequence[Tensors] = (),
+        directions: Directions | None = None,
+    ) -> Truth:
         truth = cls._measured(rule, exact, eager)
         if rule.name != "field" and exact is not None and truth._is_another_computation():  # noqa: SLF001 - its own
             truth = cls._measured(rule, None, eager)
-        noise: dict[str, list[Error]] = {name: [] for name in eager}
-        for run in noisy:
-            for name, draws in noise.items():
-                draws.append(truth._relative(name, run.get(name)))  # noqa: SLF001 - its own
-        return replace(truth, noise=noise)
+        noise = {name: [truth._relative(name, run.get(name)) for run in noisy] for name in eager}  # noqa: SLF001
+        truth = replace(truth, noise=noise, directions=directions)
+        own, *parts = map(truth.parts, (eager, *noisy))
+        if not all(parts):
+            return truth
+        noise |= {name: [errors[name] for errors in parts] for name in own}
+        return replace(truth, own={**truth.own, **own}, noise=noise)
 
     @classmethod
     def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
@@ -208,11 +206,10 @@ class Truth:
 
     def limit(self, name: str, figure: Figure) -> float:
         """The largest permitted error at this call, relative to the tensor's size."""
-        family, noisy = family_of(name), self.usual(name, figure)
+        family, noisy, eager = family_of(name), self.usual(name, figure), self.eager.get(name)
         # an optimizer's update is stored in the last places of the weights: its roundings do not cancel
-        if figure == "slope" and (self.eager[name].numel() < SMALL or family == "update"):
-            return math.inf
-        if figure == "part" and family != "value":
+        small = eager is not None and (eager.numel() < SMALL or family == "update")
+        if {"size": eager is None, "part": family != "value", "slope": small}[figure]:
             return math.inf
         if self.is_noise(name) or self.scales.get(name) == 0.0:
             if figure == "slope":
@@ -220,35 +217,17 @@ class Truth:
             rounding = self.rule.unit * self.largest.get(family, 0.0) / (self.scales.get(name, 0.0) or 1.0)
             return max(GARBAGE * noisy, rounding)
         least = self.rule.least(figure, family)
-        if is_exact_kind(self.eager[name]):
+        if eager is not None and is_exact_kind(eager):
             least = self.rule.unit if self.rule.reduced else 0.0
         return max(least, self.rule.multiple(figure, family) * noisy)
 
-    def draws(self, name: str) -> list[Error]:
-        """The errors of the noisy runs, of a tensor or a part of the model."""
-        return [*self.noise.get(name, ()), *(Error(slope=slope) for slope in self.slopes.get(name, ())[1:])]
-
-    def slopes_of(self, directions: Directions | None, results: Tensors) -> dict[str, float]:
-        """The slope of each part of the model in these results."""
-        if directions is None:
+    def parts(self, results: Tensors) -> dict[str, Error]:
+        """The slope of each part of the model in these results; {} if they cannot be compared."""
+        if self.directions is None:
             return {}
         exact = self.exact or {}
-        return directions.slopes({name: exact.get(name, t) for name, t in self.eager.items()}, results)
-
-    def with_slopes(self, directions: Directions | None, noisy: Sequence[Tensors]) -> Truth:
-        each = [self.slopes_of(directions, results) for results in (self.eager, *noisy)]
-        names = [name for name in each[0] if all(name in slopes for slopes in each)]
-        return replace(self, slopes={name: [slopes[name] for slopes in each] for name in names})
-
-    def judge_slopes(self, directions: Directions | None, results: Tensors, call: int) -> Iterator[Judgment]:
-        """Of each part of the model, as if it were a tensor."""
-        slopes = self.slopes_of(directions, results)
-        for name in slopes.keys() & self.slopes.keys():
-            own, *noisy = map(abs, self.slopes[name])
-            limit = max(self.rule.least("slope", "value"), own, sorted([own, *noisy])[-2])
-            error = Error(slope=slopes[name])
-            beyond = frozenset(("slope",) if error.of("slope") > limit else ())
-            yield Judgment(name=name, call=call, error=error, beyond=beyond, limits={"slope": limit})
+        slopes = self.directions.slopes({n: exact.get(n, t) for n, t in self.eager.items()}, results)
+        return {name: Error(slope=slope) for name, slope in slopes.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +241,14 @@ class Judgment:
     form: str = ""
     limits: Mapping[Figure, float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, truth: Truth, name: str, error: Error, call: int) -> Judgment:
+        """Of a tensor's error, relative to its size, or of that of a part of the model."""
+        limits = {figure: truth.limit(name, figure) for figure in FIGURES}
+        limits = {figure: limit for figure, limit in limits.items() if limit < math.inf}
+        beyond = frozenset(figure for figure, limit in limits.items() if not error.of(figure) <= limit)
+        return cls(name=name, call=call, error=error, beyond=beyond, limits=limits)
+
     @property
     def used(self) -> float:
         """The largest share of a limit that is used; infinite for a wrong form."""
@@ -270,6 +257,58 @@ class Judgment:
         shares = [abs(getattr(self.error, f)) / limit for f, limit in self.limits.items() if limit > 0.0]
         return max(shares, default=math.inf if self.beyond else 0.0)
 
+    def as_error(self, truth: Truth, failure: str | None = None) -> TensorError:
+        """The figures for the record, absolute. A part of the model is an error of the outputs."""
+        name = self.name
+        scale, own = truth.scales.get(name, 0.0), truth.own.get(name, EXACT)
+        unit = scale or 1.0
+        tensor = truth.eager.get(name)
+        return TensorError(
+            name=name,
+            numel=tensor.numel() if tensor is not None else 0,
+            scale=scale,
+            eager_rmse=own.size,
+            noisy_rmse=truth.noisy(name, "size")[0] * unit if tensor is not None else None,
+            candidate_rmse=self.error.size * unit,
+            allowed=self.limits.get("size", 0.0) * unit,
+            candidate_max=self.error.part * unit,
+            allowed_max=self.limits.get("part", 0.0) * unit,
+            slope=self.error.slope,
+            eager_slope=own.slope,
+            allowed_slope=self.limits.get("slope"),
+            failure=failure,
+        )
+
+    def words(self, truth: Truth, rank: Ranked | None = None) -> str:
+        """Why it fails: the candidate, eager and noisy eager side by side.
+
+        ``rank``: among noisy eager on neighbors of the data; None: a failure on this data alone.
+        """
+        name, error = self.name, self.error
+        if name not in truth.eager:  # a part of the model
+            eager = truth.own[name].slope
+            limit = self.limits["slope"] if rank is None else rank.limit("slope")
+            size = "large" if error.slope > 0 else "small"
+            words = f"as if {name} were {abs(error.slope):.2%} too {size}"
+            return f"{words}; eager: {abs(eager):.2%}; limit: {limit:.2%}"
+        own = truth.relative(name, truth.own[name])
+        beyond = rank.figures if rank is not None else self.beyond
+        figure = next((figure for figure in FIGURES if figure in beyond), "size")
+        ours, theirs = own.of(figure), error.of(figure)
+        draws = rank.noise if rank is not None else ()
+        noisy = max([truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws)])
+        what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
+        words = f"off by {_share(theirs)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
+        if rank is not None:
+            least = min(each.of(figure) for each in rank.errors)
+            words += f"; limit: {_share(rank.limit(figure))}"
+            words += f"; on {len(rank.errors)} of {len(rank.errors)} data sets, by {_share(least)} at least"
+        if abs(error.slope) >= DIRECTED * error.size > 0.0 and figure != "slope":
+            words += f"; {_share(error.slope)} too {'large' if error.slope > 0 else 'small'} on the whole"
+        elif figure == "size":
+            words += "; without a direction"
+        return f"{words}; {'eager' if ours < theirs else 'the candidate'} is nearer to fp64"
+
 
 def judge(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> Judgment:
     """Judges one tensor of a call."""
@@ -277,17 +316,12 @@ def judge(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> Jud
     form = wrong_form(name, eager, given)
     if form or eager is None or given is None or eager.numel() == 0:
         return Judgment(name=name, call=call, form=form)
-    if name not in truth.own:  # eager has no finite value
-        sides = align(truth.exact_of(name), eager, given, reduced=truth.rule.reduced)
-        return Judgment(name=name, call=call, form=sides if isinstance(sides, str) else "")
     error = truth.error(name, given)
     if isinstance(error, str):
         return Judgment(name=name, call=call, form=error)
-    error = truth.relative(name, error)
-    limits = {figure: truth.limit(name, figure) for figure in FIGURES}
-    limits = {figure: limit for figure, limit in limits.items() if limit < math.inf}
-    beyond = frozenset(figure for figure, limit in limits.items() if not error.of(figure) <= limit)
-    return Judgment(name=name, call=call, error=error, beyond=beyond, limits=limits)
+    if name not in truth.own:  # eager has no finite value
+        return Judgment(name=name, call=call)
+    return Judgment.of(truth, name, truth.relative(name, error), call)
 
 
 def wrong_form(name: str, eager: torch.Tensor | None, given: torch.Tensor | None) -> str:
@@ -337,24 +371,5 @@ class Ranked:
         return max(self.rule.least(figure, family), margin * noisy)
 
 
-def as_error(truth: Truth, judgment: Judgment, failure: str | None = None) -> TensorError:
-    """The figures of one tensor, absolute, for the record. A part of the model is an error of the outputs."""
-    name = judgment.name
-    scale, own = truth.scales.get(name, 0.0), truth.own.get(name, EXACT)
-    unit = scale or 1.0
-    tensor = truth.eager.get(name)
-    return TensorError(
-        name=name,
-        numel=tensor.numel() if tensor is not None else 0,
-        scale=scale,
-        eager_rmse=own.size,
-        noisy_rmse=truth.noisy(name, "size")[0] * unit if tensor is not None else None,
-        candidate_rmse=judgment.error.size * unit,
-        allowed=judgment.limits.get("size", 0.0) * unit,
-        candidate_max=judgment.error.part * unit,
-        allowed_max=judgment.limits.get("part", 0.0) * unit,
-        slope=judgment.error.slope,
-        eager_slope=own.slope,
-        allowed_slope=judgment.limits.get("slope"),
-        failure=failure,
-    )
+def _share(value: float) -> str:
+    return f"{abs(value) * 100:.2g} %"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.parity.measure import is_exact_kind, same_bits
-from harness.parity.rule import Truth, as_error, judge
+from harness.parity.rule import Truth, judge
 from harness.schema import TensorError
 from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Variant
@@ -128,5 +128,5 @@ def _furthest(truth: Truth, now: Tensors, when: str) -> TensorError | None:
             continue
         judgment = replace(judgment, limits={**judgment.limits, "size": limit})
         why = judgment.form or f"it differs by {judgment.error.size:.3g} of its size; limit {limit:.3g}"
-        errors.append((judgment.used, as_error(truth, judgment, f"{when}: {why}")))
+        errors.append((judgment.used, judgment.as_error(truth, f"{when}: {why}")))
     return max(errors, key=lambda pair: pair[0], default=(0.0, None))[1]

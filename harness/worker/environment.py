@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from harness import devices
-from harness.hardware.cpus import cpu_model, usable_cpus
+from harness.hardware.cpus import cpu_model, text_of, usable_cpus
 from harness.hardware.installed import version_of
 from harness.hardware.nvml import gpu_of, readings_of
 from harness.precision import facts as facts_of_precision
@@ -68,11 +68,9 @@ def remarks_on_process(device: torch.device) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _allocator(maps: Path = Path("/proc/self/maps")) -> str | None:
+def _allocator(maps: str | Path = "/proc/self/maps") -> str | None:
     """The malloc of this process, from its loaded libraries; None if the system does not list them."""
-    try:
-        loaded = maps.read_text(errors="replace")
-    except OSError:
-        return None
+    loaded = text_of(maps)
     system = "default" if GLIBC_SETTINGS.keys() <= os.environ.keys() else "system"
-    return next((name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded), system)
+    named = [name for name in ("jemalloc", "tcmalloc") if f"lib{name}" in loaded]
+    return (named or [system])[0] if loaded else None

@@ -34,7 +34,8 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from harness.codec import from_json, to_json
 from harness.devices import CPU, Device, named
-from harness.schema import Case, Job
+from harness.failures import JobFailed, describe_failure, is_out_of_memory, log_traceback
+from harness.schema import Case, Job, Status
 from harness.worker.limits import limit_memory, use_cpus
 from harness.worker.process_cleanup import end_with_parent
 from harness.worker.standard_streams import StandardStreams
@@ -72,7 +73,7 @@ def run(requests: int, replies: int, page: int) -> NoReturn:
         serve(incoming, outgoing, StatusPage(page).write, StandardStreams().mend)
         code = 0
     except BaseException:  # for instance, the model's code has closed a pipe
-        _log_traceback()
+        log_traceback()
     # threads and process pools of libraries can block a normal exit, and there is nothing left to save
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -216,36 +217,21 @@ def guarded(
     After some errors (an illegal address, an assertion in a kernel) every later call to the device fails in
     this process. The failure then says ``broken``: other candidates need another worker.
     """
-    reply = _reply(answer, request)
-    if "failed" in reply and device.accelerated and not device.healthy():
+    try:
+        return {"ok": to_json(answer(request))}
+    except JobFailed as failed:
+        reply = {"failed": to_json({"status": failed.status, "failure": failed.failure})}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        reply = _failed(error, request)
+    if device.accelerated and not device.healthy():
         reply["failed"]["broken"] = True
     return reply
 
 
-def _reply(answer: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
-    from harness.failures import JobFailed
-
-    try:
-        return {"ok": to_json(answer(request))}
-    except JobFailed as failed:
-        return {"failed": to_json({"status": failed.status, "failure": failed.failure})}
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return _failed(error, request)
-
-
 def _failed(error: BaseException, request: dict[str, Any]) -> dict[str, Any]:
-    from harness.failures import describe_failure, is_out_of_memory
-    from harness.schema import Status
-
-    _log_traceback()
+    log_traceback()
     status = Status.OOM if is_out_of_memory(error) else Status.FAIL_TO_RUN
     failure = describe_failure(error, request["call"].replace("_", " "))
     return {"failed": to_json({"status": status, "failure": failure})}
-
-
-def _log_traceback() -> None:
-    from harness.failures import log_traceback  # imports torch
-
-    log_traceback()

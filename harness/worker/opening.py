@@ -19,12 +19,11 @@ from harness.loading.losses import REDUCTIONS, remarks_on_loss
 from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
-from harness.parity.between import exchange
-from harness.parity.calls import repeats
+from harness.parity import between
+from harness.parity.calls import Form, repeats
 from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
 from harness.parity.field import tolerance_of
-from harness.parity.form import Form
 from harness.parity.measure import family_of
 from harness.parity.rule import Rule, rule_for
 from harness.parity.watch import Watch
@@ -56,7 +55,7 @@ class Opening:
         first_data_only: str = "",
     ) -> None:
         self._first_data_only = first_data_only
-        self.imported: exchange.Imported | None = None
+        self.imported: between.Imported | None = None
         self.checks: Checks | None = None  # None without parity
         self.watch = Watch()
         self.baseline_step_s = math.nan
@@ -77,7 +76,7 @@ class Opening:
         with attempting("open", Status.MODEL_FAIL_TO_LOAD):
             workload = self._build()
             if imported is not None:
-                self.imported, workload = exchange.imported(imported, workload)
+                self.imported, workload = between.imported(imported, workload)
         self.bench = Workbench(self._job, self._device, workload)
         self._settle("while it is built")
         set_threads(self._job.protocol.threads)
@@ -92,7 +91,8 @@ class Opening:
             eager, first = self._open_baseline()
             self._settle("in its step, and again in each later step")
             if not checked:
-                self._time_baseline()
+                # the settled eager step, which is subtracted from a candidate's first calls
+                self.baseline_step_s = min(self.bench.call_times(self.baseline, FIRST_CALLS))
         if checked:
             with attempting("eager", Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, explain):
                 second = self._run_again(eager, first)
@@ -203,10 +203,6 @@ class Opening:
         assert self.checks is not None
         self.checks.open(eager, first, second)
         return self.checks
-
-    def _time_baseline(self) -> None:
-        """Times the settled eager step (s), which is subtracted from a candidate's first calls."""
-        self.baseline_step_s = min(self.bench.call_times(self.baseline, FIRST_CALLS))
 
 
 def rule_of(job: Job, bench: Workbench) -> Rule:

@@ -8,8 +8,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+
+from harness.hardware.cpus import processes
 
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
@@ -50,18 +50,11 @@ def end_children(within_s: float = 5.0) -> None:
                 pass
         except ChildProcessError:
             return
-        for child in _children():  # not reaped yet, so no other process can have this pid
+        children = [pid for pid, fields in processes() if int(fields[1]) == os.getpid()]
+        for child in children:  # not reaped yet, so no other process can have this pid
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
         time.sleep(0.005)
-
-
-def _children() -> Iterator[int]:
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended meanwhile
-            _, _, after_name = (process / "stat").read_bytes().rpartition(b")")
-            if int(after_name.split()[1]) == os.getpid():
-                yield int(process.name)
 
 
 def _prctl(option: int, value: int) -> bool:

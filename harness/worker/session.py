@@ -24,9 +24,9 @@ from harness.devices import of
 from harness.failures import JobFailed, attempting, describe_failure, log_traceback
 from harness.hardware.nvml import gpu_of
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
-from harness.parity.between import exchange
-from harness.parity.between.cross_environment import CrossParity, another_model, compare_eager
-from harness.parity.calls import FirstCalls
+from harness.parity import between
+from harness.parity.between import CrossParity, another_model, compare_eager
+from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
 from harness.parity.watch import Watch
 from harness.program import Compiled, Program
@@ -68,7 +68,7 @@ class Session:
     # set by ``open``
     _bench: Workbench
     _watch: Watch
-    _imported: exchange.Imported | None
+    _imported: between.Imported | None
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Session:
         """Writes weights, inputs and eager's results. Call it before ``warm_up``, which drops the results."""
         self._say("eager")
         truth = None if self._checks is None else self._checks.truth_with_more_noise()
-        exchange.export(path, self._bench.workload, truth, self._bench.loss_scale)
+        between.export(path, self._bench.workload, truth, self._bench.loss_scale)
 
     def cross_parity(self) -> CrossParity:
         """Compares this environment's eager with the reference environment's eager, with the same weights."""
@@ -151,7 +151,7 @@ class Session:
     ) -> tuple[Status, Parity | None, dict[str, Scalar], tuple[str, ...]]:
         """Compiles one candidate, proves that it was compiled, and checks its parity.
 
-        ``figures``: the file for the table of the check (``harness.parity.told.figures``).
+        ``figures``: the file for the table of the check (``harness.parity.figures``).
         """
         self._tidy()
         self._untidy = True  # until it has succeeded
@@ -213,7 +213,7 @@ class Session:
             if start_up.races:
                 calls = start_up.steps(variant.step, bench.synchronize)
             elif self._checks is not None:
-                results = self._checks.first_calls(variant, calls)
+                results = first_calls(bench, variant, calls)
             else:
                 bench.step(variant, stopwatch(calls))
                 calls += bench.call_times(variant, FIRST_CALLS - 1)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.parity.between.exchange import export, imported
+from harness.parity.between import export, imported
 from harness.schema import Environment, Job, Mode, Parity, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload

@@ -11,8 +11,7 @@ from torch import nn
 
 from harness.parity.data.balance import balance_of, scale_weights
 from harness.parity.directions import Directions
-from harness.parity.rule import Truth
-from harness.parity.told.words import of_rank
+from harness.parity.rule import Judgment, Truth
 from harness.program import Program
 from harness.schema import Mode, Status
 from harness.tensors import named_tensors
@@ -27,7 +26,6 @@ from tests.worker.planted import (
     judged,
     right_graph,
     rule,
-    truth_of,
     with_fault,
     workload,
     wrong_by,
@@ -211,7 +209,7 @@ def test_an_embedding_that_is_also_the_last_product_does_not_make_the_softmax_on
 # -- directions ---------------------------------------------------------------------------
 
 
-def synthetic() -> tuple[Directions, Truth, torch.Tensor]:
+def synthetic() -> tuple[Truth, torch.Tensor]:
     """An output x + 0.02 y, whose second part has 2 % of its size."""
     x, y = drawn(20000, 1), drawn(20000, 2)
     whole = x + 0.02 * y
@@ -221,35 +219,38 @@ def synthetic() -> tuple[Directions, Truth, torch.Tensor]:
         names_of_outputs=("output",),
     )
     noisy = [{"output": (whole + 1e-3 * drawn(20000, seed)).bfloat16()} for seed in (3, 4)]
-    truth = truth_of({"output": whole}, {"output": whole.bfloat16()}, *noisy, by=rule(dtype="bfloat16"))
-    return directions, truth.with_slopes(directions, noisy), y
+    eager = {"output": whole.bfloat16()}
+    return Truth.of(rule(dtype="bfloat16"), {"output": whole}, eager, noisy, directions), y
+
+
+def of_parts(truth: Truth, results: dict[str, torch.Tensor]) -> list[Judgment]:
+    return [Judgment.of(truth, name, error, 4) for name, error in truth.parts(results).items()]
 
 
 @pytest.mark.parametrize("factor", [1.1, 0.9])
 def test_a_part_that_is_too_large_is_named_although_it_is_below_the_roundings(factor: float) -> None:
-    directions, truth, y = synthetic()
+    truth, y = synthetic()
     exact = known(truth.exact)["output"]
     right = {"output": (exact + 1e-5 * drawn(20000, 5)).bfloat16()}
-    assert not any(judgment.beyond for judgment in truth.judge_slopes(directions, right, 4))
+    assert not any(judgment.beyond for judgment in of_parts(truth, right))
     wrong = {"output": (exact + (factor - 1) * 0.02 * y).bfloat16()}  # a fifth of a percent of the output
-    (judgment,) = (found for found in truth.judge_slopes(directions, wrong, 4) if found.beyond)
+    (judgment,) = (found for found in of_parts(truth, wrong) if found.beyond)
     assert judgment.name == "the result of bmm"
     assert judgment.error.slope == pytest.approx(factor - 1, rel=0.2)
     size = "large" if factor > 1 else "small"
-    words = of_rank(truth, judgment, None)
+    words = judgment.words(truth)
     assert words.startswith("as if the result of bmm were ")
     assert f"too {size}; eager: " in words
 
 
 def test_results_of_another_form_have_no_slopes() -> None:
-    directions, truth, _ = synthetic()
+    truth, _ = synthetic()
     others: list[dict[str, torch.Tensor]] = [
         {},
         {"output": torch.ones(3)},
         {"output": torch.full((20000,), math.nan)},
     ]
-    assert [truth.slopes_of(directions, results) for results in others] == [{}, {}, {}]
-    assert truth.slopes_of(None, others[0]) == {}
+    assert [truth.parts(results) for results in others] == [{}, {}, {}]
 
 
 def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> None:

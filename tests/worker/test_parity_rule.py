@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.parity.measure import Error
-from harness.parity.rule import DELTA, MARGIN, NEIGHBORS, NOISE, OF_GRADIENT, RUNS, Ranked, as_error, rule_for
+from harness.parity.rule import DELTA, MARGIN, NEIGHBORS, NOISE, OF_GRADIENT, RUNS, Ranked, rule_for
 from harness.precision import precision
 from tests.worker.planted import Tensors, drawn, judgments, noise_of, rule, truth_of, wrong
 
@@ -228,7 +228,7 @@ def test_the_figures_of_the_record_are_absolute_and_stand_side_by_side() -> None
     truth = truth_of(exact, eager, noisy, noisy)
     (judgment,) = judgments(truth, given)
     assert judgment.used == pytest.approx(2 / 3, rel=0.01)
-    figures = as_error(truth, judgment)
+    figures = judgment.as_error(truth)
     sizes = [figures.eager_rmse, figures.candidate_rmse, figures.noisy_rmse, figures.allowed]
     assert [size / figures.scale for size in sizes if size is not None] == pytest.approx(
         [1e-4, 2e-3, 3e-3, 3e-3], rel=0.01

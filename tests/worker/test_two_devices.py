@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from harness.parity.between.exchange import export, imported
+from harness.parity.between import export, imported
 from harness.parity.measure import sketch
 from harness.schema import Case, Job, Protocol, Status
 from harness.timing.workbench import Workbench

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.parity.calls import Row
-from harness.parity.checks import Expected
+from harness.parity.calls import Expected, Row
 from harness.parity.data.other_data import FIRST_DATA
 from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
@@ -168,7 +167,7 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
 def watching(values: torch.Tensor) -> tuple[Watch, Any]:
     watch, variant = Watch(), Mock(rewinds=False)
     results = {"output": values}
-    expected = Expected(first=1, data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
+    expected = Expected(data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
     checks = Mock(expected=expected, truth=expected.truths[0], spread={})
     watch.remember(variant, results, checks)
     return watch, variant

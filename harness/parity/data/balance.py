@@ -35,13 +35,13 @@ OF_TORCH = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNor
 
 def balance_of(module: nn.Module, run: Callable[[], object]) -> Factors:
     """The factors for ``module``; ``run`` is one forward of it. Leaves the weights as they are."""
-    found = _Balance(module)
+    balance = _Balance(module)
     try:
         with torch.no_grad():
             run()
     finally:
-        found.end()
-    return found.factors
+        balance.end()
+    return balance.factors
 
 
 def scale_weights(module: nn.Module, factors: Factors) -> list[Callable[[], object]]:

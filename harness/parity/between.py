@@ -1,7 +1,7 @@
-"""Export and import of weights, inputs and eager's results, from the reference environment to the others.
+"""Parity between environments: eager's results with the same weights and inputs, which travel in files.
 
-From the same seed, another version of a library may draw other random weights. With these files all
-environments run the same step, so that the outputs, losses and gradients of their eager can be compared.
+From the same seed, another version of a library may draw other random weights. With the reference
+environment's file, all environments run the same step.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
-from harness.parity.measure import Error
-from harness.parity.rule import Rule, Truth
-from harness.tensors import Tensors, map_tensors, named_tensors
+from harness.parity.checks import Checks
+from harness.parity.measure import Error, family_of
+from harness.parity.rule import Judgment, Rule, Truth, judge
+from harness.schema import Parity, Status
+from harness.tensors import Tensors, listed, map_tensors, named_tensors
 from harness.workload import Workload
 
 File = dict[str, Any]
@@ -23,7 +25,11 @@ File = dict[str, Any]
 
 WEIGHTS, INPUTS, EAGER, EXACT, NOISE = "weights", "inputs", "eager", "exact", "noise"
 SCALE = "loss_scale"
-SHOWN = 3  # names of parameters in a sentence
+MAY_DIFFER = ("value", "buffer")
+"""Kinds of tensors: one version of a library may return more of them than another version."""
+
+CrossParity = tuple[Status, Parity | None, tuple[str, ...]]
+"""Status, parity (None if nothing was checked) and notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class Imported:
         if EAGER not in file:
             return None
         exact, eager = (_to(file[part], device) for part in (EXACT, EAGER))
-        truth = Truth.of(rule, exact or None, eager, ())
+        truth = Truth.of(rule, exact or None, eager)
         return replace(
             truth, noise={name: [Error(**draw) for draw in draws] for name, draws in file[NOISE].items()}
         )
@@ -109,12 +115,77 @@ def _difference(what: str, given: Mapping[str, torch.Tensor], own: Mapping[str, 
         ("this environment has", own.keys() - given.keys()),
     ):
         if names:
-            shown = ", ".join(sorted(names)[:SHOWN])
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            return f"another model: only {side} {what} {shown}{more}"
+            return f"another model: only {side} {what} {listed(sorted(names))}"
     for name, value in own.items():
         other = given[name]
         if other.shape != value.shape or other.dtype != value.dtype:
             forms = [f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in (other, value)]
             return f"another model: {what} {name} is {forms[0]} in the reference environment, {forms[1]} here"
     return ""
+
+
+# -- the comparison -----------------------------------------------------------------
+
+
+def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
+    """Compares ``ours`` (results of this environment's eager) with ``theirs`` (the reference environment's).
+
+    A tensor fails that is further off than each of the reference environment's noisy runs. (Noisy runs of
+    this environment would share its errors.)
+    """
+    theirs, ours, notes = _comparable(theirs, ours)
+    judgments = [judge(theirs, name, ours.get(name), 1) for name in dict.fromkeys((*theirs.eager, *ours))]
+    failures = [judgment for judgment in judgments if judgment.form or _is_beyond_all(theirs, judgment)]
+    status, random = Status.FAIL_ACCURACY if failures else Status.PASS, ""
+    if failures:
+        chance, of_wrong_form = checks.by_chance(), {judgment.name for judgment in failures if judgment.form}
+        if chance.explains({judgment.name for judgment in failures if judgment.beyond}, of_wrong_form):
+            status, random = Status.CANNOT_JUDGE, chance.draws
+    if not checks.can_judge:
+        status = Status.EAGER_TWO_RUNS_DIFFER
+    parity = _parity(theirs, judgments, failures, random)
+    return status, parity, notes
+
+
+def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
+    return any(
+        judgment.error.of(figure) > theirs.noisy(judgment.name, figure)[0] for figure in judgment.beyond
+    )
+
+
+def another_model(theirs: Truth, problem: str) -> CrossParity:
+    """A failure: the weights did not fit, for the reason ``problem``."""
+    failure = Judgment(name="model", call=1, form=problem)
+    return Status.FAIL_ACCURACY, _parity(replace(theirs, eager={}), [failure], [failure], ""), ()
+
+
+def _parity(theirs: Truth, judgments: list[Judgment], failures: list[Judgment], random: str) -> Parity:
+    worst = max(failures or judgments, key=lambda judgment: judgment.used, default=None)
+    error = None
+    if worst is not None:
+        error = worst.as_error(theirs, worst.form or (worst.words(theirs) if worst.beyond else None))
+    return Parity(
+        rule=theirs.rule.name,
+        reference="fp64" if theirs.exact is not None else "eager",
+        tolerance=theirs.rule.delta,
+        tensors=len(judgments),
+        failed=len(failures),
+        worst=error,
+        eager_bit_equal=True,
+        eager_spread=0.0,
+        random=random,
+    )
+
+
+def _comparable(theirs: Truth, ours: Tensors) -> tuple[Truth, Tensors, tuple[str, ...]]:
+    """Both without the outputs and buffers that only one of them has, and a note that names these.
+
+    Another version of a library may return more outputs. If the two have no output in common, nothing is
+    removed, and the comparison fails.
+    """
+    apart = {name for name in theirs.eager.keys() ^ ours.keys() if family_of(name) in MAY_DIFFER}
+    if not apart or not any(name.startswith("output") for name in theirs.eager.keys() & ours.keys()):
+        return theirs, ours, ()
+    eager = {name: value for name, value in theirs.eager.items() if name not in apart}
+    note = f"not compared between environments, because only one has them: {listed(sorted(apart), 5)}"
+    return replace(theirs, eager=eager), {n: v for n, v in ours.items() if n not in apart}, (note,)

@@ -47,9 +47,9 @@ def _rows(check: Check) -> Iterator[tuple[object, ...]]:
             outcome = NOT_JUDGED
         else:
             outcome = SENSITIVE if beyond else PASS
-        if name in truth.slopes:
-            slopes = [abs(slope) for slope in truth.slopes[name]]
-            shown = "", "", _text(slopes[0]), _text(max(slopes)), "", "", _text(error.slope)
+        if name not in truth.eager and name in truth.own:  # a part of the model
+            slopes = truth.own[name].of("slope"), truth.noisy(name, "slope")[0]
+            shown = "", "", *map(_text, slopes), "", "", _text(error.slope)
             yield judgment.call, name, *shown, _text(judgment.limits["slope"]), outcome
             continue
         tensor = truth.eager.get(name)

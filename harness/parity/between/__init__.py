@@ -1,1 +1,0 @@
-"""Parity between environments: their results travel in files."""

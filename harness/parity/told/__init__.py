@@ -1,1 +1,0 @@
-"""What a person is told of a check: the words of a failure, and the table of all figures."""
