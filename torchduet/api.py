@@ -38,7 +38,7 @@ from torchduet.asked import (
 from torchduet.caller import left_as_it_was
 from torchduet.local_worker import LocalWorker
 from torchduet.progress import shown, tell
-from torchduet.result import Result, without_files
+from torchduet.result import Result
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,7 @@ def compare(
         case=Case(
             suite=model if isinstance(model, str) else HERE,
             name=_name_of(model),
-            mode=_mode_of(module) if mode is None else Mode(mode),
+            mode=Mode(mode or ("training" if getattr(module, "training", True) else "inference")),
             batch_size=None,
             published_batch_size=None,
         ),
@@ -148,14 +148,19 @@ def _records(
     """The records of the job, and the folder that keeps them."""
     before, after = notes
     surroundings = nullcontext() if workload is None else left_as_it_was()
-    with _folder(output_dir) as path, shown(progress) as view, surroundings:
+    place: AbstractContextManager[str] = (
+        tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
+    )
+    with place as path, shown(progress) as view, surroundings:
         folder = new_folder(path, job)
         log = folder.open_case(job)
         records = []
         for measured in _measured(job, workload, chosen, folder, log, view):
             record = replace(measured, notes=(*before, *measured.notes, *after))
             folder.append(record)
-            records.append(record if output_dir is not None else without_files(record))
+            if output_dir is None and record.failure is not None:  # the folder will be deleted
+                record = replace(record, failure=replace(record.failure, log=None))
+            records.append(record)
             view.event(record)
     return tuple(records), None if output_dir is None else folder.path
 
@@ -183,10 +188,6 @@ def _measured(
     return JobRun(job, launch, replace(context, reproduce=lambda *_: "")).run()
 
 
-def _mode_of(model: Any) -> Mode:
-    return Mode.TRAINING if getattr(model, "training", True) else Mode.INFERENCE
-
-
 def _note_on_mode(model: Any, mode: Mode) -> str:
     if isinstance(model, str):
         why = "for a model by name"
@@ -204,10 +205,6 @@ def _name_of(model: Any) -> str:
     if inspect.isroutine(model):
         return getattr(model, "__name__", "function").strip("<>")
     return type(getattr(model, "_orig_mod", model)).__name__
-
-
-def _folder(output_dir: str | Path | None) -> AbstractContextManager[str]:
-    return tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
 
 
 def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:

@@ -93,18 +93,20 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
     wanted = [given] if isinstance(given, str) or callable(given) else list(given)
     if not wanted:
         raise UsageError(f"compilers: it is empty; give at least one compiler, {EXAMPLE}")
-    for one in wanted:
-        if not isinstance(one, str) and not callable(one):
-            raise UsageError(f"compilers: {one!r} is neither a name nor a function; write {EXAMPLE}")
+    for compiler in wanted:
+        if not isinstance(compiler, str) and not callable(compiler):
+            raise UsageError(f"compilers: {compiler!r} is neither a name nor a function; write {EXAMPLE}")
     if isolated:
-        wanted = [one if isinstance(one, str) else _source_of(one) for one in wanted]
-    labels = _labels([one for one in wanted if not isinstance(one, str)])
-    names, own = named_compilers([labels.get(id(one), str(one)) for one in wanted], "compilers")
+        wanted = [each if isinstance(each, str) else _source_of(each) for each in wanted]
+    labels = _labels([each for each in wanted if not isinstance(each, str)])
+    names, own = named_compilers([labels.get(id(each), str(each)) for each in wanted], "compilers")
     if isolated:
         return Candidates(names=names, own=own)
-    functions: dict[str, Given] = {labels[id(one)]: one for one in wanted if not isinstance(one, str)}
-    functions |= own
-    here = {name: _own(name, function) for name, function in functions.items()}
+    functions: dict[str, Given] = {labels[id(each)]: each for each in wanted if not isinstance(each, str)}
+    try:
+        here = {name: own_backend(name, function) for name, function in (functions | own).items()}
+    except LookupError as error:
+        raise UsageError(f"compilers: {error}") from None
     unsure = [name for name in names if name not in here and name not in backend_names()]
     known = (*backend_names(), *registered()) if unsure else ()
     for name in unsure:
@@ -124,13 +126,6 @@ def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
         numbered = (f"{plain}-{number}" for number in itertools.count(2))
         labels[id(one)] = next(label for label in itertools.chain([plain], numbered) if label not in taken)
     return labels
-
-
-def _own(name: str, function: Given) -> Compile:
-    try:
-        return own_backend(name, function)
-    except LookupError as error:
-        raise UsageError(f"compilers: {error}") from None
 
 
 def _source_of(function: Callable[..., Any]) -> str:
@@ -174,11 +169,9 @@ def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> st
     """The given device, else that of the module's parameters, else that of the inputs, else the CPU."""
     name = str(given) if given is not None else _device_of(model, inputs)
     value_of("device", DEVICE, name)
-    why: str | None
-    if isinstance(model, str):
-        why = missing_devices([name]).get(name) if devices.of(name).accelerated else None
-    else:
-        why = devices.of(name).why_missing()
+    why = None if isinstance(model, str) else devices.of(name).why_missing()
+    if isinstance(model, str) and devices.of(name).accelerated:
+        why = missing_devices([name]).get(name)
     if why:
         raise UsageError(f"device: {name} is not there ({why}); use device='cpu'")
     return name

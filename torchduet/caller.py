@@ -17,13 +17,8 @@ Setting = tuple[Callable[[], Any], Callable[[Any], object]]
 """Reads a setting of torch, and writes it."""
 OF_BACKENDS = (
     # the older API for TF32 comes before the newer one, because writing the older changes both
-    *(
-        "cuda.matmul.allow_tf32",
-        "cudnn.allow_tf32",
-        "cudnn.enabled",
-        "cudnn.benchmark",
-        "cudnn.deterministic",
-    ),
+    *("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.enabled"),
+    *("cudnn.benchmark", "cudnn.deterministic"),
     *("fp32_precision", "cuda.matmul.fp32_precision", "cudnn.fp32_precision", "cudnn.conv.fp32_precision"),
     *("cudnn.rnn.fp32_precision", "mkldnn.fp32_precision", "mkldnn.matmul.fp32_precision"),
 )
@@ -49,11 +44,8 @@ def left_as_it_was() -> Iterator[None]:
                     plain.enter_context(torch.autocast(kind.type, enabled=False))
             yield
     finally:
-        steps: list[Callable[[], object]] = [
-            *generators,
-            *(partial(_put_back, *setting) for setting in settings),
-            _empty,
-        ]
+        puts = [partial(_put_back, *setting) for setting in settings]
+        steps: list[Callable[[], object]] = [*generators, *puts, _empty]
         for step in steps:
             with contextlib.suppress(Exception):  # a broken device costs no other setting, and no record
                 step()
@@ -83,10 +75,14 @@ def _read(read: Callable[[], Any]) -> Any:
 def _settings() -> Iterator[Setting]:
     import torch
 
+    warns_only = torch.is_deterministic_algorithms_warn_only_enabled
     yield torch.get_num_threads, torch.set_num_threads
     yield torch.get_default_dtype, torch.set_default_dtype
     yield torch.is_grad_enabled, torch.set_grad_enabled
-    yield _deterministic, lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1])
+    yield (
+        lambda: (torch.are_deterministic_algorithms_enabled(), warns_only()),
+        lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1]),
+    )
     yield torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     for path in OF_BACKENDS:
         *parts, name = path.split(".")
@@ -94,12 +90,6 @@ def _settings() -> Iterator[Setting]:
         for part in parts:
             place = getattr(place, part, None)
         yield partial(getattr, place, name), partial(setattr, place, name)
-
-
-def _deterministic() -> tuple[bool, bool]:
-    import torch
-
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 def _generators() -> list[Callable[[], object]]:

@@ -30,6 +30,7 @@ OF_A_RESULT = (
     *("speedup_of_medians", "compilation_latency_s", "baseline_peak_gb", "candidate_peak_gb"),
     *("memory_ratio", "break_even_steps", "worst_error", "worst_error_allowed", "failure"),
 )
+"""The columns of ``Result.frame()``."""
 SAMPLES = (
     *KEYS,
     Column("round", "", "", "number of the round, from 0; both variants of a round are a pair"),
@@ -105,11 +106,6 @@ def frames_of(records: Sequence[Record]) -> Frames:
     )
 
 
-def frame_of(comparisons: Sequence[Comparison]) -> pd.DataFrame:
-    """The columns ``OF_A_RESULT`` of the comparisons of ``torchduet.compare()``."""
-    return frame(comparisons, [columns()[name] for name in OF_A_RESULT])
-
-
 def _table(declared: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
@@ -148,11 +144,13 @@ def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 
 def _compilations(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    for one in comparison.record.compilations:
-        numbers = {name: one.metrics.get(name) for name in of_compiling()}
-        status = {
-            "status": one.status.value,
-            "failure": one.failure or None,
-            "stored_bytes": one.stored_bytes,
+    for compilation in comparison.record.compilations:
+        yield {
+            **_keys(comparison),
+            "start": compilation.start,
+            "round": compilation.round,
+            "status": compilation.status.value,
+            "failure": compilation.failure or None,
+            "stored_bytes": compilation.stored_bytes,
+            **{name: compilation.metrics.get(name) for name in of_compiling()},
         }
-        yield {**_keys(comparison), "start": one.start, "round": one.round, **status, **numbers}

@@ -70,4 +70,4 @@ def _text(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return plain(" ".join(text.split("\n")))
+    return plain(text.replace("\n", " "))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.schema import Job, Record
+from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from runner.labels import job_title
@@ -119,18 +120,20 @@ class Result:
         """
         from torchduet.explanation import explained
 
-        if not (timed := [one for one in self.comparisons if one.speedup is not None]):
+        timed = [comparison for comparison in self.comparisons if comparison.speedup is not None]
+        if not timed:
             raise UsageError("why: nothing was timed, so there is nothing to explain")
-        asked = self[compiler] if compiler else min(timed, key=lambda one: one.speedup or 0.0)
-        if asked not in timed:
-            raise UsageError(f"why: {asked.compiler} has no times ({asked.status.value})")
-        return explained(asked.record, self._again)
+        slowest = min(timed, key=lambda comparison: comparison.speedup or 0.0)
+        comparison = self[compiler] if compiler else slowest
+        if comparison not in timed:
+            raise UsageError(f"why: {comparison.compiler} has no times ({comparison.status.value})")
+        return explained(comparison.record, self._again)
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""
-        from torchduet.frames import frame_of
+        from torchduet.frames import OF_A_RESULT
 
-        return frame_of(self.comparisons)
+        return frame(self.comparisons, [columns()[name] for name in OF_A_RESULT])
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The forest plot of speedups with their intervals; written to ``path`` (PNG) if given.
@@ -148,13 +151,6 @@ class Result:
         if path is not None:
             Path(path).write_bytes(png(figure))
         return figure
-
-
-def without_files(record: Record) -> Record:
-    """The record without the path of its log, for a run whose folder was deleted."""
-    if record.failure is None:
-        return record
-    return replace(record, failure=replace(record.failure, log=None))
 
 
 def _names(comparison: Comparison) -> tuple[str, ...]:

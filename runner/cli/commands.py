@@ -24,9 +24,7 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
     suite = job.case.suite
     by_path = is_own_model(suite) or suite.endswith(".py")
     begin = program() if by_path else suite_script(suite)
-    hidden = (
-        ("selection.quick",) if by_path else ("selection.quick", "suites")
-    )  # --quick is not needed for one model
+    hidden = ("selection.quick", *(() if by_path else ("suites",)))  # --quick is not needed for one model
     return shlex.join([*begin, *words(config, ([], DEFAULTS), (["--quick"], SHORT), hidden=hidden)])
 
 
@@ -36,7 +34,8 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
     own = is_own_model(case.suite)
     # --only splits names at commas and strips spaces; a terminal shows a control character as an escape
     exact = "," not in case.name and case.name == case.name.strip() and case.name.isprintable()
-    selection = Selection(only=(case.name,)) if exact else Selection(filters=(_pattern(case.name),))
+    escaped = (re.escape(c) if c.isprintable() else c.encode("unicode_escape").decode() for c in case.name)
+    selection = Selection(only=(case.name,)) if exact else Selection(filters=(f"^{''.join(escaped)}$",))
     compilers, environments = _compilers(job, candidates)
     return RunConfig(
         suites=(case.suite,),
@@ -63,15 +62,6 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         options=job.options,
         protocol=job.protocol,
         extras=job.extras,
-    )
-
-
-def _pattern(name: str) -> str:
-    """The pattern that matches this name alone, in printable characters."""
-    return (
-        "^"
-        + "".join(re.escape(c) if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-        + "$"
     )
 
 

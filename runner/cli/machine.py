@@ -82,12 +82,6 @@ def _file(name: str, rule: Mapping[str, Any], machine: Machine) -> Iterator[Chec
         yield Check(name, rule["missing"], f"/{path}")
 
 
-def _files() -> Iterator[tuple[str, Callable[[Machine], Iterator[Check]]]]:
-    for name, rules in read_toml(Path(__file__).with_suffix(".toml")).items():
-        for rule in rules:
-            yield name, partial(_file, name, rule)
-
-
 def _versions(_: Machine) -> Iterator[Check]:
     yield Check("Python", platform.python_version(), "this interpreter")
     yield Check("system", platform.platform(), "uname")
@@ -193,7 +187,9 @@ CHECKS: tuple[tuple[str, Callable[[Machine], Iterator[Check]]], ...] = (
 
 def checked(machine: Machine) -> Iterator[Check]:
     """The results of all checks. A check that fails reports its error, and the others continue."""
-    for name, check in (*CHECKS[:-1], *_files(), CHECKS[-1]):
+    rules = read_toml(Path(__file__).with_suffix(".toml")).items()
+    files = [(name, partial(_file, name, rule)) for name, of_name in rules for rule in of_name]
+    for name, check in (*CHECKS[:-1], *files, CHECKS[-1]):
         try:
             yield from check(machine)
         except (OSError, ValueError, ArithmeticError) as error:

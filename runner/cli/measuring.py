@@ -23,14 +23,15 @@ from runner.cli.formats import printed
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
-from runner.engine.executors.choice import opened
+from runner.engine.executors.local import LocalExecutor
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.config import Where
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
-from runner.store.figures import Figures, read_figures
+from runner.store.calibrations import read_calibrations
+from runner.store.figures import read_figures
 from runner.store.run_folder import RunFolder
 
 PAGE = "report.html"
@@ -74,11 +75,25 @@ def _kept(folder: RunFolder) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
+    """The executor that ``--executor`` names. Raises ``UsageError`` if it cannot run these jobs."""
+    if where.executor == "ray":
+        from runner.engine.executors.ray_cluster import connected
+
+        with connected(where.ray_address, jobs, job_command) as cluster:
+            yield cluster
+        return
+    known = read_calibrations()
+    ahead = where.prepare_ahead
+    yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead, calibrations=known)
+
+
 def measured_into(
     path: Path, jobs: Sequence[Job], argv: Sequence[str], console: Console, where: Where, **facts: Any
 ) -> Sequence[Record]:
     """The records of these jobs, measured into a new folder. ``KeyboardInterrupt`` if the user stops."""
-    with opened(where, jobs, job_command) as executor:
+    with opened(where, jobs) as executor:
         folder = RunFolder.create(path, jobs, argv, facts)
         with folder.claimed():
             if measure_missing(folder, jobs, console, executor):
@@ -121,31 +136,26 @@ def report(
 
 def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None, unfinished: str) -> int:
     try:
-        found = folder.read()
+        content = folder.read()
     except OSError as error:
         raise UsageError(f"{folder.records_path} cannot be read ({error.strerror})") from None
-    for sentence in found.damage:
+    for sentence in content.damage:
         print(f"error: {sentence}", file=sys.stderr)
-    if found.replaced:
-        print(f"note: {found.replaced}", file=sys.stderr)
-    if found.records:
-        summary = replace(summarize(found.records), figures=_figures(folder, found.records))
-        _show(summary, folder, console, formats, unfinished)
-    else:
+    if content.replaced:
+        print(f"note: {content.replaced}", file=sys.stderr)
+    if not content.records:
         if unfinished:
             say(console, unfinished)
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT
-    if found.damage:
+    short = len(content.records) <= SHORT_RUN
+    drawn = [record for record in content.records if short or not is_plain_pass(record)]
+    summary = replace(summarize(content.records), figures=read_figures(folder.path, drawn))
+    _show(summary, folder, console, formats, unfinished)
+    if content.damage:
         return BAD_INPUT
-    fine = all(record.status.passed or not record.status.counted for record in found.records)
+    fine = all(record.status.passed or not record.status.counted for record in content.records)
     return OK if fine else FAILURES
-
-
-def _figures(folder: RunFolder, records: Sequence[Record]) -> dict[tuple[str, str], tuple[Figures, ...]]:
-    """Those that report.html draws: of what is no plain pass; of a short run, all."""
-    short = len(records) <= SHORT_RUN
-    return read_figures(folder.path, [one for one in records if short or not is_plain_pass(one)])
 
 
 def _show(

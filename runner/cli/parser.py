@@ -20,8 +20,6 @@ from runner.store.invocation import in_clone, program, version
 
 EXAMPLES = Path(__file__).with_name("examples.txt")
 THEIRS = "theirs"
-HELP = "show this help and exit"
-VERSION = "show the version and exit"
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,13 +60,18 @@ def given(arguments: Sequence[str], others: Others = ()) -> Given:
 
     ``others``: further flags, and whether each takes a value. The key ``THEIRS`` has (name, value) of each.
     """
-    _refuse_lone_dashes(arguments)
+    for word in arguments:
+        if lone := re.fullmatch(r"(--[\w-]+|-\w)=?--", word):  # argparse would make an empty list of it
+            raise UsageError(f"{lone[1]}: '--' is not a value; give a value, or leave the flag out")
     typed: dict[str, Any] = vars(build_parser(others).parse_args(list(arguments)))
+    parts: dict[str, list[str]] = {}  # the possible names of each flag that is written NAME=VALUE
     for flag in flags():
+        if flag.part:
+            parts.setdefault(flag.key, []).append(flag.part)
         texts = typed.get(flag.key) if flag.kind.read is str and flag.metavar else None
         if "" in ([texts] if isinstance(texts, str) else texts or ()) and not flag.listed:
             raise UsageError(f"{flag.shown}: the value is empty; give one, or leave the flag out")
-    for key, known in _parts().items():
+    for key, known in parts.items():
         for text in typed.get(key, ()):
             name, equals, _ = text.partition("=")
             if not equals:
@@ -130,10 +133,9 @@ def build_parser(others: Others = ()) -> Parser:
         argument_default=argparse.SUPPRESS,
     )
     groups = {group: parser.add_argument_group(group.value) for group in Group}
-    groups[Group.ACTIONS].add_argument("-h", "--help", action="help", help=HELP)
-    groups[Group.ACTIONS].add_argument(
-        "--version", action="version", version=f"torchduet {version()}", help=VERSION
-    )
+    actions, number = groups[Group.ACTIONS], f"torchduet {version()}"
+    actions.add_argument("-h", "--help", action="help", help="show this help and exit")
+    actions.add_argument("--version", action="version", version=number, help="show the version and exit")
     seen = set[str]()
     for flag in flags():
         if flag.key not in seen:  # one flag may set several fields
@@ -180,20 +182,3 @@ class _Once(argparse.Action):
         if before != values:
             raise UsageError(f"{option_string}: given twice, as {before!r} and {values!r}; give it once")
         setattr(namespace, self.dest, values)
-
-
-def _parts() -> dict[str, list[str]]:
-    """The possible names of each flag that is written NAME=VALUE."""
-    parts: dict[str, list[str]] = {}
-    for flag in flags():
-        if flag.part:
-            parts.setdefault(flag.key, []).append(flag.part)
-    return parts
-
-
-def _refuse_lone_dashes(arguments: Sequence[str]) -> None:
-    """``UsageError`` for ``--flag=--``, because argparse would make an empty list of it."""
-    for word in arguments:
-        flag = re.fullmatch(r"(--[\w-]+|-\w)=?--", word)
-        if flag:
-            raise UsageError(f"{flag[1]}: '--' is not a value; give a value, or leave the flag out")

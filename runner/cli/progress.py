@@ -75,7 +75,9 @@ class BarView:
 
     def event(self, event: Event) -> None:
         if isinstance(event, Record):
-            self._record(event)
+            if not event.status.passed and event.status.counted:
+                line = f"{event.job.case.name}: {outcome(event)}"
+                self._progress.console.print(escape(plain(line)), style="yellow")
             return
         key = event.job.key
         if isinstance(event, (JobEnded, Paused)):
@@ -96,11 +98,6 @@ class BarView:
         shown = sorted(self._phases.values(), key=lambda text: "  round " not in text)[:SHOWN_TOGETHER]
         more = len(self._phases) - len(shown)
         return " | ".join([*shown, f"{more} more"] if more else shown)
-
-    def _record(self, record: Record) -> None:
-        if not record.status.passed and record.status.counted:
-            line = f"{record.job.case.name}: {outcome(record)}"
-            self._progress.console.print(escape(plain(line)), style="yellow")
 
 
 class PlainView:

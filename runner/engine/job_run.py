@@ -32,16 +32,13 @@ class JobRun:
     def run(self) -> Iterator[Record]:
         """Exactly one record per candidate, unless ``stop()`` became true before the first number."""
         yield from self._not_run()
-        groups = deque(self._first_groups())
+        able = tuple(c for c in self._context.candidates if self._why_not_run(c) is None)
+        groups: deque[Group] = deque([(able, ())] if able else [])
+        if self._job.protocol.isolate:
+            groups = deque(((candidate,), ISOLATED) for candidate in able)
         while groups and not self._context.stop():
             retry = yield from self._session(groups.popleft())
             groups.extendleft(reversed(retry.groups))
-
-    def _first_groups(self) -> list[Group]:
-        able = tuple(c for c in self._context.candidates if self._why_not_run(c) is None)
-        if self._job.protocol.isolate:
-            return [((candidate,), ISOLATED) for candidate in able]
-        return [(able, ())] if able else []
 
     def _session(self, group: Group) -> Generator[Record, None, Retry]:
         """The records of one set of workers, and how the candidates without a record are measured."""

@@ -39,7 +39,6 @@ from runner.engine.worker_session import (
     Launch,
     Part,
     WorkerSession,
-    in_run,
     parts_of,
 )
 from runner.labels import plain
@@ -274,11 +273,9 @@ class JobSession:
         # with several environments, each worker also waits while the others compile and are timed
         patience_s = self._job.protocol.timeout_s * (1 + len(self._job.environments))
         session = WorkerSession(part, worker, part_job, self._context.clock, patience_s)
-        model, environment = session.open(
-            exchange.exported if exchange else None, self._state.first_data_only
-        )
+        opened = session.open(exchange.exported if exchange else None, self._state.first_data_only)
         reported = self._state.reported[part.name]
-        reported.model, reported.environment = model, environment
+        reported.model, reported.environment = opened.model, opened.environment
         if exchange is not None and part.is_reference:
             exchange.export(session)
         return session
@@ -424,18 +421,17 @@ class JobSession:
                 self._remember(session.part, failed)
                 yield Retry(groups=(self._group,))
             if len(here) > 1:
-                yield self._each_alone(failed)
+                ended = (
+                    f"ended the worker ({failed.failure.kind})" if failed.lost else "failed in timed rounds"
+                )
+                notes = (f"measured alone: with other candidates, eager {ended}",)
+                yield Retry(groups=tuple(((candidate,), notes) for candidate in self._candidates))
             blamed = here[0]
         state = states.pop(blamed)
         status = Status.EAGER_FAIL_TO_RUN if failed.of_eager else failed.status
         yield self._state.record(blamed, status, state.notes, failed.failure, state)
         if failed.lost:
             states.clear()  # the others are measured again by fresh workers
-
-    def _each_alone(self, failed: CallFailed) -> Retry:
-        ended = f"ended the worker ({failed.failure.kind})" if failed.lost else "failed in timed rounds"
-        notes = (f"measured alone: with other candidates, eager {ended}",)
-        return Retry(groups=tuple(((candidate,), notes) for candidate in self._candidates))
 
     # -- after the workers have ended ---------------------------------------
 
@@ -459,7 +455,9 @@ class JobSession:
                 where = session.localize(candidate, place.folder)
         except CallFailed as failed:
             where = Where(stage="", note=f"the search failed: {failed}")
-        state.parity = replace(state.parity, where=in_run(where, Path(place.logs[""]).parent))
+        if where.repro:  # from the folder of the run
+            where = replace(where, repro=str(Path(place.logs[""]).parent / where.repro))
+        state.parity = replace(state.parity, where=where)
 
 
 def _recompiles(candidate: str, reason: str) -> Failure:

@@ -45,7 +45,7 @@ class PairedRounds:
         """Adds the decided rounds to the batch, or fewer if the time ends."""
         if not self._job.environments:
             (session,) = self.sessions
-            timed = session.measure(decision.rounds, decision.within_s)
+            timed = session.measure(rounds=decision.rounds, within_s=decision.within_s)
             rounds = [
                 replace(timed_round, index=index)
                 for index, timed_round in enumerate(timed.rounds, self._number)
@@ -59,7 +59,7 @@ class PairedRounds:
                 return
             turns: list[Round] = []
             for session in turn_order(self.sessions, self._job.protocol, self._number):
-                turn = session.take_turn(self.iterations)
+                turn = session.measure(iterations=self.iterations)
                 turns += turn.rounds
                 batch.add(replace(turn, rounds=[]))
             batch.rounds.append(joined(turns, self._number))
@@ -108,15 +108,26 @@ class PairedRounds:
                 state.samples = self._samples(candidate, state.rounds)
 
     def _samples(self, candidate: str, rounds: Sequence[Round]) -> Samples:
-        """The candidate's samples; with several environments, also those of the reference's eager."""
-        samples = paired_samples(candidate, rounds, self.iterations, self._baseline(candidate))
-        if not self._job.environments:
-            return samples
-        known = all(BASELINE in r.seconds for r in rounds)  # else the reference failed
-        return replace(
-            samples,
-            reference_s=tuple(r.seconds[BASELINE] for r in rounds) if known else (),
-            reference_position=tuple(r.order.index(BASELINE) for r in rounds) if known else (),
+        """The candidate's and its baseline's samples, one of each per round.
+
+        With several environments, also those of the reference's eager, unless the reference failed.
+        """
+        baseline = self._baseline(candidate)
+        known = self._job.environments and all(BASELINE in r.seconds for r in rounds)
+        reference = rounds if known else ()
+        return Samples(
+            baseline_s=tuple(r.seconds[baseline] for r in rounds),
+            candidate_s=tuple(r.seconds[candidate] for r in rounds),
+            baseline_position=tuple(r.order.index(baseline) for r in rounds),
+            candidate_position=tuple(r.order.index(candidate) for r in rounds),
+            baseline_minor_faults=tuple(r.minor_faults[baseline] for r in rounds),
+            candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
+            iterations_per_sample=self.iterations,
+            baseline_prefill_s=tuple(r.prefill_s[baseline] for r in rounds if r.prefill_s),
+            candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
+            round_index=tuple(r.index for r in rounds),
+            reference_s=tuple(r.seconds[BASELINE] for r in reference),
+            reference_position=tuple(r.order.index(BASELINE) for r in reference),
         )
 
     def _baseline(self, candidate: str) -> str:
@@ -140,22 +151,6 @@ def joined(turns: Sequence[Round], index: int) -> Round:
         minor_faults={name: value for turn in turns for name, value in turn.minor_faults.items()},
         prefill_s={name: value for turn in turns for name, value in turn.prefill_s.items()},
         index=index,
-    )
-
-
-def paired_samples(candidate: str, rounds: Sequence[Round], iterations: int, baseline: str) -> Samples:
-    """The candidate's and the baseline's samples, one of each per round."""
-    return Samples(
-        baseline_s=tuple(r.seconds[baseline] for r in rounds),
-        candidate_s=tuple(r.seconds[candidate] for r in rounds),
-        baseline_position=tuple(r.order.index(baseline) for r in rounds),
-        candidate_position=tuple(r.order.index(candidate) for r in rounds),
-        baseline_minor_faults=tuple(r.minor_faults[baseline] for r in rounds),
-        candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
-        iterations_per_sample=iterations,
-        baseline_prefill_s=tuple(r.prefill_s[baseline] for r in rounds if r.prefill_s),
-        candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
-        round_index=tuple(r.index for r in rounds),
     )
 
 

@@ -137,19 +137,16 @@ def _why_not(first: Record, later: Record) -> Failure | None:
 
 def _failed(first: Record, later: Record, number: int, failure: Failure) -> Record:
     status = later.status if later.samples is None else first.status
-    message = f"in process {number}{_of(first.job.protocol.processes)}: {failure.message}"
+    processes = first.job.protocol.processes
+    place = f"process {number}" if processes == AUTO else f"process {number} of {processes}"
     return replace(
         first,
         status=status,
-        failure=replace(failure, message=message),
+        failure=replace(failure, message=f"in {place}: {failure.message}"),
         samples=None,
         notes=(*first.notes, *later.notes),
         ended=later.ended,
     )
-
-
-def _of(processes: int) -> str:
-    return "" if processes == AUTO else f" of {processes}"
 
 
 def _joined(records: Sequence[Record], processes: int) -> Record:

@@ -15,7 +15,7 @@ estimate (docs/STATISTICS.md, results/calibration).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from harness.schema import Protocol
@@ -94,7 +94,11 @@ def decide(
     ended = {name: rule.ended(now[name], pairs[name], between[name]) for name in pairs}
     wanting = [now[name] for name, reason in ended.items() if not reason]
     time_s = protocol.max_measure_s
-    why = _unsteady(now.values(), protocol) if again and elapsed_s < time_s / 2 else ""
+    why = ""
+    if again and elapsed_s < time_s / 2:
+        limits = Limits.of(protocol)
+        unsteady = (e for e in now.values() if verdict(e, e.p_value, limits) is Verdict.UNSTEADY)
+        why = next((estimate.unsteady for estimate in unsteady), "")
     if why or not wanting:
         reason = next((name for name in ORDER if name in ended.values()), "unsteady")
         return Decision(rounds=0, reason=reason, again=why)
@@ -174,14 +178,6 @@ class _Rule:
 
     def _stands(self, estimate: PairedEstimate, stretch: float) -> bool:
         return stands(estimate, Limits.of(self.protocol), stretch=stretch)
-
-
-def _unsteady(estimates: Iterable[PairedEstimate], protocol: Protocol) -> str:
-    """Why the guard withholds a verdict; "" if it withholds none."""
-    for estimate in estimates:
-        if verdict(estimate, estimate.p_value, Limits.of(protocol)) is Verdict.UNSTEADY:
-            return estimate.unsteady
-    return ""
 
 
 def _needed(estimate: PairedEstimate, aim: float) -> float:

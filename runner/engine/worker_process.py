@@ -14,9 +14,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from harness.schema import Failure, Status
 from harness.worker.status_page import Activity, StatusPage
@@ -24,9 +24,6 @@ from runner.engine.replies import LONGEST_LINE, invalid, parsed
 from runner.engine.worker_start import Start
 from runner.labels import plain
 from runner.plan.interpreter import exit_name
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # typing's own from Python 3.11
 
 TICK_S = 0.5  # the parent wakes this often while a worker runs; a shorter time would disturb the worker
 GRACE_S = 2.0  # for a worker to end before it is killed
@@ -46,7 +43,7 @@ class WorkerLost(Exception):
         self.status = status
 
 
-class WorkerProcess:
+class WorkerProcess(AbstractContextManager["WorkerProcess"]):
     """One running worker. As a context manager, it ends the whole process group on exit."""
 
     def __init__(
@@ -74,9 +71,6 @@ class WorkerProcess:
             os.close(request_read)
             os.close(reply_write)
         self._buffer = bytearray()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

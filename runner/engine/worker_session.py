@@ -15,7 +15,6 @@ from harness.schema import (
     Environment,
     Failure,
     Job,
-    ModelFacts,
     Parity,
     Round,
     Samples,
@@ -186,17 +185,14 @@ class WorkerSession:
         """Adds the time that the session has waited for other jobs to its time limit."""
         self._deadline += seconds
 
-    def open(
-        self, imported: Path | None = None, first_data_only: str = ""
-    ) -> tuple[ModelFacts, dict[str, Scalar]]:
+    def open(self, imported: Path | None = None, first_data_only: str = "") -> Opened:
         """Builds the model. ``imported`` is the file that the reference's session exported.
 
         ``first_data_only``: why parity is not checked on other data ("": it is).
         """
         given = {"imported": str(imported)} if imported is not None else {}
         given |= {"first_data_only": first_data_only} if first_data_only else {}
-        opened = self._call("open", partial(from_json, Opened), **given)
-        return opened.model, opened.environment
+        return self._call("open", partial(from_json, Opened), **given)
 
     def export(self, path: Path) -> None:
         """Writes the weights, the inputs and eager's results."""
@@ -229,15 +225,11 @@ class WorkerSession:
                 state.metrics["compilation_latency_s"] = warmed.compilation_latency_s[compiler]
         self.warmed = warmed.metrics
 
-    def measure(self, rounds: int, within_s: float) -> Batch:
-        """Times up to ``rounds`` rounds. No round begins after ``within_s`` seconds."""
-        return self._batch(rounds=rounds, within_s=within_s)
+    def measure(self, **how: Any) -> Batch:
+        """Times up to ``rounds`` rounds, of which none begins after ``within_s`` seconds.
 
-    def take_turn(self, iterations: int) -> Batch:
-        """Times one round with ``iterations`` steps per sample, between the rounds of other sessions."""
-        return self._batch(iterations=iterations)
-
-    def _batch(self, **how: Any) -> Batch:
+        With ``iterations``: one round of so many steps per sample, between the rounds of other sessions.
+        """
         return self._call("measure", self._renamed, candidates=list(self.compilers), **how)
 
     def _renamed(self, reply: Any) -> Batch:
@@ -298,11 +290,6 @@ class WorkerSession:
             failure = invalid(error, plain(self._worker.activity().phase))
             raise CallFailed(self, Status.CRASH, failure, running=running, lost=True) from None
         raise CallFailed(self, failed.status, failed.failure, running=running, lost=failed.broken)
-
-
-def in_run(where: Where, folder: Path) -> Where:
-    """With the script's path relative to the folder of the run."""
-    return replace(where, repro=str(folder / where.repro) if where.repro else "")
 
 
 def _state(checked: Checked, notes: tuple[str, ...]) -> CandidateState:

@@ -15,12 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from runner.plan.interpreter import worker_command
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # typing's own from Python 3.11
 
 START_S = 120.0
 GOODBYE_S = 1.0
@@ -126,16 +123,13 @@ class Host:
         self._process.wait()
 
 
-class HostPool:
+class HostPool(contextlib.AbstractContextManager["HostPool"]):
     """Free hosts, by interpreter and environment variables. Threads may share it."""
 
     def __init__(self, most: int = 2) -> None:
         self._free: list[tuple[tuple[str, frozenset[tuple[str, str]]], Host]] = []
         self._lock = threading.Lock()
         self._most = most
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

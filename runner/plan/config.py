@@ -88,17 +88,11 @@ def _tag(text: str) -> str:
 
 DEVICE = Kind(_device)
 DTYPE = choice("precision", DTYPES)
-FOLDER = Kind(_folder)
-TAG = Kind(_tag)
 
 _select = partial(by_flag, group=Group.SELECTION)
 _model = partial(by_flag, group=Group.MODELS)
 _condition = partial(by_flag, group=Group.CONDITIONS)
 _protocol = partial(by_flag, group=Group.PROTOCOL)
-
-
-def _default_devices() -> tuple[str, ...]:
-    return (devices.likely(),)
 
 
 # -- settings with several flags --------------------------------------------------------------------
@@ -239,7 +233,7 @@ class RunConfig:
     modes: tuple[Mode, ...] = setting((), *MODES, many=True, always=True)
     dtypes: tuple[str, ...] = setting(("float32",), *DTYPE_FLAGS, many=True, always=True)
     devices: tuple[str, ...] = _condition(
-        _default_devices,
+        lambda: (devices.likely(),),
         *("-d", "--devices", "--device=DEVICE"),
         listed=True,
         kind=DEVICE,
@@ -278,7 +272,7 @@ class RunConfig:
         None,
         "--output-dir=DIR",
         group=Group.OUTPUT,
-        kind=FOLDER,
+        kind=Kind(_folder),
         help="a new or empty folder for this run (default: logs/<UTC time>-<what>)",
     )
     tags: tuple[str, ...] = by_flag(
@@ -286,7 +280,7 @@ class RunConfig:
         "--tag=NAME",
         group=Group.OUTPUT,
         many=True,
-        kind=TAG,
+        kind=Kind(_tag),
         help="a name for this run; run.json keeps it and --history shows it (may be repeated)",
     )
 

@@ -27,16 +27,11 @@ Answers = Mapping[str, "tuple[str, ...] | str"]
 """Name or glob -> the matching names in a suite's library, or a sentence why there are none."""
 
 
-def scale_for(config: RunConfig, device_type: str) -> str:
-    """The requested scale. Default: ``full`` on a GPU or with published weights, else ``small``."""
-    if config.changes.pretrained:
-        return "full"
-    return config.changes.scale or ("full" if of(device_type).accelerated else "small")
-
-
 def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
-    device_type = type_of(device)
-    return Setting(mode=mode, device_type=device_type, scale=scale_for(config, device_type))
+    """With the requested scale. Default: ``full`` on a GPU or with published weights, else ``small``."""
+    large = config.changes.pretrained or (config.changes.scale is None and of(device).accelerated)
+    scale = "full" if large else config.changes.scale or "small"
+    return Setting(mode=mode, device_type=type_of(device), scale=scale)
 
 
 def suite_cases(
@@ -86,8 +81,7 @@ def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet
     sized = [name for name, _ in config.changes.batch_sizes if name not in planned]
     if not sized:
         return
-    setting = setting_for(config, config.devices[0], config.modes[0])
-    listed = {case.name for suite in config.suites for case in catalog.cases(suite, setting)}
+    listed = _names(config, config.modes[0], catalog)
     unlisted = [name for name in sized if name not in listed]
     for suite in config.suites if unlisted else ():
         beyond = catalog.find(suite, unlisted)
@@ -168,6 +162,12 @@ def changed_case(case: Case, changes: Changes) -> Case:
 # -- names --------------------------------------------------------------------
 
 
+def _names(config: RunConfig, mode: Mode, catalog: Catalog) -> list[str]:
+    """The names of all models that the suites list for this mode."""
+    setting = setting_for(config, config.devices[0], mode)
+    return [case.name for suite in config.suites for case in catalog.cases(suite, setting)]
+
+
 def _named(config: RunConfig, mode: Mode, catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """Suite -> the names that ``--only`` selects in it, in the given order."""
     only, setting = config.selection.only, setting_for(config, config.devices[0], mode)
@@ -202,18 +202,14 @@ def _no_model(
     if sentences:
         return UsageError(f"--only: {'; '.join(sentences)}")
 
-    def names(mode: Mode) -> list[str]:
-        setting = setting_for(config, config.devices[0], mode)
-        return [case.name for suite in config.suites for case in catalog.cases(suite, setting)]
-
     others = [
         f"--{other.value}"
         for other in Mode
-        if other is not mode and any(fnmatchcase(name, pattern) for name in names(other))
+        if other is not mode and any(fnmatchcase(name, pattern) for name in _names(config, other, catalog))
     ]
     if others:
         return UsageError(f"--only: {pattern} cannot be run with --{mode.value}; use {' or '.join(others)}")
-    return unknown("--only", pattern, "model", dict.fromkeys(names(mode)))
+    return unknown("--only", pattern, "model", dict.fromkeys(_names(config, mode, catalog)))
 
 
 def _selected(
@@ -249,9 +245,7 @@ def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -
 
 
 def _nothing_selected(config: RunConfig, mode: Mode, catalog: Catalog) -> str:
-    selection = config.selection
-    setting = setting_for(config, config.devices[0], mode)
-    known = [case.name for suite in config.suites for case in catalog.cases(suite, setting)]
+    selection, known = config.selection, _names(config, mode, catalog)
     if not known:
         return f"--{mode.value}: {', '.join(config.suites)} has no model for it"
     if selection.filters:

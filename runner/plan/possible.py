@@ -13,7 +13,19 @@ from harness.loading.own_model import is_own_model
 from harness.schema import Job
 from runner.errors import UsageError
 from runner.labels import counted
-from runner.plan.probe import limit_for, missing_devices, what_is_wrong
+from runner.plan.compilers import with_availability
+from runner.plan.config import RunConfig
+from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wrong
+
+
+def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tuple[Job, ...]:
+    """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run."""
+    check_threads(config.protocol.threads)
+    if not config.environments:
+        check_devices(config.devices)
+        jobs = with_availability(jobs, asking_for(jobs), skip=skip)
+    check_jobs(jobs)
+    return jobs
 
 
 def check_threads(threads: int | None, flag: str = "--threads") -> None:

@@ -59,7 +59,8 @@ class RunFolder:
         ``UsageError`` for a folder that is not empty or cannot be written.
         """
         path = wanted or Path("logs") / _default_name(jobs)
-        run = {"command": list(command), "created": _now(), "jobs": to_json(tuple(jobs)), **(facts or {})}
+        created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        run = {"command": list(command), "created": created, "jobs": to_json(tuple(jobs)), **(facts or {})}
         try:
             path, is_new = _exactly(path) if wanted is not None else (_new_beside(path), True)
             folder = cls(path.resolve())
@@ -328,12 +329,9 @@ def locked(descriptor: int, how: int) -> bool:
 
 def by_hand(job: Job, job_file: Path, python: str = "python") -> str:
     """The command that runs a job file in the foreground."""
-    return f"{_settings(job)}{shlex.quote(python)} -m {WORKER} --job {shlex.quote(str(job_file))}"
-
-
-def _settings(job: Job) -> str:
-    settings = {**GLIBC_SETTINGS, **thread_variables(job.protocol.threads)}
-    return "".join(f"{name}={value} " for name, value in settings.items())
+    variables = {**GLIBC_SETTINGS, **thread_variables(job.protocol.threads)}
+    settings = "".join(f"{name}={value} " for name, value in variables.items())
+    return f"{settings}{shlex.quote(python)} -m {WORKER} --job {shlex.quote(str(job_file))}"
 
 
 def _default_name(jobs: Sequence[Job]) -> str:
@@ -346,7 +344,3 @@ def _default_name(jobs: Sequence[Job]) -> str:
 
 def _stamp() -> str:
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

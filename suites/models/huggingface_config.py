@@ -96,17 +96,13 @@ def make_config(
     for a change to a key that there is not.
     """
     make = cls.config_class
-    given = _merge(published, {})
-    if changes:
-        wanted = parse_changes(changes, make(**given))
-        given = _merge(given, wanted)
-    else:
-        wanted = {}
+    wanted = parse_changes(changes, make(**_merge(published, {}))) if changes else {}
+    given = _merge(published, wanted)
     if scale != "full":
         ruled = cut_down(make(**given).to_dict(), _LIMITS[scale], keep=_merge(cut, wanted))
         given = _merge(_merge(_merge(given, ruled), cut), wanted)
     config = make(**given)
-    if cls.__name__.endswith("ForSequenceClassification") and _get(config, "pad_token_id") is None:
+    if cls.__name__.endswith("ForSequenceClassification") and getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = 0  # else decoders refuse more than one sample
     for part in _parts(config):
         _keep_dropout(part)
@@ -232,10 +228,6 @@ def _keep_dropout(config: Any) -> None:
             setattr(config, key, KEPT_DROPOUT)
         elif isinstance(value, list | tuple):
             setattr(config, key, [KEPT_DROPOUT if _number(rate) > 0 else rate for rate in value])
-
-
-def _get(config: Any, key: str) -> Any:
-    return getattr(config, key, None)
 
 
 def _number(value: Any) -> float:

@@ -106,7 +106,9 @@ def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], amounts: Amount
         "SemanticSegmentation": lambda: {
             "labels": torch.randint(classes, (batch, *inputs["pixel_values"].shape[-2:]))
         },
-        "ForCTC": lambda: {"labels": torch.randint(1, config.vocab_size, (batch, _ctc_labels(length)))},
+        "ForCTC": lambda: {  # far fewer symbols than frames, of which one has 320 samples
+            "labels": torch.randint(1, config.vocab_size, (batch, max(1, length // 1600)))
+        },
         "ForPrediction": lambda: {
             "future_values": torch.randn(batch, config.prediction_length, config.num_input_channels)
         },
@@ -115,14 +117,12 @@ def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], amounts: Amount
             "next_sentence_label": torch.randint(2, (batch,)),
             "sentence_order_label": torch.randint(2, (batch,)),
         },
+        **dict.fromkeys(
+            ("LM", "ForConditionalGeneration", "LMHeadModel"),
+            lambda: {"labels": torch.randint(_vocabulary(config), (batch, length))},
+        ),
     }
-    language = ("LM", "ForConditionalGeneration", "LMHeadModel", "WithLMHeadModel")
-    for end, make in asked.items():
-        if name.endswith(end):
-            return make()
-    if name.endswith(language):
-        return {"labels": torch.randint(_vocabulary(config), (batch, length))}
-    return {}
+    return next((make() for end, make in asked.items() if name.endswith(end)), {})
 
 
 def _tokens(config: Any, amounts: Amounts) -> Tensor:
@@ -151,11 +151,6 @@ def _sound(config: Any, amounts: Amounts) -> Tensor:
         return torch.randn(amounts.batch, config.num_mel_bins, 2 * config.max_source_positions)
     bins = [getattr(config, key, None) for key in ("num_mel_bins", "feature_projection_input_dim")]
     return torch.randn(amounts.batch, amounts.sequence, next((each for each in bins if each), 80))
-
-
-def _ctc_labels(samples: int) -> int:
-    """The number of symbols in a sound: far fewer than its frames (one frame has 320 samples)."""
-    return max(1, samples // 1600)
 
 
 def _has_vision(config: Any) -> bool:

@@ -76,14 +76,11 @@ def _refused_keys(error: TypeError) -> set[str]:
 def _create(architecture: str, keywords: Mapping[str, Any], *, pretrained: bool) -> nn.Module:
     import timm
 
-    if not pretrained:
-        model: nn.Module = timm.create_model(architecture, pretrained=False, **keywords)
-        return model
     try:
-        model = timm.create_model(architecture, pretrained=True, **keywords)
-    except TypeError:
-        raise  # a refused keyword, found before anything is loaded
+        model: nn.Module = timm.create_model(architecture, pretrained=pretrained, **keywords)
     except Exception as error:
+        if not pretrained or isinstance(error, TypeError):
+            raise  # TypeError: a refused keyword, found before anything is loaded
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise RuntimeError(
             f"--pretrained: cannot load the weights of {architecture} (no network?): {reason}"

@@ -58,20 +58,26 @@ def make_model(
     """
     if str(root) not in sys.path:
         sys.path.append(str(root))
-    with _explained(name, root), _own_settings(root):
-        model_class = _model_class(name)
-        with _random_weights(keep=pretrained):
-            made = model_class(
-                test="train" if training else "eval",
-                device="cpu",
-                batch_size=batch_size,
-                extra_args=[],
-                **keywords,
-            )
-        module, inputs = made.get_module()
-        if image:
-            inputs = (torch.rand(made.batch_size, *image),)
-    return module, inputs
+    try:
+        with _own_settings(root):
+            model_class = _model_class(name)
+            with _random_weights(keep=pretrained):
+                model = model_class(
+                    test="train" if training else "eval",
+                    device="cpu",
+                    batch_size=batch_size,
+                    extra_args=[],
+                    **keywords,
+                )
+            module, inputs = model.get_module()
+            if image:
+                inputs = (torch.rand(model.batch_size, *image),)
+            return module, inputs
+    except Exception as error:
+        why = why_not_built(error, root)
+        if not why:
+            raise
+        raise LookupError(f"{name} {why}")  # noqa: B904 - the log has both; a record would repeat the cause
 
 
 def _model_class(name: str) -> Any:
@@ -125,17 +131,6 @@ def _random_weights(*, keep: bool) -> Iterator[None]:
         yield
     finally:
         kinds.verify = published
-
-
-@contextmanager
-def _explained(name: str, root: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        why = why_not_built(error, root)
-        if not why:
-            raise
-        raise LookupError(f"{name} {why}")  # noqa: B904 - the log has both; a record would repeat the cause
 
 
 def why_not_built(error: BaseException, root: Path) -> str:

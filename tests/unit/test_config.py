@@ -46,7 +46,7 @@ def test_actions() -> None:
     assert parsed(["--list"])[0] is list_models
     assert parsed(["--training", "--print-run-commands"])[0] is print_commands
     action, asked = parsed(["--visualize-logs", "x"])
-    assert (action, asked.folder) == (visualize, Path("x"))
+    assert (action, asked) == (visualize, (Path("x"), None))
     action, asked = parsed(["--resume", "x"])
     assert (action, asked.folder) == (measure, Path("x"))
     action, asked = parsed(["--training"])

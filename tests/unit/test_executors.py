@@ -18,10 +18,10 @@ from rich.progress import Progress
 from harness.schema import Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
+from runner.cli.measuring import opened
 from runner.cli.progress import BarView, PlainView
 from runner.engine import Pause
 from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed, Work
-from runner.engine.executors.choice import opened
 from runner.engine.executors.local import PAUSED, JobRecords, LocalExecutor, Tell
 from runner.engine.gate import Seat
 from runner.errors import UsageError
@@ -257,7 +257,7 @@ def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(UsageError, match="ray is not installed; pip install"),
-        opened(Where(executor="ray"), [work("m").job], job_command),
+        opened(Where(executor="ray"), [work("m").job]),
     ):
         pass
 
@@ -282,7 +282,7 @@ def test_a_cluster_that_does_not_start_is_a_sentence(
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     with (
         pytest.raises(UsageError, match=says),
-        opened(Where(executor="ray", ray_address=address), [work("m", "cpu").job], job_command),
+        opened(Where(executor="ray", ray_address=address), [work("m", "cpu").job]),
     ):
         pass
     assert ended == [True]

@@ -13,9 +13,8 @@ import pytest
 from harness.schema import CompilerOptions, Extras, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine.executors import Event, Stop, Waits, Work
-from runner.engine.executors.ahead import crowded, jobs_ahead
+from runner.engine.executors.ahead import GROWTH, LEAST_BYTES, FreeMemory, crowded, jobs_ahead
 from runner.engine.executors.local import Lanes, Tell
-from runner.engine.executors.memory import GROWTH, LEAST_BYTES, FreeMemory
 from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
 from runner.reports.parts.table import columns
 from tests.factories import known, make_job, make_record

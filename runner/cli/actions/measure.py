@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 from harness.hardware.cpus import cpu_model
 from harness.settings import Given, Group, flag
 from runner.cli.actions.compare import ACCEPT, FAIL_ON
-from runner.cli.commands import job_command
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
-from runner.plan.compilers import with_availability
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
-from runner.plan.possible import check_devices, check_jobs, check_threads
-from runner.plan.probe import asking_for
+from runner.plan.possible import possible_here
 from runner.plan.settings import listed
 
 if TYPE_CHECKING:
@@ -104,8 +101,7 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
 
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
     """Measures the configuration's plan: the exit code, and the folder; None if the plan is empty."""
-    from runner.cli.measuring import measure
-    from runner.engine.executors.choice import opened
+    from runner.cli.measuring import measure, opened
     from runner.store.run_folder import RunFolder
 
     config = request.config
@@ -118,21 +114,16 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     if not jobs:
         return OK, None
     if request.where.executor == "local":
-        check_threads(config.protocol.threads)
-        if not config.environments:
-            check_devices(config.devices)
-            jobs = with_availability(jobs, asking_for(jobs), skip=config.skip_unavailable)
-        check_jobs(jobs)
+        jobs = possible_here(config, jobs, skip=config.skip_unavailable)
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
     _note_crowd(request.where, jobs)
-    with opened(request.where, jobs, job_command) as executor:
+    with opened(request.where, jobs) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
         return measure(folder, jobs, console, executor, request.formats), folder
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
-    from runner.cli.measuring import measure
-    from runner.engine.executors.choice import opened
+    from runner.cli.measuring import measure, opened
     from runner.store.run_folder import RunFolder
 
     folder = RunFolder.reopen(RESUME.long, path)
@@ -144,7 +135,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
         check_still_there(jobs)
     _note_crowd(request.where, jobs)
-    with opened(request.where, jobs, job_command) as executor:
+    with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
 
 

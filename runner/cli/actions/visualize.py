@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
@@ -18,20 +17,19 @@ FLAG = flag(
 FLAGS = (FLAG,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisualizeRequest:
-    folder: Path
-    formats: frozenset[str] | None  # None: all
+Request = tuple[Path, frozenset[str] | None]
+"""The folder of the run, and the formats; None: all."""
 
 
-def parse(given: Given) -> VisualizeRequest:
-    return VisualizeRequest(folder=Path(given[FLAG.key]), formats=formats_asked(given))
+def parse(given: Given) -> Request:
+    return Path(given[FLAG.key]), formats_asked(given)
 
 
-def perform(request: VisualizeRequest, argv: Sequence[str]) -> int:
+def perform(request: Request, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.cli.measuring import report
     from runner.store.run_folder import RunFolder
 
-    return report(RunFolder.reopen(FLAG.long, request.folder), Console(), request.formats)
+    folder, formats = request
+    return report(RunFolder.reopen(FLAG.long, folder), Console(), formats)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.backends.settings.candidates import compiler_of
 from harness.settings import Given, Group, flag
@@ -30,10 +30,9 @@ TUNE = _action(
 )
 FLAGS = (WHY,)
 
-Request = tuple[MeasureRequest, bool]
 
-
-def parse(given: Given) -> Request:
+def parse(given: Given) -> tuple[MeasureRequest, bool]:
+    """What to measure, and whether it is to be explained or tuned."""
     request = planned(given)
     config = request.config
     action = "--why" if WHY.key in given else "--tune"
@@ -51,27 +50,22 @@ def parse(given: Given) -> Request:
     return replace(request, config=replace(config, compilers=named)), WHY.key in given
 
 
-def perform(request: Request, argv: Sequence[str]) -> int:
+def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    from runner.plan.compilers import with_availability
     from runner.plan.jobs import plan
-    from runner.plan.possible import check_devices, check_jobs, check_threads
-    from runner.plan.probe import asking_for
+    from runner.plan.possible import possible_here
     from runner.reports.parts.grid import grid_of, say
     from runner.runs.why.asking import asked_why, tuned
     from runner.runs.why.handover import TRACE, hand_over
     from runner.runs.why.page import balance_png, page
+    from runner.runs.why.tune import winner
     from runner.runs.why.words import as_json, markdown, overview, show
     from runner.store.run_folder import new_folder
 
     measure_request, asks_why = request
     config, console = measure_request.config, Console()
-    jobs = plan(config)
-    check_threads(config.protocol.threads)
-    check_devices(config.devices)
-    jobs = with_availability(jobs, asking_for(jobs), skip=False)
-    check_jobs(jobs)
+    jobs = possible_here(config, plan(config), skip=False)
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
     whys = []
     for job in jobs:
@@ -83,7 +77,9 @@ def perform(request: Request, argv: Sequence[str]) -> int:
         hand_over(folder / job.key, folder / job.key / TRACE, answer.why)
         show(answer.why, console)
         if not asks_why:
-            _say_winner(answer.why, console)
+            best = winner(answer.why.attempts)
+            keep = best.setting if best else "the plain candidate: no setting wins with parity."
+            say(console, f"Keep: {keep}" if best else f"Keep {keep}")
         whys.append(answer.why)
     if len(whys) > 1:
         console.print()
@@ -114,13 +110,3 @@ def _measured(
     trace = {"TORCH_TRACE": str((path / TRACE).absolute())} if part == LOOK else {}
     with patch.dict(os.environ, trace):
         return measured_into(path / part, jobs, argv, console, request.where)
-
-
-def _say_winner(why: Any, console: Console) -> None:
-    from runner.reports.parts.grid import say
-    from runner.runs.why.tune import winner
-
-    best = winner(why.attempts)
-    say(
-        console, f"Keep: {best.setting}" if best else "Keep the plain candidate: no setting wins with parity."
-    )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.devices import type_of
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.engine import Pairs
@@ -75,12 +74,12 @@ class Cases(Protocol):
     def relative(self, path: Path) -> str: ...
 
 
-def by_kind(work: Sequence[Work]) -> dict[str, list[Work]]:
-    """Device type -> its work, in the given order."""
-    kinds: dict[str, list[Work]] = {}
+def grouped(work: Sequence[Work], key: Callable[[str], str]) -> list[list[Work]]:
+    """The work in the given order, with a list for each ``key(device)``."""
+    groups: dict[str, list[Work]] = {}
     for item in work:
-        kinds.setdefault(type_of(item.job.device), []).append(item)
-    return kinds
+        groups.setdefault(key(item.job.device), []).append(item)
+    return list(groups.values())
 
 
 class Executor(Protocol):

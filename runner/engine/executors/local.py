@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.devices import type_of
 from harness.hardware.cpus import cores_of, cpus_near, usable_cpus
 from harness.schema import Record
 from runner.engine import JobContext, Pause, Place, Reproduce
@@ -25,10 +26,9 @@ from runner.engine.executors import (
     Timed,
     Waits,
     Work,
-    by_kind,
+    grouped,
 )
-from runner.engine.executors.ahead import jobs_ahead
-from runner.engine.executors.memory import FreeMemory, available_bytes
+from runner.engine.executors.ahead import FreeMemory, available_bytes, jobs_ahead
 from runner.engine.gate import DeviceGate, Seat, sessions
 from runner.engine.launch import Workers, measure_in_turns
 from runner.engine.worker_start import HostPool, forking_works
@@ -220,7 +220,7 @@ class LocalExecutor:
         ahead = self._ahead
         if ahead is None:
             ahead = jobs_ahead([item.job for item in work], memory_bytes=self._available())
-        side_by_side = max((len(_lanes(together)) for together in by_kind(work).values()), default=1)
+        side_by_side = max((len(grouped(together, str)) for together in grouped(work, type_of)), default=1)
         with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
             pool = hosts if self._fork and forking_works() else None
             yield from self._run(work, cases, stop, ahead, pool)
@@ -245,7 +245,7 @@ class LocalExecutor:
             workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
             yield from measure_in_turns(item.job, context, log, workers)
 
-        for together in by_kind(work).values():
+        for together in grouped(work, type_of):
             if stop():
                 return
             shares = cpu_shares(
@@ -255,7 +255,7 @@ class LocalExecutor:
             )
             memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
             lanes = Lanes(self._measure or measure, stop, ahead=ahead, room=memory.suffices)
-            yield from lanes.run(_lanes(together))
+            yield from lanes.run(grouped(together, str))
 
 
 def cpu_shares(
@@ -289,13 +289,6 @@ def _rest(first: tuple[int, Work], waiting: deque[tuple[int, Work]]) -> Iterator
     with suppress(IndexError):
         while True:
             yield waiting.popleft()
-
-
-def _lanes(work: Sequence[Work]) -> list[list[Work]]:
-    lanes: dict[str, list[Work]] = {}
-    for item in work:
-        lanes.setdefault(item.job.device, []).append(item)
-    return list(lanes.values())
 
 
 def _generator(steps: Iterator[Record | Pause]) -> Generator[Record | Pause, None, None]:

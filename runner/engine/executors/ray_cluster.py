@@ -22,7 +22,7 @@ from harness.codec import from_json, to_json
 from harness.devices import of, type_of
 from harness.schema import Failure, Job, Record, Scalar, Status
 from runner.engine import JobContext, Place, Reproduce
-from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work, by_kind
+from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work, grouped
 from runner.engine.job_session import now
 from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
@@ -172,7 +172,7 @@ class RayExecutor:
         self._reproduce = reproduce
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
-        for together in by_kind(work).values():
+        for together in grouped(work, type_of):
             if not stop():
                 yield from self._run(together, cases, stop)
 

@@ -23,6 +23,7 @@ from runner.errors import UsageError
 from runner.labels import plain
 from runner.plan.environments.code_folder import cache_root
 from runner.plan.environments.probe import base_environment, probe
+from runner.store.run_folder import locked
 
 Say = Callable[[str], None]
 """Prints one line of progress."""
@@ -101,13 +102,10 @@ def _make(
 def _alone(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Holds the lock of this environment."""
     with folder.with_name(f".{folder.name}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        # without locks, the rename alone still prevents incomplete environments
+        if not locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
             waiting()
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
-            pass  # a file system without locks: the rename alone still prevents incomplete environments
+            locked(file.fileno(), fcntl.LOCK_EX)
         yield
 
 
