@@ -88,33 +88,15 @@ STRUCTURAL: Mapping[str, tuple[str, Change]] = {
     "every third step": ("value", lambda value, _: value * 1.5),
     "stale input": ("given", lambda value, _: value),
     "baked weight": ("given", lambda value, _: value),
-    **dict.fromkeys(
-        (
-            *(
-                "skipped buffer",
-                "changed target",
-                "changed strides",
-                "alias of an input",
-                "alias of a weight",
-            ),
-            *("overwritten output", "smaller batch"),
-        ),
-        ("", lambda value, _: value),
-    ),
-    **dict.fromkeys(
-        ("every fifth call", "every seventh call", "every twentieth call"),
-        ("value", lambda value, _: value * 1.1),
-    ),
 }
-PERIODS = {
-    "every third step": EVERY,
-    "every fifth call": 5,
-    "every seventh call": 7,
-    "every twentieth call": 20,
-}
-LATE_CALLS = tuple(kind for kind in PERIODS if kind.endswith("call"))
+LATE_CALLS = {"every fifth call": 5, "every seventh call": 7, "every twentieth call": 20}
 LATE = 8  # the first call that these may damage
-KINDS = (*SIZED, *STRUCTURAL)
+PERIODS = {"every third step": EVERY, **LATE_CALLS}
+CHANGES: Mapping[str, tuple[str, Change]] = {
+    **SIZED,
+    **STRUCTURAL,
+    **dict.fromkeys(LATE_CALLS, ("value", lambda value, _: value * 1.1)),
+}
 
 
 @dataclass(slots=True)
@@ -139,7 +121,7 @@ class Fault:
 
     def visit(self, value: Tensor, site: str) -> Tensor:
         """What a graph's value becomes at this site."""
-        place, change = {**SIZED, **STRUCTURAL}.get(self.kind, ("", None))
+        place, change = CHANGES.get(self.kind, ("", None))
         if place != site or change is None:
             return value
         if site == "given":
@@ -331,6 +313,7 @@ AROUND: Mapping[str, Around] = {
     "overwritten output": _overwritten,
     "smaller batch": _smaller_batch,
 }
+KINDS = (*SIZED, *STRUCTURAL, *AROUND, *LATE_CALLS)
 
 
 def compile_with(fault: Fault) -> Callable[[Program], Compiled]:

@@ -110,8 +110,8 @@ def run(options: CompileModesOptions, more: Sequence[str]) -> int:
 
 def parts_of(folder: Path) -> list[Path]:
     """The runs of the program in the folder of this study, or the folder itself. [] for another study."""
-    runs = [path for path in (folder, *(folder / part for part in PARTS)) if (path / RECORDS).is_file()]
-    return [run for run in runs if not is_journal(run)]
+    paths = (folder, *(folder / part for part in PARTS))
+    return [path for path in paths if (path / RECORDS).is_file() and not is_journal(path)]
 
 
 # -- the report -------------------------------------------------------------------------
@@ -185,9 +185,9 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
     for comparison in comparisons:
         models.setdefault(_title(comparison.record), {})[mode_of(comparison.record)] = comparison
     return [
-        Expectation(title=title, expected=expected, found=found, holds=holds)
+        Expectation(title=title, expected=expected, found=text, holds=holds)
         for title, modes in models.items()
-        for expected, (found, holds) in _of_model(modes)
+        for expected, (text, holds) in _of_model(modes)
     ]
 
 

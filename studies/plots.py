@@ -9,8 +9,6 @@ from runner.reports.parts.axes import COLORS, LINES, light_grid, new_figure
 from runner.reports.parts.pictures import pictures, plain_style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from studies.implementations.results import Fitted
     from studies.training_time.results import Results
 
@@ -45,6 +43,8 @@ def loss_curves(found: Results) -> Mapping[str, bytes]:
 
 def fitting_curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
     """Study B: losses and accuracies over the seconds of training; thin lines are those of training."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     models = sorted({f.model for f in found})
     with plain_style():
         figure = new_figure(11.0, 4.2)
@@ -66,19 +66,12 @@ def fitting_curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
             panels, ("loss, nats", "accuracy by symbol"), (True, measured), strict=True
         ):
             panel.set_ylabel(f"{what} (thin: training)" if thin else what)
-            _seconds(panel)
+            panel.set_xlabel("seconds of training")
+            panel.set_xscale("log")
+            panel.xaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=9))
+            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # plain numbers
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            light_grid(panel, hidden=())
         if found:
             figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return pictures(f"curves_{task}.png", figure)
-
-
-def _seconds(panel: Axes) -> None:
-    """A logarithmic axis with plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    panel.set_xlabel("seconds of training")
-    panel.set_xscale("log")
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=9))
-    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    light_grid(panel, hidden=())

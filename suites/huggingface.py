@@ -34,17 +34,12 @@ UNNAMED_SEQUENCE = 128
 """Tokens read by a model that has no entry: the field's length for the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """An entry's values for a smaller scale. None: the rule of ``huggingface_config`` decides."""
-
-    batch: int | None = None
-    sequence: int | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-CUTS = {"full": Cut(), "small": Cut(batch=2, sequence=64), "tiny": Cut(batch=1, sequence=16)}
-"""The rule's own: never more than this of what is published."""
+CUTS: Mapping[str, Mapping[str, int]] = {
+    "full": {},
+    "small": {"batch": 2, "sequence": 64},
+    "tiny": {"batch": 1, "sequence": 16},
+}
+"""The rule's own: never more than this of what is published. An entry may have other numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,22 +60,23 @@ class Entry:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     tolerance_reason: str = ""
     gone: str = ""
-    small: Cut = CUTS["full"]
-    tiny: Cut = CUTS["full"]
+    small: Mapping[str, Any] = field(default_factory=dict)
+    tiny: Mapping[str, Any] = field(default_factory=dict)
 
-    def cut(self, scale: str) -> Cut:
-        """What the entry itself says of ``scale``."""
-        return {"full": CUTS["full"], "small": self.small, "tiny": self.tiny}[scale]
+    def cut(self, scale: str) -> Mapping[str, Any]:
+        """What to change at ``scale``; where the entry does not say it, by the rule."""
+        own: Mapping[str, Mapping[str, Any]] = {"small": self.small, "tiny": self.tiny}
+        return {**CUTS[scale], **own.get(scale, {})}
 
     def batch(self, scale: str) -> int:
         """Samples in a step at ``scale``."""
-        return min(self.published_batch, self.cut(scale).batch or CUTS[scale].batch or self.published_batch)
+        return min(self.published_batch, self.cut(scale).get("batch", self.published_batch))
 
     def length(self, scale: str) -> int | None:
         """Tokens (audio: numbers) in a sample at ``scale``; None where the configuration alone says it."""
         if self.sequence is None:
             return None
-        return min(self.sequence, self.cut(scale).sequence or CUTS[scale].sequence or self.sequence)
+        return min(self.sequence, self.cut(scale).get("sequence", self.sequence))
 
 
 @functools.cache
@@ -91,14 +87,9 @@ def entries() -> Mapping[str, Entry]:
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:
-    plain = {key: value for key, value in table.items() if key not in ("class", "small", "tiny", "tags")}
-    return Entry(
-        model_class=table.get("class", name),
-        tags=tuple(table.get("tags", ())),
-        small=Cut(**table.get("small", {})),
-        tiny=Cut(**table.get("tiny", {})),
-        **plain,
-    )
+    fields = {"model_class": table.get("class", name), **table, "tags": tuple(table.get("tags", ()))}
+    fields.pop("class", None)
+    return Entry(**fields)
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
@@ -165,7 +156,7 @@ def build(case: Case) -> Workload:
         cls,
         published=entry.config,
         scale=scale,
-        cut=entry.cut(scale).config,
+        cut=entry.cut(scale).get("config", {}),
         changes=case.config,
         use_cache=generates,
     )

@@ -101,7 +101,7 @@ def _curated(name: str, entry: Entry, setting: Setting) -> Case:
 
 def find(pattern: str) -> tuple[str, ...]:
     """Architectures of the installed timm by name or glob, with or without a tag (resnet50.a1_in1k)."""
-    from suites.models.timm_names import matching_names
+    from suites.models.timm_build import matching_names
 
     return matching_names(pattern)
 
@@ -137,8 +137,7 @@ def plan(case: Case) -> tuple[str, dict[str, Any], int | None]:
 
     ``LookupError`` for a name that timm no longer has.
     """
-    from suites.models.timm_build import parse_config
-    from suites.models.timm_names import current_name
+    from suites.models.timm_build import current_name, parse_config
 
     asked = parse_config(case.config)
     entry = entries().get(case.name)

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from torchduet.result import Result
 
 WIDTH = 110  # characters of a table that fits into a notebook
+ALT = "speedup of each compiler with its interval"
 
 
 def page(result: Result) -> str:
     """The HTML for ``_repr_html_``. All text is escaped."""
-    return "\n".join(("<div>", *_lines(result), "</div>"))
+    return "\n".join(_lines(result))
 
 
 def _lines(result: Result) -> Iterator[str]:
     summary = result.summary
-    yield f"<p><b>{_text(job_title(result.records[0].job))}</b></p>"
+    yield f"<div><p><b>{_text(job_title(result.records[0].job))}</b></p>"
     for section in sections(summary):
         yield _table(section)
     for comparison in summary.comparisons:
@@ -36,7 +37,11 @@ def _lines(result: Result) -> Iterator[str]:
         yield f"<p>{_text(finding.advice)}</p>"
     yield _list("Notes", result.notes)
     if any(comparison.speedup is not None for comparison in summary.comparisons):
-        yield _picture(result)
+        file = io.BytesIO()
+        result.plot().savefig(file, format="png", dpi=100, bbox_inches="tight")
+        data = base64.b64encode(file.getvalue()).decode()
+        yield f'<img alt="{ALT}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+    yield "</div>"
 
 
 def _table(section: Section) -> str:
@@ -55,14 +60,6 @@ def _table(section: Section) -> str:
 def _list(title: str, lines: Sequence[str]) -> str:
     items = "".join(f"<li>{_text(line)}</li>" for line in lines)
     return f"<p><b>{_text(title)}</b></p><ul>{items}</ul>"
-
-
-def _picture(result: Result) -> str:
-    file = io.BytesIO()
-    result.plot().savefig(file, format="png", dpi=100, bbox_inches="tight")
-    data = base64.b64encode(file.getvalue()).decode()
-    alt = "speedup of each compiler with its interval"
-    return f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
 
 
 def _text(text: str) -> str:

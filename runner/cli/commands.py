@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 from harness.loading.own_model import is_own_model
 from harness.schema import Environment, Job
@@ -37,6 +39,9 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
     escaped = (re.escape(c) if c.isprintable() else c.encode("unicode_escape").decode() for c in case.name)
     selection = Selection(only=(case.name,)) if exact else Selection(filters=(f"^{''.join(escaped)}$",))
     compilers, environments = _compilers(job, candidates)
+    same: dict[str, Any] = {f.name: getattr(case, f.name) for f in fields(Changes) if hasattr(case, f.name)}
+    if own:
+        same["scale"] = None
     return RunConfig(
         suites=(case.suite,),
         modes=(case.mode,),
@@ -48,16 +53,7 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         compilers=tuple(job.own_compilers.get(name, name) for name in compilers),
         skip_unavailable=any(name in job.unavailable for name in candidates),
         selection=Selection() if own else selection,
-        changes=Changes(
-            scale=None if own else case.scale,
-            batch_size=case.batch_size,
-            loss=case.loss,
-            config=case.config,
-            pretrained=case.pretrained,
-            prompt_tokens=case.prompt_tokens,
-            new_tokens=case.new_tokens,
-            no_skip=case.no_skip,
-        ),
+        changes=Changes(**same),
         baseline_dtype=job.baseline_dtype,
         options=job.options,
         protocol=job.protocol,

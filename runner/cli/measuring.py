@@ -23,6 +23,7 @@ from runner.cli.formats import printed
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
+from runner.engine.executors.ahead import crowded
 from runner.engine.executors.local import LocalExecutor
 from runner.errors import UsageError
 from runner.labels import counted
@@ -84,8 +85,9 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
         with connected(where.ray_address, jobs, job_command) as cluster:
             yield cluster
         return
-    known = read_calibrations()
-    ahead = where.prepare_ahead
+    known, ahead = read_calibrations(), where.prepare_ahead
+    if note := crowded(jobs, ahead or 1):
+        print(f"note: {note}", file=sys.stderr)
     yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead, calibrations=known)
 
 

@@ -139,13 +139,6 @@ def _values(flag: Flag, given: Given, name: str) -> list[Any]:
 # -- values -> flags ----------------------------------------------------------------------------------
 
 
-def spelled(value: Any, base: Any, hidden: Sequence[str] = ()) -> Iterator[Spelled]:
-    """The flags of every setting that differs from ``base``. ``ValueError`` if no flag can give a value."""
-    for path, row, ours, theirs in _pairs(value, base):
-        if (row.always or ours != theirs) and path not in hidden:
-            yield spell(row, ours)
-
-
 def spell(row: Row, value: Any) -> Spelled:
     """The flags that give a setting this value."""
     if row.spell is not None:
@@ -188,7 +181,12 @@ def words(value: Any, *bases: tuple[list[str], Any], hidden: Sequence[str] = ())
     """The shortest words for this value: the words of one base, then the flags that differ from this base."""
 
     def after(begin: list[str], base: Any) -> list[str]:
-        return [*begin, *(flag.word(text) for row in spelled(value, base, hidden) for flag, text in row)]
+        differing = (
+            spell(row, ours)
+            for path, row, ours, theirs in _pairs(value, base)
+            if (row.always or ours != theirs) and path not in hidden
+        )
+        return [*begin, *(flag.word(text) for spelled in differing for flag, text in spelled)]
 
     return min((after(begin, base) for begin, base in bases), key=len)
 

@@ -47,8 +47,7 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
         path = run / "cases" / record.job.key / figures_file(record.candidate)
         try:
             with path.open(newline="", encoding="utf-8") as file:
-                rows = csv.DictReader(file)
-                tensors = [_figures(row) for row in rows if row["elements"] not in EMPTY]
+                tensors = [_figures(row) for row in csv.DictReader(file) if row["elements"] not in EMPTY]
         except (OSError, ValueError, KeyError, TypeError, csv.Error):  # none, or edited
             continue
         worst: dict[str, Figures] = {}

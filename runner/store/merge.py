@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import itertools
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from harness.schema import Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
 from runner.store.record_file import Records
-from runner.store.run_folder import RunFolder
-from runner.store.run_json import RUN, jobs_in, read_run_json
+from runner.store.run_folder import RUN, RunFolder, jobs_in, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
 MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable")
@@ -68,15 +67,22 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     if not any(source.content.records for source in sources):
         raise UsageError("--merge: none of these runs has a record; measure something first")
     jobs = _joined_plan(sources)
-    taken = _first_of_each(sources)
-    origins = [_origin(source, records) for source, records in zip(sources, taken, strict=True)]
+    records: dict[Result, Record] = {}  # the first of each: further ones are identical
+    origins = []
+    for source in sources:
+        new = {result_of(r): r for r in source.content.records if result_of(r) not in records}
+        results: dict[str, list[str]] = {}
+        for key, candidate in new:
+            results.setdefault(key, []).append(candidate)
+        origins.append({"folder": str(source.folder.resolve()), **source.about, "results": results})
+        records |= new
     folder = RunFolder.create(output_dir, jobs, command, {"merged_from": origins})
     try:
         for job in jobs:
             for source in sources:
                 _copy_case(source, job, folder)
         places = {job.key: place for place, job in enumerate(jobs)}
-        for record in sorted((r for group in taken for r in group), key=lambda r: places[r.job.key]):
+        for record in sorted(records.values(), key=lambda r: places[r.job.key]):
             folder.append(record)
     except OSError as error:
         raise UsageError(
@@ -84,7 +90,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             "merge again; the source runs are unchanged"
         ) from None
     damage = tuple(sentence for source in sources for sentence in source.content.damage)
-    return Merged(folder=folder, missing=_missing(sources, jobs, folder), damage=damage)
+    return Merged(folder=folder, missing=_missing(records, jobs, folder), damage=damage)
 
 
 def load(path: Path) -> Source:
@@ -133,23 +139,6 @@ def _joined_plan(sources: Sequence[Source]) -> tuple[Job, ...]:
     return tuple(replace(job, candidates=tuple(candidates[key])) for key, job in jobs.items())
 
 
-def _first_of_each(sources: Iterable[Source]) -> list[list[Record]]:
-    """The records of each run, without records that an earlier run also has (they are identical)."""
-    seen: set[Result] = set()
-    taken = []
-    for source in sources:
-        taken.append([record for record in source.content.records if result_of(record) not in seen])
-        seen.update(result_of(record) for record in source.content.records)
-    return taken
-
-
-def _origin(source: Source, records: Iterable[Record]) -> dict[str, Any]:
-    results: dict[str, list[str]] = {}
-    for record in records:
-        results.setdefault(record.job.key, []).append(record.candidate)
-    return {"folder": str(source.folder.resolve()), **source.about, "results": results}
-
-
 def _copy_case(source: Source, job: Job, folder: RunFolder) -> None:
     """Appends the run's log of this job to the joined log, and copies its other files."""
     origin = source.folder / "cases" / job.key
@@ -182,9 +171,8 @@ def _copy_beside(path: Path, wanted: Path) -> None:
     shutil.copy2(path, target)
 
 
-def _missing(sources: Sequence[Source], jobs: Sequence[Job], folder: RunFolder) -> str:
+def _missing(measured: Collection[Result], jobs: Sequence[Job], folder: RunFolder) -> str:
     """A sentence on the planned results that no run has; "" if there are none."""
-    measured = {result_of(record) for source in sources for record in source.content.records}
     planned = [(job.key, candidate) for job in jobs for candidate in job.candidates]
     missing = [result for result in planned if result not in measured]
     if not missing:

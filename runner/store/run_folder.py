@@ -22,16 +22,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from harness.codec import to_json
+from harness.codec import from_json, to_json
 from harness.schema import Job, Record
 from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
 from runner.labels import counted, plain, reason
 from runner.store.invocation import WORKER, program
 from runner.store.record_file import Records, append_record, end_last_line, read_records, write_all
-from runner.store.run_json import RUN, jobs_in, read_run_json
 
+RUN = "run.json"
 RECORDS = "records.jsonl"
+NO_PLAN = "it is no plan, or was cut short"
 OTHER_RUN = "--output-dir: {path} holds another run; name a new folder, or use --resume"
 PARTIAL_PLAN = re.compile(r"\.run\.json\.\d+\.partial")
 
@@ -185,6 +186,22 @@ class RunFolder:
 
     def relative(self, path: Path) -> str:
         return str(path.relative_to(self.path))
+
+
+def read_run_json(folder: Path) -> dict[str, Any]:
+    """The content. ``ValueError`` says in plain words why there is none; ``OSError``: it cannot be read."""
+    try:
+        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError(NO_PLAN) from None
+    if not isinstance(run, dict) or not isinstance(run.get("jobs"), list):
+        raise ValueError(NO_PLAN)  # noqa: TRY004 - what is promised
+    return run
+
+
+def jobs_in(run: Mapping[str, Any], name: str = "jobs") -> tuple[Job, ...]:
+    """The jobs of this run; ``plan``: of the whole plan, of which this run may be a part."""
+    return from_json(tuple[Job, ...], run[name])
 
 
 def read_run(path: Path) -> Records:

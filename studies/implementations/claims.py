@@ -23,13 +23,12 @@ NOTHING: Judged = ("nothing to compare", OPEN)
 
 def claims(found: Sequence[Fitted]) -> list[Expectation]:
     """The claims on addition, then those on text, for the tasks that the run has."""
-    made = []
+    expectations = []
     for task, expected, judge in CLAIMS:
-        members = [f for f in found if f.task == task]
-        if members:
+        if members := [f for f in found if f.task == task]:
             text, holds = judge(members)
-            made.append(Expectation(expected=expected, found=text, holds=holds))
-    return made
+            expectations.append(Expectation(expected=expected, found=text, holds=holds))
+    return expectations
 
 
 def _verdict(holds: bool) -> str:

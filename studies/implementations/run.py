@@ -15,10 +15,9 @@ from harness.timing.step import seed_everything
 from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations.addition import input_length
-from studies.implementations.fitting import Rule, fit
 from studies.implementations.options import ImplementationsOptions
 from studies.implementations.results import SOLVED, place
-from studies.implementations.tasks import Task, addition_task, text_task
+from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
 from studies.journal import Journal, begin, say
 from suites.tiny_gpt import Entry, entries, make_model
 

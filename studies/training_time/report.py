@@ -1,13 +1,22 @@
-"""Report of study A: tables beside the published tables, checks and plots; one table for several runs."""
+"""Report of study A: tables beside the published tables, the author's conclusions, checks and plots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, speedup_text
-from studies.expectations import environment_text, expectation_table, published, table
+from studies.expectations import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Expectation,
+    environment_text,
+    expectation_table,
+    published,
+    table,
+)
 from studies.journal import Line
-from studies.training_time.conclusions import STEP_NOISE, WALL_NOISE, conclusions
 from studies.training_time.published import (
     HEADS,
     LABELS,
@@ -18,9 +27,15 @@ from studies.training_time.published import (
     ratio,
     row_of,
 )
-from studies.training_time.results import PASS, REFERENCE, Results, VariantTimes, results
+from studies.training_time.results import EAGER, PASS, REFERENCE, Results, VariantTimes, paired, results
 
 Cell = Callable[[VariantTimes], str]
+WALL_NOISE = 1.05
+"""Wall times of whole runs have no interval: those that differ by a smaller factor are not told apart."""
+STEP_NOISE = Protocol().noise_threshold
+"""As in the runner's verdicts, an interval must lie beyond 2 %: processes differ by about as much."""
+COMPILE = "compile"
+UNTIMED = "not both were timed"
 
 
 def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
@@ -161,3 +176,43 @@ def _following(found: Results) -> list[str]:
         for name, pair in found.following.items()
     ]
     return table(["precision", "variant", "distance", "spread", "verdict"], lines)
+
+
+# -- the author's conclusions: smaller types help, and so does compiling ------------------------
+
+
+def conclusions(results: Results) -> list[Expectation]:
+    """Each conclusion for every pair of variants of the run: for the steps alone, and for whole runs."""
+    precisions = list(dict.fromkeys(row.precision for row in results.rows.values()))
+    claims = [
+        (f"smaller types help: {HEADS[name]}, {mode}", f"float32 {mode}", f"{name} {mode}")
+        for mode in (EAGER, COMPILE)
+        for name in precisions
+        if name != "float32"
+    ]
+    claims += [
+        (f"compiling helps: {HEADS[name]}", f"{name} {EAGER}", f"{name} {COMPILE}") for name in precisions
+    ]
+    return [
+        expectation
+        for claim, slow, fast in claims
+        if slow in results.rows and fast in results.rows
+        for expectation in _compared(claim, results, slow, fast)
+    ]
+
+
+def _compared(claim: str, results: Results, slow: str, fast: str) -> Iterator[Expectation]:
+    steps = paired(results.chunks, slow, fast)
+    low, high = (steps.ci_low, steps.ci_high) if steps else (None, None)
+    text = speedup_text(steps.speedup, low, high) if steps else UNTIMED
+    yield Expectation(title="steps", expected=claim, found=text, holds=_holds(low, high, 1 + STEP_NOISE))
+    times = [results.rows[name].wall_s for name in (slow, fast)]
+    factor = times[0] / times[1] if times[0] and times[1] else None
+    text = UNTIMED if factor is None else f"{factor:.2f}x"
+    yield Expectation(title="whole run", expected=claim, found=text, holds=_holds(factor, factor, WALL_NOISE))
+
+
+def _holds(low: float | None, high: float | None, limit: float) -> str:
+    if low is None or high is None:
+        return OPEN
+    return HOLDS if low > limit else FAILS if high < 1 / limit else OPEN

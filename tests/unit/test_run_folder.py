@@ -10,8 +10,7 @@ from harness.schema import Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import append_record, read_records
-from runner.store.run_folder import RECORDS, RunFolder, read_run
-from runner.store.run_json import RUN
+from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run
 from tests.factories import make_job, make_record
 
 

@@ -13,9 +13,8 @@ from studies.cli import main
 from studies.expectations import FAILS, HOLDS, OPEN, published
 from studies.journal import Journal, Line, of_kind, read_lines
 from studies.training_time.chunks import alternate, plan_chunks
-from studies.training_time.conclusions import conclusions
 from studies.training_time.published import PRECISIONS
-from studies.training_time.report import render
+from studies.training_time.report import conclusions, render
 from studies.training_time.results import results
 from tests.factories import Clock
 

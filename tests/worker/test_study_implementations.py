@@ -13,10 +13,9 @@ from studies.cli import main
 from studies.corpus import synthetic
 from studies.implementations import run as implementations
 from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
-from studies.implementations.fitting import Rule, fit
 from studies.implementations.options import ImplementationsOptions
 from studies.implementations.run import plans
-from studies.implementations.tasks import Task, addition_task, text_task
+from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
 from studies.journal import of_kind, read_lines
 from suites.models.mlp import MLP, MLPConfig
 from suites.tiny_gpt import make_model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -25,7 +24,6 @@ from runner.plan.settings import listed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.schema import Job
     from runner.runs.compare.accepted import Accepted
     from runner.runs.compare.gates import Gate
     from runner.store.run_folder import RunFolder
@@ -116,7 +114,6 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     if request.where.executor == "local":
         jobs = possible_here(config, jobs, skip=config.skip_unavailable)
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
-    _note_crowd(request.where, jobs)
     with opened(request.where, jobs) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
         return measure(folder, jobs, console, executor, request.formats), folder
@@ -134,7 +131,6 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
         from runner.plan.environments.prepare import check_still_there
 
         check_still_there(jobs)
-    _note_crowd(request.where, jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
 
@@ -149,13 +145,3 @@ def _check_processor(folder: RunFolder) -> None:
             f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {here}; "
             "measure the other jobs in a new folder"
         )
-
-
-def _note_crowd(where: Where, jobs: Sequence[Job]) -> None:
-    if where.executor != "local":
-        return
-    from runner.engine.executors.ahead import crowded
-
-    note = crowded(jobs, where.prepare_ahead or 1)
-    if note:
-        print(f"note: {note}", file=sys.stderr)

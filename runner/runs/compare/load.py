@@ -14,8 +14,7 @@ from runner.analysis.derive import compare
 from runner.errors import UsageError
 from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
-from runner.store.run_folder import RECORDS, read_run
-from runner.store.run_json import jobs_in, read_run_json
+from runner.store.run_folder import RECORDS, jobs_in, read_run, read_run_json
 
 WHAT = "give the folder of a run, or its records.jsonl"
 AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs

@@ -23,8 +23,7 @@ from runner.reports import summary_json
 from runner.reports.parts.sections import compiler_name
 from runner.store.invocation import program
 from runner.store.record_file import CUT_SHORT
-from runner.store.run_folder import RECORDS, read_run
-from runner.store.run_json import RUN, read_run_json
+from runner.store.run_folder import RECORDS, RUN, read_run, read_run_json
 
 REPORT = "report.html"
 WHAT = "give the folder that holds your runs"
