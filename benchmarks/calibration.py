@@ -22,7 +22,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -129,15 +129,6 @@ class Cell:
         return self.spread[model % len(self.spread)] if self.spread else self.tau
 
 
-@dataclass(kw_only=True)
-class Tally:
-    covered: int = 0
-    judged: int = 0
-    rounds: int = 0
-    processes: int = 0
-    verdicts: Counter[Verdict | None] = field(default_factory=Counter)
-
-
 def one_process(rng: Generator, cell: Cell, tau: float, assumed: float) -> Floats:
     """d of the rounds that the program would time in one process."""
     d = math.log(cell.truth) + rng.normal(0, tau) + cell.noise(rng, LONGEST)
@@ -179,35 +170,29 @@ def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
     return tuple(part.size for part in parts) if len(parts) > 1 else ()
 
 
-def simulate(cell: Cell, repetitions: int) -> Tally:
-    """Runs of ``cell.models`` models each, until there are so many measurements."""
+def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
+    """Estimate and number of processes of so many measurements, in runs of ``cell.models`` models each."""
     rng = np.random.default_rng(20261122)
-    tally = Tally()
-    while tally.judged < repetitions:
+    measurements: list[tuple[PairedEstimate, int]] = []
+    while len(measurements) < repetitions:
         assumed = calibrated_tau(rng, cell) if cell.calibrated else assumed_tau(*cell.assumed).sd
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
         between = shared(run, assumed)
-        for parts in run:
-            estimate = judged(*columns(parts), counts(parts), between)
-            tally.judged += 1
-            tally.rounds += estimate.n
-            tally.processes += len(parts)
-            tally.covered += estimate.within(cell.truth)
-            tally.verdicts[told(estimate)] += 1
-    return tally
+        measurements += [(judged(*columns(parts), counts(parts), between), len(parts)) for parts in run]
+    return measurements
 
 
 def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     """What the models of a run tell about each other, as ``runner.analysis.verdicts.family`` does."""
-    found = [one for parts in run if (one := spread_of(*columns(parts), counts(parts))) is not None]
-    if not found:
+    spreads = [spread for parts in run if (spread := spread_of(*columns(parts), counts(parts))) is not None]
+    if not spreads:
         return Between(assumed_sd=assumed)
-    explained = float(np.mean([one[2] for one in found]))
-    return Between(assumed_sd=assumed, pool=pooled([one[:2] for one in found], assumed**2 + explained))
+    explained = float(np.mean([spread[2] for spread in spreads]))
+    return Between(assumed_sd=assumed, pool=pooled([s[:2] for s in spreads], assumed**2 + explained))
 
 
-def told(found: PairedEstimate) -> Verdict | None:
-    return verdict(found, found.p_value, Limits.of(PROTOCOL))
+def told(estimate: PairedEstimate) -> Verdict | None:
+    return verdict(estimate, estimate.p_value, Limits.of(PROTOCOL))
 
 
 # -- the tables ----------------------------------------------------------------------------------------
@@ -305,17 +290,15 @@ HEADERS = (
 def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
     rows = []
     for cell in cells:
-        tally = simulate(cell, repetitions)
-        share = {one: 100 * tally.verdicts[one] / tally.judged for one in Verdict}
+        estimates, processes = zip(*simulate(cell, repetitions), strict=True)
+        verdicts = Counter(map(told, estimates))
+        share = {verdict: 100 * verdicts[verdict] / len(estimates) for verdict in Verdict}
         beyond = cell.truth > THRESHOLD + 1e-9
         false = share[Verdict.SLOWER] + (0 if beyond else share[Verdict.FASTER])
-        rows.append(
-            (
-                *(cell.name, 100 * tally.covered / tally.judged, false),
-                *(share[one] for one in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNSTEADY)),
-                *(tally.rounds / tally.judged, tally.processes / tally.judged),
-            )
-        )
+        covered = 100 * np.mean([estimate.within(cell.truth) for estimate in estimates])
+        told_shares = [share[v] for v in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNSTEADY)]
+        rounds = np.mean([estimate.n for estimate in estimates])
+        rows.append((cell.name, covered, false, *told_shares, rounds, np.mean(processes)))
         print(f"{title}: {cell.name}", file=sys.stderr, flush=True)
     print(f"\n{title}, {repetitions} repetitions a row\n")
     print(tabulate(rows, headers=HEADERS, floatfmt=".1f"), flush=True)

@@ -209,24 +209,21 @@ class ForkedStart:
     def __call__(
         self, environment: Mapping[str, str], folder: Path, log: IO[bytes], descriptors: Sequence[int]
     ) -> Running:
+        release: Callable[[], None]
         for _ in range(1 if self.pool is None else 2):
             if self.pool is None:
                 host = Host(self.python, environment, bare=True)
+                release = host.close
             else:
                 host = self.pool.take(self.python, environment)
+                release = partial(self.pool.give_back, self.python, environment, host)
             try:
                 process = host.spawn(self.suite, folder, [*descriptors, log.fileno()], self.device)
             except HostLost:
                 host.close()
                 continue
-            return Running(process=process, release=partial(self._release, environment, host))
+            return Running(process=process, release=release)
         return PlainStart(command=worker_command(self.python))(environment, folder, log, descriptors)
-
-    def _release(self, environment: Mapping[str, str], host: Host) -> None:
-        if self.pool is None:
-            host.close()
-        else:
-            self.pool.give_back(self.python, environment, host)
 
 
 def fresh_start(python: str = sys.executable) -> Start:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from harness.codec import from_json, to_json
-from harness.loading.own_model import is_own_model, module_of
+from harness.loading.own_model import is_own_model, suite_of
 from harness.schema import Case, Job, Protocol, Setting
 from runner.errors import UsageError
 from runner.labels import plain, reason
@@ -104,7 +104,8 @@ def usable_compilers(
     ``python`` is another interpreter. ``own`` maps the user's own compilers to their functions; files in
     ``suites`` may register more compilers with torch. Raises ``UsageError`` if the interpreter cannot say.
     """
-    files = [file for suite in suites if (file := file_of(suite))]
+    # the user's files and modules, which bundled suites are not in
+    files = [suite_of(name) for name in suites if name.endswith(".py") or is_own_model(name)]
     words = [*(f"--own={name}={source}" for name, source in (own or {}).items())]
     words += [f"--file={file}" for file in files]
     try:
@@ -131,13 +132,6 @@ def asking_for(jobs: Iterable[Job], python: str | None = None) -> Ask:
     return ask
 
 
-def file_of(suite: str) -> str | None:
-    """The user's file or module that this suite is in; None for a bundled suite."""
-    if is_own_model(suite):
-        return module_of(suite)
-    return suite if suite.endswith(".py") else None
-
-
 def what_is_wrong(
     cases: Sequence[Case],
     inductor_config: Sequence[str],
@@ -156,7 +150,8 @@ def what_is_wrong(
         answer = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s)
     except NoAnswer as error:
         if error.code == -signal.SIGALRM:
-            _say(f"building the model takes longer than {build_s:g} s, so its worker alone checks it")
+            what = f"building the model takes longer than {build_s:g} s"
+            print(f"note: {what}, so its worker alone checks it", file=sys.stderr)
         return None
     return None if answer["wrong"] is None else plain(str(answer["wrong"]))
 
@@ -221,7 +216,3 @@ def _answer(lines: Sequence[str], code: int, log: Sequence[str]) -> Any:
     code = reply.get("ended", code)
     said = f", after {reason(log[-1].strip())!r}" if log else ""
     raise NoAnswer(f"it ended Python ({exit_name(code)}{said})", code=code)
-
-
-def _say(text: str) -> None:
-    print(f"note: {plain(text)}", file=sys.stderr)
