@@ -62,6 +62,8 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 def _case(file: Path, mode: str, setting: Setting) -> Case:
     name, source = file.parent.name, file.read_text(encoding="utf-8", errors="replace")
     published = published_batch(name, mode, source)
+    tables = ("skip", f"skip_{mode}", f"skip_{setting.device_type}")
+    reasons = (facts().get(table, {}).get(name) for table in tables)
     return Case(
         suite="torchbench",
         name=name,
@@ -70,7 +72,7 @@ def _case(file: Path, mode: str, setting: Setting) -> Case:
         published_batch_size=published,
         scale=setting.scale,
         tags=(PUBLISHED_MODEL,),
-        skip=_skip(name, mode, setting.device_type),
+        skip=next(filter(None, reasons), ""),
     )
 
 
@@ -92,12 +94,6 @@ def _batch(name: str, mode: str, published: int | None, scale: str, source: str)
         return stated
     most = {"small": SMALL_BATCH, "tiny": TINY_BATCH}.get(scale)
     return min(published, most) if published and most else published
-
-
-def _skip(name: str, mode: str, device_type: str) -> str:
-    tables = ("skip", f"skip_{mode}", f"skip_{device_type}")
-    reasons = (facts().get(table, {}).get(name) for table in tables)
-    return next((reason for reason in reasons if reason), "")
 
 
 def build(case: Case) -> Workload:

@@ -26,7 +26,7 @@ from runner.plan.compilers import named_compilers, with_availability
 from runner.plan.config import DEVICE, RunConfig
 from runner.plan.possible import check_jobs, check_threads
 from runner.plan.probe import asking_for, missing_devices
-from runner.plan.settings import ArgumentNames, check_values, value_of
+from runner.plan.settings import Names, check_values, value_of
 from runner.store.run_folder import RunFolder
 from torchduet.advice import HOLDERS, in_python
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Compile = Callable[[Program], Compiled]
     Given = str | Callable[..., Any]
 
-ARGUMENTS = ArgumentNames({"modes": "mode", "dtypes": "dtype", "devices": "device"})
+ARGUMENTS = Names({"modes": "mode", "dtypes": "dtype", "devices": "device"})
 EXAMPLE = "for example compilers=['inductor']"
 IN_A_WORKER = (
     *("extras.allocator", "extras.profiler_trace"),

@@ -31,10 +31,6 @@ class Place:
     folder: Path | None = None  # for exports from one environment to the others
 
 
-def _unheard(*_: object) -> None:
-    """Nobody listens."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
     """What a job gets from outside. ``candidates`` are those without a record.
@@ -46,8 +42,8 @@ class JobContext:
     candidates: tuple[str, ...]
     place: Place
     reproduce: Reproduce
-    doing: Callable[[Activity], object] = _unheard
-    timed: Callable[[int, Pairs], object] = _unheard
+    doing: Callable[[Activity], object] = lambda _: None
+    timed: Callable[[int, Pairs], object] = lambda *_: None
     stop: Callable[[], bool] = lambda: False
     gate: Seat = field(default_factory=lambda: DeviceGate().seat())
     calibrations: tuple[Calibration, ...] = ()  # of the user

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import traceback
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.codec import to_json
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
 from runner.engine import JobContext, Pause, Place
@@ -28,7 +26,7 @@ from runner.plan.environments.plan import split_candidate
 from runner.plan.environments.probe import base_environment
 from runner.plan.interpreter import worker_environment
 from runner.store.invocation import program_facts
-from runner.store.run_folder import by_hand
+from runner.store.run_folder import write_case
 
 FOLDER = "envs"
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # these end the run: no record can be written, either
@@ -149,15 +147,7 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
 
 def _log_of(job: Job, environment: Environment, folder: Path) -> Path:
     """Makes the environment's folder with its job file and its log; returns the log's path."""
-    place = folder / FOLDER / environment.name
-    place.mkdir(parents=True, exist_ok=True)
     candidates = [split_candidate(job, candidate) for candidate in job.candidates]
     compilers = tuple(compiler for compiler, where in candidates if where.name == environment.name)
     alone = replace(job, candidates=compilers, environments=(environment,), unavailable={})
-    job_file = place / "job.json"
-    job_file.write_text(json.dumps(to_json(alone), indent=1), encoding="utf-8")
-    log = place / "output.log"
-    if not log.exists():
-        text = f"# by hand: {by_hand(alone, job_file, environment.python)}\n"
-        log.write_text(text, encoding="utf-8", errors="surrogateescape")
-    return log
+    return write_case(folder / FOLDER / environment.name, alone, python=environment.python)

@@ -14,29 +14,24 @@ from runner.errors import UsageError
 T = TypeVar("T")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Names:
-    """The name of a setting in messages: here its flag, ``-n/--repeat`` or ``--scale=full``."""
+    """The names of settings in messages: flags, such as ``-n/--repeat`` or ``--scale=full``.
 
-    def of(self, path: str, flag: Flag) -> str:  # noqa: ARG002 - other names depend on the path
+    With ``arguments``: ``protocol.repeat``, ``device='cpu'``; path -> argument, where their names differ.
+    """
+
+    arguments: Mapping[str, str] | None = None
+
+    def of(self, path: str, flag: Flag) -> str:
         """The name of the setting at this path of the configuration, such as ``protocol.repeat``."""
-        return flag.shown
-
-    def valued(self, path: str, flag: Flag, value: Any) -> str:  # noqa: ARG002
-        """The setting with this value, as the user would write it."""
-        return flag.long if flag.metavar is None else f"{flag.long}={value}"
-
-
-class ArgumentNames(Names):
-    """``protocol.repeat``, ``device='cpu'``. ``other``: path -> argument, if their names differ."""
-
-    def __init__(self, other: Mapping[str, str]) -> None:
-        self._other = other
-
-    def of(self, path: str, flag: Flag) -> str:  # noqa: ARG002
-        return self._other.get(path, path)
+        return flag.shown if self.arguments is None else self.arguments.get(path, path)
 
     def valued(self, path: str, flag: Flag, value: Any) -> str:
-        return f"{self.of(path, flag)}={getattr(value, 'value', value)!r}"
+        """The setting with this value, as the user would write it."""
+        if self.arguments is not None:
+            return f"{self.of(path, flag)}={getattr(value, 'value', value)!r}"
+        return flag.long if flag.metavar is None else f"{flag.long}={value}"
 
 
 FLAGS = Names()

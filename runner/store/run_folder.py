@@ -144,18 +144,8 @@ class RunFolder:
 
         The first line of the log is the command that runs the job by hand.
         """
-        folder = self.path / "cases" / job.key
-        folder.mkdir(parents=True, exist_ok=True)
-        job_file = folder / "job.json"
-        job_file.write_text(json.dumps(to_json(job), indent=1), encoding="utf-8")
-        log = folder / "output.log"
-        if not log.exists():
-            text = f"# by hand: {by_hand(job, job_file)}\n"
-            if job.environments:
-                text = "# each environment has a log of its own: envs/NAME/output.log\n"
-            # a path need not be UTF-8: it is written as it is
-            log.write_text(text, encoding="utf-8", errors="surrogateescape")
-        return log
+        own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
+        return write_case(self.path / "cases" / job.key, job, own)
 
     def write_derived(self, files: Mapping[str, bytes]) -> None:
         """Writes derived files. A reader never sees an incomplete file.
@@ -344,11 +334,19 @@ def locked(descriptor: int, how: int) -> bool:
     return True
 
 
-def by_hand(job: Job, job_file: Path, python: str = "python") -> str:
-    """The command that runs a job file in the foreground."""
-    variables = {**GLIBC_SETTINGS, **thread_variables(job.protocol.threads)}
-    settings = "".join(f"{name}={value} " for name, value in variables.items())
-    return f"{settings}{shlex.quote(python)} -m {WORKER} --job {shlex.quote(str(job_file))}"
+def write_case(folder: Path, job: Job, first_line: str = "", python: str = "python") -> Path:
+    """Makes the folder with the job file. Returns the log; its first line says how to run the job by hand."""
+    folder.mkdir(parents=True, exist_ok=True)
+    job_file, log = folder / "job.json", folder / "output.log"
+    job_file.write_text(json.dumps(to_json(job), indent=1), encoding="utf-8")
+    if not log.exists():
+        variables = {**GLIBC_SETTINGS, **thread_variables(job.protocol.threads)}
+        settings = "".join(f"{name}={value} " for name, value in variables.items())
+        command = f"{settings}{shlex.quote(python)} -m {WORKER} --job {shlex.quote(str(job_file))}"
+        # a path need not be UTF-8: it is written as it is
+        text = f"# {first_line or f'by hand: {command}'}\n"
+        log.write_text(text, encoding="utf-8", errors="surrogateescape")
+    return log
 
 
 def _default_name(jobs: Sequence[Job]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
@@ -23,32 +22,27 @@ FLAG = flag(
 FLAGS = (FLAG,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeRequest:
-    folders: tuple[Path, ...]
-    output_dir: Path | None
-    formats: frozenset[str] | None  # None: all
+Request = tuple[tuple[Path, ...], Path | None, frozenset[str] | None]
+"""The folders, the new folder, and the formats; None: all."""
 
 
-def parse(given: Given) -> MergeRequest:
-    return MergeRequest(
-        folders=tuple(map(Path, given[FLAG.key])),
-        output_dir=read_row(row_at(RunConfig, "output_dir"), given, None),
-        formats=formats_asked(given),
-    )
+def parse(given: Given) -> Request:
+    output_dir = read_row(row_at(RunConfig, "output_dir"), given, None)
+    return tuple(map(Path, given[FLAG.key])), output_dir, formats_asked(given)
 
 
-def perform(request: MergeRequest, argv: Sequence[str]) -> int:
+def perform(request: Request, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.cli.measuring import report
     from runner.store.merge import merge
 
     console = Console()
-    merged = merge(request.folders, request.output_dir, argv)
+    folders, output_dir, formats = request
+    merged = merge(folders, output_dir, argv)
     for sentence in merged.damage:
         tell(f"{'error' if merged.missing else 'note'}: {sentence}")
-    code = report(merged.folder, console, request.formats)
+    code = report(merged.folder, console, formats)
     if merged.missing:
         console.print(merged.missing, markup=False, highlight=False, soft_wrap=True)
     return BAD_INPUT if merged.missing and merged.damage else code
