@@ -51,7 +51,7 @@ class Journal:
 
     def write(self, kind: str, **facts: Any) -> None:
         """Adds one line and waits until it is on the disk. NaN and infinity become null."""
-        line = json.dumps({"kind": kind, **_finite(facts)}, allow_nan=False)
+        line = json.dumps({"kind": kind, **_finite(facts)}, allow_nan=False, default=str)  # str: of a path
         self._file.write(line.encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -77,9 +77,7 @@ def begin(
         "study",
         study=study,
         command=["python", "-m", "studies", *command],
-        options={
-            key: str(value) if isinstance(value, Path) else value for key, value in asdict(options).items()
-        },
+        options=asdict(options),
         **facts,
         environment=describe(device),
     )

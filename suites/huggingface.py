@@ -48,8 +48,8 @@ class Entry:
 
     model_class: str
     published_batch: int
-    batch_source: str
-    source: str
+    batch_source: str = ""
+    source: str = ""
     sequence: int | None = None
     parameters: int | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -182,13 +182,7 @@ def _generation(model: Any, case: Case) -> Workload:
 
 def _unnamed(name: str) -> Entry:
     """The entry of a class that the file does not list: the class's defaults."""
-    return Entry(
-        model_class=name,
-        published_batch=1,
-        batch_source="none",
-        source="the defaults of the class",
-        sequence=UNNAMED_SEQUENCE,
-    )
+    return Entry(model_class=name, published_batch=1, sequence=UNNAMED_SEQUENCE)
 
 
 def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:

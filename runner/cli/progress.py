@@ -153,10 +153,9 @@ class NotebookView:
 def outcome(record: Record) -> str:
     """``inductor: pass, 30 rounds``; for a failure, with its reason."""
     rounds = f", {len(record.samples)} rounds" if record.samples else ""
-    failure = record.failure
-    if failure is None:
-        return f"{record.candidate}: {record.status.value}{rounds}"
-    why = f" in phase {failure.phase}: {failure.kind}: {failure.message[:LONGEST_REASON]}"
+    failure, why = record.failure, ""
+    if failure is not None:
+        why = f" in phase {failure.phase}: {failure.kind}: {failure.message[:LONGEST_REASON]}"
     return f"{record.candidate}: {record.status.value}{rounds}{why}"
 
 

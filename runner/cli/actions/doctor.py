@@ -64,22 +64,20 @@ def examine(
 ) -> int:
     """Prints the checks, then the noise. The exit code is 0 if the noise could be measured."""
     from runner.cli.machine import checked, this_machine
+    from runner.reports.parts.grid import say
 
-    def say(text: str = "") -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    say("Conditions for measurements on this machine")
+    say(console, "Conditions for measurements on this machine")
     checks = [*checked(machine or this_machine())]
     for check in checks:
-        say(f"  {'!' if check.advice else ' '} {check.name:22} {check.found}  [{check.read}]")
+        say(console, f"  {'!' if check.advice else ' '} {check.name:22} {check.found}  [{check.read}]")
         if check.advice:
-            say(f"      -> {check.advice}")
+            say(console, f"      -> {check.advice}")
     advice = sum(bool(check.advice) for check in checks)
-    say(f"{advice} to look at.\n" if advice else "Nothing to change.\n")
-    say(f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
+    say(console, f"{advice} to look at.\n" if advice else "Nothing to change.\n")
+    say(console, f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
     record = (measure or measured)()
     for line in noise_lines(record, read_calibrations()):
-        say(f"  {line}")
+        say(console, f"  {line}")
     return OK if record.samples is not None else FAILURES
 
 
