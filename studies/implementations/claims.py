@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from runner.analysis.digits import significant
 from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation, published
@@ -23,12 +23,13 @@ NOTHING: Judged = ("nothing to compare", OPEN)
 
 def claims(found: Sequence[Fitted]) -> list[Expectation]:
     """The claims on addition, then those on text, for the tasks that the run has."""
-    expectations = []
-    for task, expected, judge in CLAIMS:
-        if members := [f for f in found if f.task == task]:
-            text, holds = judge(members)
-            expectations.append(Expectation(expected=expected, found=text, holds=holds))
-    return expectations
+    return [
+        Expectation(expected=expected, found=text, holds=holds)
+        for task, judges in CLAIMS.items()
+        if (members := [f for f in found if f.task == task])
+        for expected, judge in judges.items()
+        for text, holds in (judge(members),)
+    ]
 
 
 def _verdict(holds: bool) -> str:
@@ -177,37 +178,22 @@ def _taught_and_nano_equal(members: Sequence[Fitted]) -> Judged:
 
 
 SOONER = f"{TAUGHT} trains faster than the other transformers"
-CLAIMS: tuple[tuple[str, str, Callable[[Sequence[Fitted]], Judged]], ...] = (
-    (
-        "addition",
-        "the MLP solves addition almost at once: 99.5 % at two of three learning rates or more",
-        _mlp_solves,
-    ),
-    (
-        "addition",
-        f"the MLP infers much faster than the transformers: {MUCH_FASTER:g} times or more",
-        _mlp_infers,
-    ),
-    (
-        "addition",
-        "in that time the transformers are well behind: below 90 %, and none solves it in its budget",
-        _transformers_behind,
-    ),
-    (
-        "addition",
-        f"{TAUGHT} is the best transformer on addition, and near perfect: {NEAR_PERFECT:.0%} at the end",
-        _taught_is_best,
-    ),
-    ("addition", f"{SOONER}: less time for an example", _taught_is_cheap),
-    ("addition", f"{SOONER}: sooner at an accuracy", _taught_is_sooner),
-    (
-        "shakespeare",
-        "the MLP fails on Shakespeare: every transformer's loss is lower than any MLP's",
-        _mlp_fails,
-    ),
-    (
-        "shakespeare",
-        f"{TAUGHT} and NanoGPT are about equal on Shakespeare: at equal width, losses within {ABOUT_EQUAL:g}",
-        _taught_and_nano_equal,
-    ),
-)
+CLAIMS: Mapping[str, Mapping[str, Callable[[Sequence[Fitted]], Judged]]] = {
+    "addition": {
+        "the MLP solves addition almost at once: 99.5 % at two of three learning rates or more": _mlp_solves,
+        f"the MLP infers much faster than the transformers: {MUCH_FASTER:g} times or more": _mlp_infers,
+        "in that time the transformers are well behind: below 90 %, and none solves it in its budget": (
+            _transformers_behind
+        ),
+        f"{TAUGHT} is the best transformer on addition, and near perfect: {NEAR_PERFECT:.0%} at the end": (
+            _taught_is_best
+        ),
+        f"{SOONER}: less time for an example": _taught_is_cheap,
+        f"{SOONER}: sooner at an accuracy": _taught_is_sooner,
+    },
+    "shakespeare": {
+        "the MLP fails on Shakespeare: every transformer's loss is lower than any MLP's": _mlp_fails,
+        f"{TAUGHT} and NanoGPT are about equal on Shakespeare: at equal width, losses within "
+        f"{ABOUT_EQUAL:g}": _taught_and_nano_equal,
+    },
+}
