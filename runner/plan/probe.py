@@ -165,11 +165,21 @@ def _ask(
 ) -> Any:
     """The answer of ``python -m module``. Raises ``NoAnswer``."""
     command = [*worker_command(*([python] if python else []))[:-1], module, *arguments]
+    return _answer(*printed_by(command, worker_environment(None), limit_s))
+
+
+def printed_by(
+    command: Sequence[str], environment: Mapping[str, str], limit_s: float
+) -> tuple[list[str], int, list[str]]:
+    """The lines that a program prints, its exit code, and its lines on standard error.
+
+    Raises ``NoAnswer`` after the limit, ``OSError`` if the program cannot be run.
+    """
     # files: a process that inherits a pipe and lives on would keep it open
     with tempfile.TemporaryFile() as replies, tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command,
-            env=worker_environment(None),
+            env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=replies,
             stderr=log,
@@ -181,7 +191,7 @@ def _ask(
             raise NoAnswer(f"it did not answer in {limit_s:g} s") from None
         finally:
             _end(process)
-        return _answer(_lines(replies), process.returncode, _lines(log))
+        return _lines(replies), process.returncode, _lines(log)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from harness.devices import PLATFORMS
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.interpreter import exit_name, worker_environment
+from runner.plan.probe import NoAnswer, printed_by
 
 TIMEOUT_S = 180.0  # importing torch from a cold disk
 OLDEST_PYTHON = (3, 10)
@@ -38,54 +38,41 @@ def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
     """The facts that the interpreter reports. Raises ``UsageError`` if it cannot be a worker."""
     if not python.exists():
         raise UsageError(f"{flag}: {name}: there is no {plain(str(python))}; give the path of a Python")
-    lines, code, errors = _run(python, name, flag)
+    shown = plain(str(python))
+    command = [str(python), "-m", "harness.probes.environment"]
+    try:
+        lines, code, log = printed_by(command, worker_environment(None, base_environment()), TIMEOUT_S)
+    except NoAnswer as error:
+        why = str(error).removeprefix("it ")
+        raise UsageError(f"{flag}: {name}: {shown} {why}; check that it can import torch") from None
+    except OSError as error:
+        why = f"cannot be run ({error.strerror})"
+        if error.errno == errno.ENOEXEC:
+            why = f"is not a program for this machine ({platform.machine()})"
+        raise UsageError(f"{flag}: {name}: {shown} {why}; give the path of a Python") from None
+    last = reason(log[-1].strip()) if log else "it printed no message"
     facts: dict[str, Any] = {}
     for line in lines:
         with contextlib.suppress(ValueError):
             content = json.loads(line)
             facts.update(content if isinstance(content, dict) else {})
     if "python" not in facts:
-        raise UsageError(f"{flag}: {name}: {plain(str(python))} is not a working Python ({_last(errors)})")
-    why_not = _why_not(facts, code, errors)
+        raise UsageError(f"{flag}: {name}: {shown} is not a working Python ({last})")
+    why_not = _why_not(facts, code, last)
     if why_not is not None:
         raise UsageError(f"{flag}: {name}: {why_not}")
     return facts
 
 
-def _run(python: Path, name: str, flag: str) -> tuple[list[str], int, str]:
-    shown = plain(str(python))
-    try:
-        done = subprocess.run(
-            [str(python), "-m", "harness.probes.environment"],
-            env=worker_environment(None, base_environment()),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"{flag}: {name}: {shown} did not answer in {TIMEOUT_S:g} s; check that it can import torch"
-        ) from None
-    except OSError as error:
-        why = f"cannot be run ({error.strerror})"
-        if error.errno == errno.ENOEXEC:
-            why = f"is not a program for this machine ({platform.machine()})"
-        raise UsageError(f"{flag}: {name}: {shown} {why}; give the path of a Python") from None
-    return done.stdout.splitlines(), done.returncode, done.stderr
-
-
-def _why_not(facts: Facts, code: int, errors: str) -> str | None:  # noqa: PLR0911 - one per fault
-    """The fault and its cure as a sentence; None if there is no fault."""
+def _why_not(facts: Facts, code: int, last: str) -> str | None:  # noqa: PLR0911 - one per fault
+    """The fault and its cure as a sentence; None if there is no fault. ``last``: the last line of the log."""
     python = facts["python"]
     if tuple(facts["version"]) < OLDEST_PYTHON:
         return f"its Python is {python}; a worker needs {'.'.join(map(str, OLDEST_PYTHON))} or later"
     if facts["machine"] != platform.machine():
         return f"its Python is for {facts['machine']}, this machine is {platform.machine()}"
     if "torch_error" not in facts and "torch_file" not in facts:
-        return f"importing its torch ends the process ({exit_name(code)}: {_last(errors)}); reinstall torch"
+        return f"importing its torch ends the process ({exit_name(code)}: {last}); reinstall torch"
     if facts.get("torch_error"):
         why = reason(" ".join(str(facts["torch_error"]).split()))
         return f"its torch cannot be used ({why}); reinstall torch for Python {python}"
@@ -112,8 +99,3 @@ def versions_text(facts: Facts) -> str:
 def _numbers(version: object) -> tuple[int, ...]:
     parts = str(version).split("+", maxsplit=1)[0].split(".")[:2]
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
-
-
-def _last(errors: str) -> str:
-    lines = [line for line in errors.splitlines() if line.strip()]
-    return reason(lines[-1].strip()) if lines else "it printed no message"
