@@ -70,13 +70,15 @@ class Entry:
 
     def batch(self, scale: str) -> int:
         """Samples in a step at ``scale``."""
-        return min(self.published_batch, self.cut(scale).get("batch", self.published_batch))
+        most: int = self.cut(scale).get("batch", self.published_batch)
+        return min(self.published_batch, most)
 
     def length(self, scale: str) -> int | None:
         """Tokens (audio: numbers) in a sample at ``scale``; None where the configuration alone says it."""
         if self.sequence is None:
             return None
-        return min(self.sequence, self.cut(scale).get("sequence", self.sequence))
+        most: int = self.cut(scale).get("sequence", self.sequence)
+        return min(self.sequence, most)
 
 
 @functools.cache

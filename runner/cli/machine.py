@@ -188,7 +188,9 @@ CHECKS: tuple[tuple[str, Callable[[Machine], Iterator[Check]]], ...] = (
 def checked(machine: Machine) -> Iterator[Check]:
     """The results of all checks. A check that fails reports its error, and the others continue."""
     rules = read_toml(Path(__file__).with_suffix(".toml")).items()
-    files = [(name, partial(_file, name, rule)) for name, of_name in rules for rule in of_name]
+    files: list[tuple[str, Callable[[Machine], Iterator[Check]]]] = [
+        (name, partial(_file, name, rule)) for name, of_name in rules for rule in of_name
+    ]
     for name, check in (*CHECKS[:-1], *files, CHECKS[-1]):
         try:
             yield from check(machine)
