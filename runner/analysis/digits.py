@@ -13,6 +13,7 @@ MISSING = "-"
 MAX_DECIMALS = 4
 SMALLEST_P = 0.001
 TWO_DIGITS = 10.0
+UNKNOWN = 1000.0  # times: so wide is the interval of two values that agree badly
 UNNAMED = ("", "text", "ratio", "share", "bytes", "GB", "p", "df", "correlation", "error")
 """Units without a name in a text, or whose text has it."""
 PREFIXED: Mapping[str, str] = MappingProxyType({"FLOP": "FLOP", "FLOP/s": "FLOP/s", "bytes/s": "B/s"})
@@ -44,7 +45,9 @@ def speedup_text(value: float | None, low: float | None, high: float | None) -> 
 
 
 def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
-    """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``."""
+    """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``; ``about 9``, if its ends differ by ``UNKNOWN``."""
+    if high > UNKNOWN * low:
+        return f"about {significant(value, 1)}{unit}"
     half_width = value * math.log(high / low) / 2 if low > 0 else math.inf
     decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
     return f"{value:,.{decimals}f}{unit} [{low:,.{decimals}f}, {high:,.{decimals}f}]"
@@ -89,8 +92,8 @@ def p_text(value: float) -> str:
 
 
 def steps_text(value: float) -> str:
-    """Break-even steps: two significant digits with thousands separators, or ``never``."""
-    return "never" if math.isinf(value) else significant(value, 2)
+    """Break-even steps: two significant digits with thousands separators, ``never``, or ``0`` below one."""
+    return "never" if math.isinf(value) else significant(value, 2) if value >= 1 else "0"
 
 
 def break_even_text(steps: float, low: float, high: float, *, whole: bool) -> str:
