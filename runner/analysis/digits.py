@@ -45,7 +45,10 @@ def speedup_text(value: float | None, low: float | None, high: float | None) -> 
 
 
 def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
-    """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``; ``about 9``, if its ends differ by ``UNKNOWN``."""
+    """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``.
+
+    ``about 9``, if the ends of the interval differ by more than a factor of ``UNKNOWN``.
+    """
     if high > UNKNOWN * low:
         return f"about {significant(value, 1)}{unit}"
     half_width = value * math.log(high / low) / 2 if low > 0 else math.inf
