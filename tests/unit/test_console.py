@@ -77,7 +77,7 @@ def test_an_ascii_console_gets_ascii() -> None:
         (0.0131, 0.0125, 0.0137, "0.0131x [0.0125, 0.0137]"),
         (1.0, 1.0, 1.0, "1.0000x [1.0000, 1.0000]"),
         (7.5, 0.0047, 12001.0, "about 8x"),
-            (1.2345, None, None, "1.2x"),
+        (1.2345, None, None, "1.2x"),
     ],
 )
 def test_speedups_have_the_decimals_that_the_interval_supports(
