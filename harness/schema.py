@@ -138,6 +138,9 @@ class Case:
     no_skip: bool = False  # the suite skips this case, and `--no-skip` requested it
     prompt_tokens: int | None = None
     new_tokens: int | None = None  # text generation only
+    # tokens in a sample, of a suite whose models take any length; null: the model or its code knows it
+    sequence: int | None = None
+    point: tuple[str, ...] = ()  # of `--sweep`: the values of its axes, `batch=4`
     folder: str = ""  # older records only: the checkout of suite torchbench
 
     @property
@@ -153,7 +156,12 @@ class Case:
         words += ["pretrained"] if self.pretrained else []
         words += [f"p{self.prompt_tokens}"] if self.prompt_tokens is not None else []
         words += [f"n{self.new_tokens}"] if self.new_tokens is not None else []
-        return (*words, *self.config)
+        return (*words, *self.config, *self.point)
+
+    @property
+    def at(self) -> dict[str, int]:
+        """Axis of ``--sweep`` -> value."""
+        return {name: int(value) for name, _, value in (word.partition("=") for word in self.point)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

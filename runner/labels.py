@@ -57,7 +57,7 @@ def suite_labels(suites: Iterable[str]) -> dict[str, str]:
 def where(record: Record, labels: dict[str, str]) -> str:
     """``tiny_gpt NanoGPT_addition (training, float32, cpu), inductor``"""
     case, job = record.job.case, record.job
-    conditions = f"{case.mode.value}, {job.dtype}, {job.device}"
+    conditions = ", ".join((case.mode.value, job.dtype, job.device, *case.point))
     return f"{labels[case.suite]} {case.name} ({conditions}), {record.candidate}"
 
 

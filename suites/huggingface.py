@@ -120,6 +120,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         skip=f"gone: {entry.gone}" if entry.gone else "",
         prompt_tokens=min(prompt, PROMPT_TOKENS[setting.scale]) if generates else None,
         new_tokens=min(new, NEW_TOKENS[setting.scale]) if generates else None,
+        sequence=None if generates else entry.length(setting.scale),
     )
 
 
@@ -165,7 +166,7 @@ def build(case: Case) -> Workload:
     model = _load(cls, config, entry, case) if case.pretrained else cls(config)
     if generates:
         return _generation(model, case)
-    amounts = Amounts(batch=case.batch, sequence=entry.length(scale) or UNNAMED_SEQUENCE)
+    amounts = Amounts(batch=case.batch, sequence=case.sequence or entry.length(scale) or UNNAMED_SEQUENCE)
     return Workload(module=model, kwargs=inputs_for(model, amounts), loss=own_loss)
 
 

@@ -5,7 +5,8 @@ loss, target). The inputs are a tensor, a tuple of positional arguments or a map
 loss is ``loss(output, target)`` (target None if the tuple has no target) or ``loss(output)``. Without a loss,
 training uses the ``loss`` of the output if it has one, else the mean of the output.
 
-If the function has a parameter ``batch_size``, it gets the value of ``--batch-size``.
+If the function has a parameter ``batch_size``, it gets the value of ``--batch-size``. ``--sweep`` sets
+parameters ``batch_size`` and ``sequence``.
 """
 
 from __future__ import annotations

@@ -27,13 +27,13 @@ def build(spec: str, module: str, function: str, case: Case) -> Workload:
     if case.config:
         raise LookupError(f"--model-config: {spec} has no configuration that can be changed")
     make = _find(module, function)
-    if case.batch_size is None:
-        result = make()
-    elif "batch_size" in inspect.signature(make).parameters:
-        result = make(batch_size=case.batch_size)
-    else:
-        raise TypeError(f"--batch-size: {spec} has no parameter called batch_size")
-    return _as_workload(spec, result)
+    sizes = {"batch_size": case.batch_size, "sequence": case.sequence}
+    given = {name: size for name, size in sizes.items() if size is not None}
+    for name in given:
+        if name not in inspect.signature(make).parameters:
+            flag = "--sweep" if case.point else "--batch-size"
+            raise TypeError(f"{flag}: {spec} has no parameter called {name}")
+    return _as_workload(spec, make(**given))
 
 
 def _find(name: str, function: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
-from harness.schema import Record, Scalar, Status
+from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import seconds_text, speedup_text
 from runner.analysis.estimate import (
     BreakEven,
@@ -316,6 +316,33 @@ class StartForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover:
+    """Where a curve crosses a speedup of 1, with its 95 % interval; an end beyond the points is None."""
+
+    at: float  # value of the axis
+    low: float | None
+    high: float | None
+    faster: bool  # the candidate is faster above it, and slower below
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """The results of a candidate over an axis of ``--sweep``. ``points``: value -> a result that counts."""
+
+    axis: str
+    case: Case  # without this axis
+    comparisons: tuple[Comparison, ...]  # by the value of the axis
+    points: Mapping[int, Comparison]
+    crossovers: tuple[Crossover, ...]
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What the curves of all candidates of a model share."""
+        job = self.comparisons[0].record.job
+        return self.axis, self.case, job.device, job.dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerRatio:
     """The mean of ``CandidatePair`` over the models of a suite, mode, device and dtype."""
 
@@ -359,4 +386,5 @@ class Summary:
     compile_starts: tuple[CompileStart, ...] = ()
     compile_pairs: tuple[CompilePair, ...] = ()
     start_forms: tuple[StartForm, ...] = ()
+    curves: tuple[Curve, ...] = ()
     figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
 from runner.analysis.start_up.forms import start_forms
 from runner.analysis.statistics import false_discovery
+from runner.analysis.sweep.curves import curves
 from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.compiling import (
     LATENCY,
@@ -58,6 +59,7 @@ def summarize(records: Sequence[Record]) -> Summary:
         compile_starts=compile_starts(comparisons),
         compile_pairs=compile_pairs(comparisons),
         start_forms=start_forms(comparisons),
+        curves=curves(comparisons),
     )
 
 
@@ -143,6 +145,8 @@ def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
     members: dict[GroupKey, list[Comparison]] = {}
     for comparison in comparisons:
         job, case = comparison.record.job, comparison.record.job.case
+        if case.point:
+            continue  # a model's points are not several models
         key = (comparison.compiler, suite_of(case.suite), case.mode.value, comparison.device, job.dtype)
         members.setdefault(key, []).append(comparison)
     run = {key: [c for c in group if c.record.status.counted] for key, group in members.items()}

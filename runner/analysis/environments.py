@@ -39,6 +39,8 @@ def averages_across(across: Sequence[AcrossEnvironments]) -> tuple[EnvironmentAv
     groups: dict[tuple[str, ...], list[AcrossEnvironments]] = {}
     for one in across:
         case, job = one.record.job.case, one.record.job
+        if case.point:
+            continue  # a model's points are not several models
         key = (suite_of(case.suite), case.mode.value, job.device, job.dtype, one.environment, one.compiler)
         groups.setdefault(key, []).append(one)
     return tuple(_average(key, members) for key, members in groups.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from harness.loading.own_model import is_own_model
@@ -14,6 +14,7 @@ from runner.plan.config import QUICK, Changes, RunConfig, Selection
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.plan.environments.spec import EnvSpec
 from runner.plan.settings import words
+from runner.plan.sweep import axes_of
 from runner.store.invocation import program, suite_script
 
 DEFAULTS = RunConfig()
@@ -42,6 +43,8 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
     same: dict[str, Any] = {f.name: getattr(case, f.name) for f in fields(Changes) if hasattr(case, f.name)}
     if own:
         same["scale"] = None
+    swept = {"batch": "batch_size", "sequence": "prompt_tokens"}
+    same |= {swept[axis]: None for axis in case.at if axis in swept}
     return RunConfig(
         suites=(case.suite,),
         modes=(case.mode,),
@@ -54,9 +57,10 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         skip_unavailable=any(name in job.unavailable for name in candidates),
         selection=Selection() if own else selection,
         changes=Changes(**same),
+        sweep=axes_of(case),
         baseline_dtype=job.baseline_dtype,
         options=job.options,
-        protocol=job.protocol,
+        protocol=replace(job.protocol, threads=None) if "threads" in case.at else job.protocol,
         extras=job.extras,
     )
 

@@ -174,7 +174,7 @@ def _title(job: Job) -> str:
 
 
 def _what(job: Job) -> str:
-    return f"{job.case.name} {job.case.mode.value} {job.dtype}"
+    return " ".join((job.case.name, job.case.mode.value, job.dtype, *job.case.point))
 
 
 def estimates(pairs: Pairs) -> str:

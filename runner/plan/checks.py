@@ -126,6 +126,10 @@ def _bundled(config: RunConfig) -> list[str]:
     return [name for name in config.suites if name in suite_names()]
 
 
+def _sweeps(config: RunConfig, axis: str) -> bool:
+    return axis in dict(config.sweep)
+
+
 def _too_few(protocol: Protocol) -> bool:
     least = protocol.min_rounds
     return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
@@ -178,6 +182,16 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
     "<protocol.keep_dropout>=keep is for models of your own; in the models of {bundled}, dropout layers drop "
     "nothing": lambda c: c.protocol.keep_dropout and bool(_bundled(c)),
+    "<sweep> sets the batch size; leave <changes.batch_size> and <changes.batch_sizes> out": lambda c: (
+        _sweeps(c, "batch") and bool(c.changes.batch_size or c.changes.batch_sizes)
+    ),
+    "<sweep> sets the prompt; leave <changes.prompt_tokens> out": (
+        lambda c: _sweeps(c, "sequence") and c.changes.prompt_tokens is not None
+    ),
+    "<sweep> sets the threads; leave <protocol.threads> out": (
+        lambda c: _sweeps(c, "threads") and c.protocol.threads is not None
+    ),
+    "<sweep>: name an axis once, with all its values": (lambda c: len(dict(c.sweep)) < len(c.sweep)),
     f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
     "name it in PYTHONPATH, or install the package torchbenchmark": (
         lambda c: TORCHBENCH in c.suites and not c.environments and find_spec("torchbenchmark") is None

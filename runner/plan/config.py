@@ -48,6 +48,7 @@ from runner.plan.environments.spec import (
 )
 from runner.plan.partition import Partition
 from runner.plan.settings import listed, value_of
+from runner.plan.sweep import AXIS, Axis
 
 LONGEST_TAG = 80
 
@@ -257,6 +258,14 @@ class RunConfig:
     )
     selection: Selection = field(default_factory=Selection)
     changes: Changes = field(default_factory=Changes)
+    sweep: tuple[Axis, ...] = _condition(
+        (),
+        "--sweep=AXIS=VALUES",
+        many=True,
+        kind=AXIS,
+        help="measure at each value of batch, sequence or threads, such as batch=1,2,4,8 or "
+        "sequence=128:4096:*2 (may be repeated): curves and crossover points",
+    )
     # None: the precision of each candidate
     baseline_dtype: str | None = _condition(
         None,

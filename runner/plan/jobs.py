@@ -18,6 +18,7 @@ from runner.plan.batch_sizes import BATCH_SIZE_FILE
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.partition import balanced
 from runner.plan.probe import LIMIT_S, ask_suite, limit_for, listed_cases
+from runner.plan.sweep import points
 
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
@@ -100,8 +101,8 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
             setting = setting_for(config, device, mode)
             for case in _selected(suite, config, setting, named[suite], catalog):
                 changed = changed_case(case, config.changes)
-                jobs += [
-                    Job(
+                for dtype in config.dtypes:
+                    job = Job(
                         case=changed,
                         device=device,
                         dtype=dtype,
@@ -112,8 +113,7 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
                         extras=config.extras,
                         own_compilers=dict(config.own_compilers),
                     )
-                    for dtype in config.dtypes
-                ]
+                    jobs += points(job, config.sweep)
     if not jobs:
         raise UsageError(_nothing_selected(config, mode, catalog))
     return jobs

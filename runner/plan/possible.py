@@ -20,7 +20,8 @@ from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wr
 
 def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tuple[Job, ...]:
     """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run."""
-    check_threads(config.protocol.threads)
+    for job in jobs:
+        check_threads(job.protocol.threads)
     if not config.environments:
         check_devices(config.devices)
         jobs = with_availability(jobs, asking_for(jobs), skip=skip)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.schema import Record, Status
-from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
+from runner.analysis.comparison import CONTROL, Comparison, Curve, GroupSummary, Summary
 from runner.analysis.digits import seconds_text, speedup_text, steps_text
 from runner.analysis.estimate import BreakEven
 from runner.labels import case_name, counted, plain, reason
+from runner.reports.parts.curves import crossing_text, range_text
 from runner.reports.parts.sections import Section, compiler_name, sections
 from runner.reports.parts.table import NOT_CHECKED, parity_word
 
@@ -18,24 +19,36 @@ LONGEST_REASON = 130
 
 
 def closing_lines(summary: Summary) -> tuple[str, ...]:
-    """One line for each result; with more than ``MOST_LINES`` results, one for each group.
+    """One line for each curve and other result; with more than ``MOST_LINES``, one for each group.
 
     The A/A control has a line only if nothing else was measured.
     """
     only_controls = all(c.compiler == CONTROL for c in summary.comparisons)
     parts = sections(summary)
+    curves = [c for c in summary.curves if only_controls or c.comparisons[0].compiler != CONTROL]
+    curves = curves if len(curves) <= MOST_LINES else []
+    drawn = {id(one) for curve in curves for one in curve.comparisons}
     results = [
         (part, comparison)
         for part in parts
         for comparison in part.comparisons
-        if only_controls or comparison.compiler != CONTROL
+        if (only_controls or comparison.compiler != CONTROL) and id(comparison) not in drawn
     ]
     if len(results) <= MOST_LINES:
-        return tuple(_of_result(parts, *one) for one in results)
+        return (*map(_of_curve, curves), *(_of_result(parts, *one) for one in results))
     groups: dict[tuple[str, str], tuple[Section, list[Comparison]]] = {}
     for part, comparison in results:
         groups.setdefault((part.title, comparison.compiler), (part, []))[1].append(comparison)
-    return tuple(_of_group(parts, part, members) for part, members in groups.values())
+    return (*map(_of_curve, curves), *(_of_group(parts, part, members) for part, members in groups.values()))
+
+
+def _of_curve(curve: Curve) -> str:
+    """``branch training float32 cpu, inductor over batch 1 to 64: faster from batch 6 [4, 8]; 5/5 pass``"""
+    job, compiler = curve.comparisons[0].record.job, compiler_name(curve.comparisons[0].compiler)
+    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, job.device)))
+    passed = sum(one.passed for one in curve.comparisons)
+    rate = f"{passed}/{len(curve.comparisons)} pass"
+    return f"{model}, {compiler} over {range_text(curve)}: {crossing_text(curve)}; {rate}"
 
 
 def _name(parts: Sequence[Section], part: Section, comparison: Comparison, model: str = "") -> str:

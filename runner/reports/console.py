@@ -17,13 +17,20 @@ from runner.analysis.verdicts.parity import MARK
 from runner.labels import case_name
 from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import averages_note, averages_tables
+from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table, grid_of, text_for
 from runner.reports.parts.pairs import compile_tables, short_pair_tables
-from runner.reports.parts.sections import Section, compiler_name, environment_line, protocol_line, sections
+from runner.reports.parts.sections import (
+    Section,
+    compiler_name,
+    environment_line,
+    protocol_line,
+    sections,
+    top_models,
+)
 from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import NOT_CHECKED, coarse_note, narrow_table
-from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +62,14 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     for part in sections(summary):
         writer.blank()
         writer.section(part)
-    writer.tables((*compile_tables(summary), *start_up_tables(summary), *short_pair_tables(summary)))
+    writer.tables(
+        (
+            *curve_tables(summary),
+            *compile_tables(summary),
+            *start_up_tables(summary),
+            *short_pair_tables(summary),
+        )
+    )
     writer.explanations(summary.comparisons)
     if summary.warnings:
         writer.blank()
@@ -137,8 +151,10 @@ class _Writer:
 
 
 def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
-    counts = ", ".join(f"{compiler_name(g.compiler)} {g.passed}/{g.total}" for g in part.groups)
-    passed = "passed" if any(g.checked for g in part.groups) else "parity not checked; ran"
+    counted = [c for c in part.comparisons if c.record.status.counted]
+    counts = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in part.compilers)
+    checked = any(c.record.job.protocol.accuracy for c in counted)
+    passed = "passed" if checked else "parity not checked; ran"
     yield "; ".join(
         text for text in (part.rounds, f"{passed}: {counts}", protocol_line(part.comparisons)) if text
     )
@@ -154,6 +170,11 @@ def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
     if table.omitted:
         names = ", ".join(header.replace("\n", " ") for header in table.omitted)
         yield f"Columns omitted for width: {names}; all columns are in {elsewhere}."
+
+
+def _passed(counted: Sequence[Comparison], compiler: str) -> str:
+    own = [c.passed for c in counted if c.compiler == compiler]
+    return f"{sum(own)}/{len(own)}"
 
 
 def _style(header: str, text: str) -> str:

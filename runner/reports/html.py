@@ -30,6 +30,7 @@ from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
 from runner.reports.parts.averages import averages, averages_note, averages_tables
+from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import compile_tables, pair_tables
 from runner.reports.parts.sections import Section, environment_line, protocol_line
@@ -118,6 +119,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "warnings": summary.warnings,
         "shown_cases": SHOWN_CASES,
         "caveats": summary.caveats,
+        "curves": curve_tables(summary),
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
         "pairs": (*compile_tables(summary), *start_up_tables(summary), *pair_tables(summary)),

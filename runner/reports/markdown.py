@@ -17,6 +17,7 @@ from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
 from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
+from runner.reports.parts.curves import curve_plot, curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
 from runner.reports.parts.pairs import compile_tables, pair_tables
@@ -56,6 +57,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         text(f"Protocol: {escape(_cut(protocol_line(summary.comparisons)))}."),
         *_executive(summary),
         *_environments(summary),
+        *_curves(summary),
         *_warnings(summary),
         *(block for part in parts for block in _section(part)),
         *_pairs(summary),
@@ -93,6 +95,14 @@ def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
         yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
     if summary.across:
         yield text(escape(environment_note(summary)))
+
+
+def _curves(summary: Summary) -> Iterator[MarkdownBlock]:
+    for table in curve_tables(summary):
+        yield text(f"## {escape(table.title)}")
+        for name in dict.fromkeys(curve_plot(summary, curve) for curve in summary.curves):
+            yield text(f"![curves]({name})")
+        yield _rows(table)
 
 
 def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:

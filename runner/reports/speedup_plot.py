@@ -38,9 +38,9 @@ from runner.reports.parts.sections import (
     environment_line,
     plot_name,
     sections,
+    top_models,
 )
 from runner.reports.parts.table import batch_cell, speedup_cell
-from runner.reports.parts.top_models import top_models
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,6 +23,7 @@ from runner.analysis.comparison import (
     Comparison,
     CompilePair,
     CompileStart,
+    Curve,
     GroupSummary,
     StartForm,
     Summary,
@@ -52,6 +53,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "compile_starts": [_compile_start(one) for one in summary.compile_starts],
         "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
         "start_forms": [_start_form(form) for form in summary.start_forms],
+        "curves": [_curve(curve) for curve in summary.curves],
         "comparisons": [],
     }
     head, tail = json.dumps(to_json(content), indent=1, allow_nan=False).rsplit("[]", 1)
@@ -134,6 +136,17 @@ def _start_form(form: StartForm) -> dict[str, Any]:
     record = form.comparison.record
     after = {str(step): seconds for step, seconds in form.after.items()}
     return {"job": record.job.key, "candidate": record.candidate, **values, "after": after}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    """The jobs of a candidate over an axis, the values that count, and where its speedup crosses 1."""
+    return {
+        "axis": curve.axis,
+        "candidate": curve.comparisons[0].record.candidate,
+        "jobs": [one.record.job.key for one in curve.comparisons],
+        "points": [*curve.points],
+        "crossovers": curve.crossovers,
+    }
 
 
 def _group(group: GroupSummary) -> dict[str, Any]:

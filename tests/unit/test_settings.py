@@ -41,6 +41,7 @@ from runner.plan.environments.spec import EnvSpec
 from runner.plan.jobs import Catalog, plan
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words
+from runner.plan.sweep import AXES, axes_of, points
 
 TEXTS = st.text("abcXYZ019_.-", min_size=1, max_size=8).filter(lambda text: text.strip("-"))
 PAIRS = st.builds("{}={}".format, TEXTS.filter(str.isidentifier), st.text("ab=, '", max_size=5))
@@ -55,6 +56,9 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
     "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
     "changes.batch_sizes": st.just(()),  # from a file: the command of a job has --batch-size
+    "sweep": st.dictionaries(
+        st.sampled_from(AXES), st.lists(st.integers(1, 99), min_size=1, unique=True).map(tuple)
+    ).map(lambda axes: tuple(axes.items())),
     "selection.only": st.lists(TEXTS, unique=True, max_size=3).map(tuple),
     "selection.filters": st.lists(TEXTS, max_size=2).map(tuple),
     "selection.excludes": st.lists(TEXTS, max_size=2).map(tuple),
@@ -158,6 +162,8 @@ CASE: Mapping[str, st.SearchStrategy[Any]] = {
     "no_skip": st.booleans(),
     "prompt_tokens": st.integers(1, 10**9),
     "new_tokens": st.integers(1, 10**9),
+    "sequence": st.none(),  # of the suite
+    "point": st.sampled_from([(), ("batch=3",), ("threads=2", "batch=7")]),
     "folder": st.just(""),  # of older records
 }
 JOB: Mapping[str, st.SearchStrategy[Any]] = {
@@ -209,6 +215,7 @@ def possible_job(job: Job) -> Job:
     if case.mode is not Mode.TRAINING or job.dtype == "float16":
         protocol = dataclasses.replace(protocol, optimizer="none")
     job = dataclasses.replace(job, case=case, options=options, protocol=protocol)
+    (job,) = points(job, axes_of(case))
     if job.environments or not protocol.accuracy:  # which --localize refuses
         job = dataclasses.replace(job, extras=dataclasses.replace(job.extras, localize=False))
     if job.environments:

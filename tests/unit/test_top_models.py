@@ -2,8 +2,7 @@
 
 from harness.schema import Status
 from runner.analysis.derive import summarize
-from runner.reports.parts.sections import Section, sections
-from runner.reports.parts.top_models import top_models
+from runner.reports.parts.sections import Section, sections, top_models
 from tests.factories import make_job, make_record, printed
 
 

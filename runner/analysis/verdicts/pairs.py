@@ -62,6 +62,8 @@ def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]
     groups: dict[tuple[str, ...], list[CandidatePair]] = {}
     for pair in pairs:
         job = pair.first.record.job
+        if job.case.point:
+            continue  # a model's points are not several models
         key = (
             *(suite_of(job.case.suite), job.case.mode.value, pair.first.device, job.dtype),
             *(pair.first.compiler, pair.second.compiler),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from harness.devices import PLATFORMS
 from harness.loading.own_model import suite_of
@@ -144,3 +146,27 @@ def _ending(protocol: Protocol) -> str:
 def plot_name(suite: str, dtype: str, kind: str = "") -> str:
     """File name of the plot of a suite (its label) in one dtype. Modes and devices are its panels."""
     return f"{file_part(suite)}_{file_part(dtype)}{kind}.png"
+
+
+Model = tuple[Comparison, ...]
+"""The comparisons of one model."""
+
+
+def top_models(section: Section, *, most: int, otherwise: int) -> tuple[Section, str]:
+    """The section, and "". With more than ``most`` models: ``otherwise`` of them, and a sentence on this."""
+    models = [tuple(group) for _, group in groupby(section.comparisons, key=lambda c: c.record.job.key)]
+    if len(models) <= most:
+        return section, ""
+    by_distance = sorted(range(len(models)), key=lambda place: -_distance(models[place]))
+    places = sorted(by_distance[:otherwise])
+    comparisons = tuple(comparison for place in places for comparison in models[place])
+    shown = f"{otherwise:,} of {len(models):,} models, with the speedups furthest from 1"
+    return replace(
+        section, comparisons=comparisons
+    ), f"{shown}; report.html and the CSV files have all models"
+
+
+def _distance(model: Sequence[Comparison]) -> float:
+    """The largest absolute log speedup of the model; 0 without a valid speedup."""
+    valid = (c.speedup for c in model if c.record.status.passed)
+    return max((abs(math.log(speedup)) for speedup in valid if speedup), default=0.0)

@@ -1,0 +1,95 @@
+"""The curves of ``--sweep``: speedups over an axis, and where they cross 1.
+
+At the points of a curve, y is the log speedup, and low and high are the ends of its 95 % interval. Straight
+lines over t, the logarithm of the axis, join each of the three. The crossover is where y is 0, and its
+interval holds every t around it with low(t) <= 0 <= high(t). If the true log speedup is straight between the
+points, too, this interval covers its crossing in at least 95 %: between two points, the standard error of y
+is at most the mean, with the same weights, of their standard errors, of which the band is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from statistics import median
+
+from scipy import special
+
+from harness.schema import Case
+from runner.analysis.comparison import Comparison, Crossover, Curve
+from runner.analysis.estimate import Typical
+
+Point = tuple[float, float, float, float]
+"""Value of the axis, log speedup, ends of its interval."""
+
+
+def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
+    """A curve over each axis, for each candidate and all values of the other axes."""
+    found: dict[tuple[str, Case, str, str, str], list[Comparison]] = {}
+    for axis in dict.fromkeys(axis for one in comparisons for axis in one.record.job.case.at):
+        for one in comparisons:
+            job, case = one.record.job, one.record.job.case
+            if axis in case.at:
+                others = tuple(word for word in case.point if not word.startswith(f"{axis}="))
+                alike = replace(case, batch_size=None, sequence=None, prompt_tokens=None, point=others)
+                key = (axis, alike, job.device, job.dtype, one.record.candidate)
+                found.setdefault(key, []).append(one)
+    return tuple(_curve(axis, case, some) for (axis, case, *_), some in found.items() if len(some) > 1)
+
+
+def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:
+    ordered = sorted(members, key=lambda one: one.record.job.case.at[axis])
+    points = {one.record.job.case.at[axis]: one for one in ordered if one.passed and one.ci_low is not None}
+    band = [
+        (value, estimate.log, *estimate.interval)
+        for value, one in points.items()
+        if (estimate := one.estimate) and estimate.interval
+    ]
+    return Curve(
+        axis=axis,
+        case=case,
+        comparisons=tuple(ordered),
+        points=points,
+        crossovers=tuple(crossovers(band)),
+    )
+
+
+def crossovers(points: Sequence[Point]) -> Iterator[Crossover]:
+    """The crossovers of a curve, whose points are sorted. An end that no point bounds is None.
+
+    A curve that crosses 1 an even number of times within one interval has none there, and one whose interval
+    is open at both ends neither.
+    """
+    t = [math.log(value) for value, *_ in points]
+    y, low, high = ([*_zeros(t, [point[i] for point in points])] for i in (1, 2, 3))
+    ends = sorted(place for place, _ in (*low, *high))
+    around = {
+        at: (
+            max((end for end in ends if end <= at), default=None),
+            min((end for end in ends if end >= at), default=None),
+        )
+        for at, _ in y
+    }
+    for interval, zeros in groupby(y, lambda zero: around[zero[0]]):
+        places = [*zeros]
+        if len(places) % 2 and interval != (None, None):
+            at, rises = places[len(places) // 2][0], places[0][1]
+            begin, end = (None if one is None else math.exp(one) for one in interval)
+            yield Crossover(at=math.exp(at), low=begin, high=end, faster=rises)
+
+
+def _zeros(t: Sequence[float], line: Sequence[float]) -> Iterator[tuple[float, bool]]:
+    """Where the line becomes 0 or more, or less than 0, and whether it rises there."""
+    for (t0, t1), (y0, y1) in zip(pairwise(t), pairwise(line), strict=True):
+        if (y0 < 0) != (y1 < 0):
+            yield t0 + (t1 - t0) * y0 / (y0 - y1), y0 < 0
+
+
+def median_ms(times_s: Sequence[float]) -> Typical:
+    """The median of the rounds, between the ranks of its 95 % interval (the sign test's)."""
+    ordered = sorted(times_s)
+    rank = int(special.bdtrik(0.025, len(ordered), 0.5))
+    middle, low, high = (1e3 * one for one in (median(ordered), ordered[rank], ordered[-1 - rank]))
+    return Typical(value=middle, low=low, high=high)

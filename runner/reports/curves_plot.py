@@ -1,0 +1,135 @@
+"""``{suite}_{dtype}_curves.png``, ``.svg``: the curves of ``--sweep``, a row for each model and axis.
+
+Speedup, time of a step, compilation and peak memory over the axis, where the records have them: a line for
+each candidate, eager in black, and 95 % intervals. A bar at 1.00x is the interval of a crossover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from runner.analysis.comparison import CONTROL, Comparison, Curve, Summary
+from runner.analysis.estimate import Typical
+from runner.analysis.sweep.curves import median_ms
+from runner.labels import case_name
+from runner.reports.parts.axes import GREY, light_grid, new_figure, note, ratio_ticks, shorten, styles
+from runner.reports.parts.curves import curve_plot
+from runner.reports.parts.pictures import by_name, plain_style
+from runner.reports.parts.sections import compiler_name, compilers, environment_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg")
+WIDTH_IN, ROW_IN = 14.0, 3.0
+MOST_ROWS = 12  # of a suite; report.md has all
+TITLE_WIDTH = 150
+MOST_TICKS = 6
+EAGER = {"color": "black", "marker": "o"}
+
+Row = tuple[Curve, ...]
+"""The curves of all candidates of a model over an axis."""
+Value = Callable[[Comparison], Typical | None]
+
+
+def _speedup(one: Comparison) -> Typical | None:
+    return None if one.speedup is None else Typical(value=one.speedup, low=one.ci_low, high=one.ci_high)
+
+
+def _ms(side: str) -> Value:
+    return lambda one: one.record.samples and median_ms(getattr(one.record.samples, f"{side}_s"))
+
+
+def _single(name: str) -> Value:
+    def value(one: Comparison) -> Typical | None:
+        number = getattr(one, name)
+        return None if number is None else Typical(value=number)
+
+    return value
+
+
+PANELS: Mapping[str, tuple[Value, Value | None]] = MappingProxyType(
+    {
+        "speedup over eager": (_speedup, None),
+        "step (ms)": (_ms("candidate"), _ms("baseline")),
+        "compilation (s)": (_single("compilation_latency_s"), None),
+        "peak memory (GB)": (_single("candidate_peak_gb"), _single("baseline_peak_gb")),
+    }
+)
+"""Label of the axis -> what a candidate has there, and eager."""
+
+
+def render(summary: Summary) -> Mapping[str, bytes]:
+    rows = [tuple(curves) for _, curves in groupby(summary.curves, key=lambda one: one.family)]
+    return by_name(
+        [(curve_plot(summary, row[0]), row) for row in rows if any(curve.points for curve in row)],
+        lambda members: draw(members[:MOST_ROWS], compilers(summary)),
+    )
+
+
+def draw(rows: Sequence[Row], order: Sequence[str]) -> Figure:
+    """``order``: all compilers of the run, which fixes their colors."""
+    with plain_style():
+        figure = new_figure(WIDTH_IN, ROW_IN * len(rows))
+        for axes, row in zip(figure.subplots(len(rows), len(PANELS), squeeze=False), rows, strict=True):
+            for ax, label in zip(axes, PANELS, strict=True):
+                _draw_panel(ax, label, row, styles(order))
+            _draw_title(axes[0], row)
+    return figure
+
+
+def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mapping[str, str]]) -> None:
+    of_candidate, of_eager = PANELS[label]
+    if of_eager is not None:
+        _draw_line(ax, row[0], of_eager, EAGER, "eager")
+    for curve in row:
+        compiler = curve.comparisons[0].compiler
+        if compiler != CONTROL or of_eager is None:
+            _draw_line(ax, curve, of_candidate, of_compiler[compiler], compiler_name(compiler))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    values = sorted({value for curve in row for value in curve.points})
+    ax.set_xticks(values, [f"{value:,}" for value in values])
+    ax.minorticks_off()
+    ax.set_xlabel(f"{row[0].axis} (log scale)")
+    ax.set_ylabel(label)
+    light_grid(ax)
+    if of_candidate is _speedup:
+        ax.axhline(1.0, color="black", linewidth=0.8, zorder=1)
+        _draw_crossovers(ax, row, values, of_compiler)
+        ratio_ticks(ax.yaxis, ax.get_ylim(), MOST_TICKS)
+        ax.legend(fontsize=7, frameon=False)
+
+
+def _draw_line(ax: Axes, curve: Curve, value: Value, style: Mapping[str, str], label: str) -> None:
+    known = {at: there for at, one in curve.points.items() if (there := value(one)) is not None}
+    ax.plot([*known], [there.value for there in known.values()], label=label, linewidth=1.3, ms=4, **style)
+    band = {at: (there.low, there.high) for at, there in known.items() if None not in (there.low, there.high)}
+    if band:
+        ax.fill_between(
+            [*band], *zip(*band.values(), strict=True), color=style["color"], alpha=0.2, linewidth=0
+        )
+
+
+def _draw_crossovers(
+    ax: Axes, row: Row, values: Sequence[int], of_compiler: Mapping[str, Mapping[str, str]]
+) -> None:
+    for curve in row:
+        color = of_compiler[curve.comparisons[0].compiler]["color"]
+        for one in curve.crossovers:
+            ends = [values[0] if one.low is None else one.low, values[-1] if one.high is None else one.high]
+            ax.plot(ends, [1.0, 1.0], color=color, linewidth=4, alpha=0.6, solid_capstyle="butt", zorder=3)
+            ax.plot(one.at, 1.0, "|", color=color, ms=12, zorder=4)
+
+
+def _draw_title(ax: Axes, row: Row) -> None:
+    record = row[0].comparisons[0].record
+    title = f"{case_name(row[0].case)}, {record.job.case.mode.value} {record.job.dtype}, {record.job.device}"
+    ax.set_title(
+        shorten(title, TITLE_WIDTH), loc="left", fontsize=11, fontweight="bold", parse_math=False, pad=16
+    )
+    note(ax, environment_line(record.environment), (0.0, 1.0), (0, 4), va="bottom", color=GREY)

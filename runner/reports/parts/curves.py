@@ -1,0 +1,75 @@
+"""The table of the curves of ``--sweep``, as rows of text, for all reports."""
+
+from __future__ import annotations
+
+import math
+
+from runner.analysis.comparison import Crossover, Curve, Summary
+from runner.analysis.digits import MISSING
+from runner.labels import case_name, suite_labels
+from runner.reports.parts.grid import Table, TextColumn, table_of
+from runner.reports.parts.sections import compiler_name, conditions_of, plot_name
+from runner.reports.parts.table import speedup_cell
+
+TITLE = "Curves: where the speedup crosses 1.00x [95 % interval]"
+
+
+def curve_tables(summary: Summary) -> tuple[Table, ...]:
+    """() without --sweep."""
+    if not summary.curves:
+        return ()
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    cells: tuple[TextColumn[Curve], ...] = (
+        TextColumn("model", lambda curve: case_name(curve.case), once=True),
+        TextColumn("conditions", lambda curve: conditions_of(curve.comparisons[0].record, labels), once=True),
+        TextColumn("candidate", lambda curve: compiler_name(curve.comparisons[0].compiler)),
+        TextColumn("over", range_text),
+        TextColumn("against eager", crossing_text),
+        TextColumn("speedup\nat the first point", lambda curve: _speedup(curve, 0)),
+        TextColumn("speedup\nat the last point", lambda curve: _speedup(curve, -1)),
+        TextColumn("points", lambda curve: f"{len(curve.points)}/{len(curve.comparisons)}", number=True),
+    )
+    droppable = ("conditions", "points", "speedup\nat the first point", "speedup\nat the last point", "over")
+    return (table_of(TITLE, summary.curves, cells, droppable, lambda curve: curve.family),)
+
+
+def curve_plot(summary: Summary, curve: Curve) -> str:
+    """The file of its picture."""
+    job = curve.comparisons[0].record.job
+    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    return plot_name(labels[job.case.suite], job.dtype, "_curves")
+
+
+def range_text(curve: Curve) -> str:
+    """``batch 1 to 64``"""
+    first, last = (curve.comparisons[i].record.job.case.at[curve.axis] for i in (0, -1))
+    return f"{curve.axis} {first:,} to {last:,}"
+
+
+def crossing_text(curve: Curve) -> str:
+    """``faster from batch 6 [4, 8]``; without a crossover, at how many points it is faster or slower."""
+    if curve.crossovers:
+        return "; ".join(_crossover_text(curve, one) for one in curve.crossovers)
+    speedups, n = curve.points.values(), len(curve.points)
+    faster = sum(one.ci_low is not None and one.ci_low > 1 for one in speedups)
+    slower = sum(one.ci_high is not None and one.ci_high < 1 for one in speedups)
+    if n and n in (faster, slower):
+        return f"{'faster' if faster else 'slower'} at all {n} points"
+    return f"faster at {faster}, slower at {slower} of {n} points"
+
+
+def _crossover_text(curve: Curve, one: Crossover) -> str:
+    low = f"under {min(curve.points):,}" if one.low is None else _value(one.low)
+    high = f"over {max(curve.points):,}" if one.high is None else _value(one.high)
+    word = "faster" if one.faster else "slower"
+    return f"{word} from {curve.axis} {_value(one.at)} [{low}, {high}]"
+
+
+def _value(at: float) -> str:
+    """The first whole number that is not below: a batch has no parts."""
+    return f"{math.ceil(round(at, 6)):,}"
+
+
+def _speedup(curve: Curve, place: int) -> str:
+    points = [*curve.points.values()]
+    return speedup_cell(points[place]) if points else MISSING

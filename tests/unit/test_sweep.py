@@ -1,0 +1,229 @@
+"""``--sweep``: its points as jobs, the curves over them, and the crossovers with their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shlex
+from pathlib import Path
+
+import pytest
+
+from harness.schema import Job, Mode, Record, Status
+from runner.analysis.derive import summarize
+from runner.analysis.sweep.curves import crossovers, median_ms
+from runner.cli.commands import job_command
+from runner.errors import UsageError
+from runner.plan.jobs import plan
+from runner.plan.sweep import AXIS, points
+from runner.reports import curves_plot, markdown, summary_json
+from runner.reports.closing import closing_lines
+from runner.reports.parts.curves import curve_tables
+from tests.command_line import config_of_words
+from tests.factories import known, make_job, make_record, printed
+
+WORDS = ("--inference", "--devices=cpu", "--compilers=inductor")
+BATCHES = (1, 2, 4, 8, 16, 32)
+
+
+def jobs_of(*words: str) -> tuple[Job, ...]:
+    return plan(config_of_words([*WORDS, *words]))
+
+
+# -- points ------------------------------------------------------------------------
+
+
+def test_values_are_listed_or_spanned() -> None:
+    for text, values in {
+        "batch=1,2,2,8": (1, 2, 8),
+        "sequence=128:1000:*2": (128, 256, 512),
+        "threads=1:5:+2": (1, 3, 5),
+    }.items():
+        axis = AXIS.read(text)
+        assert axis == (text.partition("=")[0], values)
+        assert AXIS.read(AXIS.text(axis)) == axis
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("batch", "'batch' has no values; give values such as"),
+        ("size=1", "there is no axis called 'size'; choose from batch, sequence, threads"),
+        ("batch=0", "0 is too small"),
+        ("batch=1,x", "'x' is not a whole number"),
+        ("batch=1:8:*1", "1 is too small"),
+        ("batch=1:500:+1", "'batch=1:500:\\+1' has more than 64 values"),
+    ],
+)
+def test_a_wrong_axis_is_named(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=f"^--sweep: {says}"):
+        config_of_words([*WORDS, f"--sweep={text}"])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--sweep=batch=1,2", "--batch-size=4"], "--sweep sets the batch size; leave --batch-size and"),
+        (["--sweep=threads=1", "--threads=1"], "--sweep sets the threads; leave -t/--threads out"),
+        (["--sweep=sequence=8", "--generate", "--prompt-tokens=8"], "--sweep sets the prompt"),
+        (["--sweep=batch=1", "--sweep=batch=2"], "--sweep: name an axis once"),
+    ],
+)
+def test_what_is_set_twice_is_refused(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=f"^{says}"):
+        config_of_words([*WORDS, *words])
+
+
+def test_each_point_is_a_job_whose_command_makes_it_again() -> None:
+    words = ("--only=MLP_addition", "--sweep=batch=2,64", "--sweep=threads=1,2")
+    jobs = jobs_of(*words)
+    assert [(job.case.batch_size, job.protocol.threads) for job in jobs] == [(2, 1), (2, 2), (64, 1), (64, 2)]
+    assert len({job.key for job in jobs}) == 4
+    assert jobs[0].case.point == ("batch=2", "threads=1")
+    assert all(job.protocol.fixed_batch for job in jobs)  # half of a batch is another point
+    bert = ("--suites=huggingface", "--only=BertForMaskedLM", "--sweep=sequence=16,32")
+    for job in (*jobs, *jobs_of(*bert)):
+        _, script, *command = shlex.split(job_command(job))
+        assert plan(config_of_words([f"--suites={Path(script).stem}", *command])) == (job,)
+
+
+def test_a_sequence_is_that_of_the_suite_the_prompt_or_the_own_function() -> None:
+    bert = ("--suites=huggingface", "--only=BertForMaskedLM", "--sweep=sequence=16,32")
+    assert [job.case.sequence for job in jobs_of(*bert)] == [16, 32]
+    assert [job.case.sequence for job in jobs_of(*bert[:2])] == [64]
+    own, text = make_job(suite="mine.py:make"), make_job(mode=Mode.GENERATE, prompt_tokens=8)
+    assert [job.case.sequence for job in points(own, [("sequence", (5,))])] == [5]
+    assert [job.case.prompt_tokens for job in points(text, [("sequence", (5,))])] == [5]
+    with pytest.raises(UsageError, match=r"^--sweep: MLP_addition of tiny_gpt has no sequence length"):
+        jobs_of("--only=MLP_addition", "--sweep=sequence=16,32")
+
+
+def test_without_axes_the_job_stays() -> None:
+    job = make_job()
+    assert [*points(job, ())] == [job]
+
+
+# -- crossovers --------------------------------------------------------------------
+
+
+def band(crossing: float, half: float, slope: float = 0.3) -> list[tuple[float, float, float, float]]:
+    """The log speedup grows with the logarithm of the batch."""
+    logs = [slope * math.log(batch / crossing) for batch in BATCHES]
+    return [(batch, log, log - half, log + half) for batch, log in zip(BATCHES, logs, strict=True)]
+
+
+def test_a_planted_crossover_is_found_between_the_ends_of_the_band() -> None:
+    (found,) = crossovers(band(6.0, 0.3 * math.log(1.5)))
+    assert (found.at, found.low, found.high) == pytest.approx((6.0, 4.0, 9.0))
+    assert found.faster
+    (falling,) = crossovers([(at, -y, -high, -low) for at, y, low, high in band(6.0, 0.1)])
+    assert (falling.at, falling.faster) == (pytest.approx(6.0), False)
+
+
+def test_an_end_beyond_the_points_is_open_and_two_open_ends_are_no_crossover() -> None:
+    (early,) = crossovers(band(1.2, 0.3 * math.log(1.5)))
+    assert (early.low, early.high) == (None, pytest.approx(1.8))
+    (late,) = crossovers(band(28.0, 0.3 * math.log(1.5)))
+    assert (late.low, late.high) == (pytest.approx(28 / 1.5), None)
+    assert [*crossovers(band(6.0, 5.0))] == []
+    assert [*crossovers(band(0.5, 0.01))] == []
+    assert [*crossovers([])] == []
+
+
+def test_noise_about_one_is_a_single_crossover_and_a_dip_is_two() -> None:
+    logs = (-0.5, 0.01, -0.01, 0.01, 0.5, 0.6)
+    points = [(at, y, y - 0.05, y + 0.05) for at, y in zip(BATCHES, logs, strict=True)]
+    (found,) = crossovers(points)
+    assert (1 < known(found.low) < 2, 8 < known(found.high) < 16, found.faster) == (True, True, True)
+    dip = [(at, y, y - 0.05, y + 0.05) for at, y in zip(BATCHES, (1, 1, -1, -1, 1, 1), strict=True)]
+    assert [one.faster for one in crossovers(dip)] == [False, True]
+
+
+@pytest.mark.parametrize("crossing", [3.0, 6.0, 8.0])
+def test_the_interval_covers_the_true_crossing(crossing: float) -> None:
+    """At a point in 95 %, between points in up to 99.4 %, because both neighbors are wrong independently."""
+    rng, error, covered, times = random.Random(1), 0.05, 0, 1500
+    true = band(crossing, 0.0, 0.2)
+    for _ in range(times):
+        seen = [(at, y + rng.gauss(0, error)) for at, y, *_ in true]
+        found = crossovers([(at, y, y - 1.96 * error, y + 1.96 * error) for at, y in seen])
+        covered += any((one.low or 0.0) <= crossing <= (one.high or math.inf) for one in found)
+    assert 0.935 < covered / times < 0.998
+
+
+def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
+    found = median_ms([i / 1e3 for i in range(1, 21)])
+    assert (found.value, found.low, found.high) == pytest.approx((10.5, 6.0, 15.0))  # P(X <= 5) = 0.0207
+    few = median_ms([0.001, 0.002, 0.003, 0.004, 0.005, 0.006])
+    assert (few.low, few.high) == pytest.approx((1.0, 6.0))
+
+
+# -- reports -----------------------------------------------------------------------
+
+
+def swept(crossing: float = 6.0, candidates: tuple[str, ...] = ("inductor",)) -> list[Record]:
+    """A model over the batch, whose candidates are faster above a batch."""
+    jobs = points(make_job("model", candidates=candidates), [("batch", BATCHES)])
+    return [
+        make_record(job, candidate, speedup=(known(job.case.batch_size) / crossing) ** 0.3)
+        for job in jobs
+        for candidate in candidates
+    ]
+
+
+def test_a_run_tells_the_crossover_in_every_report() -> None:
+    records = swept()
+    summary = summarize(records)
+    (curve,) = summary.curves
+    (found,) = curve.crossovers
+    assert known(found.low) < 6 < known(found.high)
+    assert [*curve.points] == [*BATCHES]
+    (line,) = closing_lines(summary)
+    assert line.startswith("model training float32 cpu, inductor over batch 1 to 32: faster from batch 6 [")
+    assert line.endswith("; 6/6 pass")
+    assert "faster from batch 6 [" in printed(records, 80)
+    text = markdown.render(summary)["report.md"].decode()
+    assert "![curves](toys_float32_curves.png)" in text
+    assert "faster from batch 6 [" in text
+    assert sorted(curves_plot.render(summary)) == ["toys_float32_curves.png", "toys_float32_curves.svg"]
+    (told,) = json.loads(summary_json.render(summary)["summary.json"])["curves"]
+    assert (told["axis"], told["points"], told["candidate"]) == ("batch", [*BATCHES], "inductor")
+    assert told["crossovers"][0]["at"] == pytest.approx(6.0, rel=0.05)
+
+
+def test_points_are_no_models_to_average() -> None:
+    summary = summarize(swept(candidates=("inductor", "aot_eager")))
+    assert (summary.groups, summary.ratios) == ((), ())
+    assert "passed: inductor 6/6, aot_eager 6/6" in printed(swept(candidates=("inductor", "aot_eager")), 120)
+
+
+def test_a_point_that_failed_is_not_on_the_curve() -> None:
+    records = swept(0.01)
+    records[2] = make_record(records[2].job, status=Status.FAIL_ACCURACY, speedup=0.1)
+    (table,) = curve_tables(summarize(records))
+    (row,) = table.rows
+    assert "faster at all 5 points" in row
+    assert row[-1] == "5/6"
+    assert [*summarize(records).curves[0].points] == [1, 2, 8, 16, 32]
+
+
+def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None:
+    jobs = points(make_job("model"), [("batch", (1, 8)), ("threads", (1, 2))])
+    records = [make_record(job, name, speedup=2.0) for job in jobs for name in ("inductor", "aot_eager")]
+    curves = summarize(records).curves
+    assert [(one.axis, one.case.point) for one in curves[::2]] == [
+        *(("batch", ("threads=1",)), ("batch", ("threads=2",))),
+        *(("threads", ("batch=1",)), ("threads", ("batch=8",))),
+    ]
+    assert [one.comparisons[0].compiler for one in curves[:2]] == ["aot_eager", "inductor"]
+    (table,) = curve_tables(summarize(records))
+    assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
+
+
+def test_a_point_alone_is_an_ordinary_result() -> None:
+    records = swept()[:1]
+    assert summarize(records).curves == ()
+    assert closing_lines(summarize(records))[0].startswith(
+        "model (batch=1) training float32, inductor: slower"
+    )
