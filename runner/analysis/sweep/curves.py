@@ -15,8 +15,6 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 from statistics import median
 
-from scipy import special
-
 from harness.schema import Case
 from runner.analysis.comparison import Comparison, Crossover, Curve
 from runner.analysis.estimate import Typical
@@ -89,6 +87,8 @@ def _zeros(t: Sequence[float], line: Sequence[float]) -> Iterator[tuple[float, b
 
 def median_ms(times_s: Sequence[float]) -> Typical:
     """The median of the rounds, between the ranks of its 95 % interval (the sign test's)."""
+    from scipy import special  # reports import this module at once
+
     ordered = sorted(times_s)
     rank = int(special.bdtrik(0.025, len(ordered), 0.5))
     middle, low, high = (1e3 * one for one in (median(ordered), ordered[rank], ordered[-1 - rank]))
