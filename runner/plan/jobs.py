@@ -93,7 +93,7 @@ def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet
 
 def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
     named = _named(config, mode, catalog)
-    jobs = []
+    jobs: list[Job] = []
     for suite in config.suites:
         if not named[suite] and not catalog.cases(suite, setting_for(config, config.devices[0], mode)):
             raise UsageError(f"--{mode.value}: {suite} has no model for it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner.analysis.comparison import CONTROL, Comparison, Curve, Summary
 from runner.analysis.estimate import Typical
@@ -41,7 +41,7 @@ def _speedup(one: Comparison) -> Typical | None:
 
 
 def _ms(side: str) -> Value:
-    return lambda one: one.record.samples and median_ms(getattr(one.record.samples, f"{side}_s"))
+    return lambda one: median_ms(getattr(one.record.samples, f"{side}_s")) if one.record.samples else None
 
 
 def _single(name: str) -> Value:
@@ -105,14 +105,15 @@ def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mappin
         ax.legend(fontsize=7, frameon=False)
 
 
-def _draw_line(ax: Axes, curve: Curve, value: Value, style: Mapping[str, str], label: str) -> None:
+def _draw_line(ax: Axes, curve: Curve, value: Value, style: Mapping[str, Any], label: str) -> None:
     known = {at: there for at, one in curve.points.items() if (there := value(one)) is not None}
     ax.plot([*known], [there.value for there in known.values()], label=label, linewidth=1.3, ms=4, **style)
-    band = {at: (there.low, there.high) for at, there in known.items() if None not in (there.low, there.high)}
+    band = [
+        (at, one.low, one.high) for at, one in known.items() if one.low is not None and one.high is not None
+    ]
     if band:
-        ax.fill_between(
-            [*band], *zip(*band.values(), strict=True), color=style["color"], alpha=0.2, linewidth=0
-        )
+        at, low, high = zip(*band, strict=True)
+        ax.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
 
 
 def _draw_crossovers(
