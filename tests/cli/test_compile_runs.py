@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import records, runner
 
 MODEL = """
@@ -24,6 +26,7 @@ def broken(graph, example_inputs):
 WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--compilers=mine.py:fine,mine.py:broken")
 
 
+@pytest.mark.slow
 def test_each_compilation_has_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
     folder = tmp_path / "run"

@@ -100,7 +100,8 @@ def backend(factor: float = 1.05) -> Callable[[Program], Compiled]:
     return lambda program: compile_with_dynamo(program, space["scaled_gelu"])
 
 
-@pytest.mark.parametrize("mode", [Mode.TRAINING, pytest.param(Mode.INFERENCE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 def test_the_smallest_submodule_that_fails_is_named(mode: Mode) -> None:
     found = localize(job(mode), "planted", build=build, compilers={"planted": backend()})
     assert (found.stage, found.compiler) == ("code generation", "planted")
@@ -110,12 +111,14 @@ def test_the_smallest_submodule_that_fails_is_named(mode: Mode) -> None:
     assert found.trials == 5  # first, block; inside the norm, the Linear and the GELU
 
 
+@pytest.mark.slow
 def test_a_fault_of_an_earlier_stage_is_named_by_the_first_stage_that_has_it() -> None:
     compilers = {"inductor": backend(), "aot_eager_decomp_partition": backend(), "aot_eager": backend()}
     found = localize(job(Mode.INFERENCE), "inductor", build=build, compilers=compilers)
     assert (found.stage, found.compiler, found.module) == ("AOTAutograd", "aot_eager", "block.steps.1")
 
 
+@pytest.mark.slow
 def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
     """A compiler that is wrong where a graph has two products or more of another size."""
 
