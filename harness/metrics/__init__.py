@@ -49,19 +49,6 @@ if TYPE_CHECKING:
 
     from harness.timing.step import Variant
 
-__all__ = (
-    "WHOLE",
-    "ByVariant",
-    "Ended",
-    "at_the_end",
-    "by_variant",
-    "complete_step",
-    "metric_names",
-    "observing",
-    "of_eager_step",
-    "of_variant",
-)
-
 ByVariant = dict[str, dict[str, Scalar]]
 OF = "\t"  # between a variant and the name of its number
 

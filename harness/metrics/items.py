@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.declared import SIDES, WORK, Metric
-from harness.metrics import WHOLE, ByVariant, Ended
-from harness.schema import BASELINE
+from harness.metrics import ByVariant, Ended
+from harness.schema import BASELINE, WHOLE
 
 if TYPE_CHECKING:
     import torch

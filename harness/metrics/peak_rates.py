@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from harness.declared import CANDIDATE, GIGA, SIDES, TERA, WORK, Column, Metric, Seen, ratio
 from harness.devices import of
 from harness.hardware.peaks import data_sheet_peak
-from harness.metrics import WHOLE, ByVariant, Ended, declared_beside
-from harness.schema import Scalar
+from harness.metrics import ByVariant, Ended, declared_beside
+from harness.schema import WHOLE, Scalar
 
 if TYPE_CHECKING:
     import torch

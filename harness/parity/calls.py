@@ -7,7 +7,7 @@ results must be eager's without any tolerance, because no rounding changes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,7 +183,8 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Fir
     loss, output = bench.step(variant, stopwatch(seconds))
     calls = FirstCalls(results=[bench.results(variant, loss, output)], form=Form.of(variant, output))
     del loss, output
-    second = bench.step(variant, _watched(seconds, bench, calls.drawn), restored=False)
+    watching = watching_generators(bench.device, calls.drawn, stopwatch(seconds))
+    second = bench.step(variant, watching, restored=False)
     if not bench.generates:
         calls.results.append(bench.results(variant, *second))
     del second
@@ -191,12 +192,6 @@ def first_calls(bench: Workbench, variant: Variant, seconds: list[float]) -> Fir
     calls.results.append(bench.results(variant, loss, calls.last))
     calls.after = State.of(variant)
     return calls
-
-
-@contextmanager
-def _watched(seconds: list[float], bench: Workbench, drawn: list[str]) -> Iterator[None]:
-    with watching_generators(bench.device, drawn), stopwatch(seconds):
-        yield
 
 
 def row_on(bench: Workbench, variant: Variant, data: Data, steps: int = IN_A_ROW) -> Row:

@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +30,13 @@ SHOWN = 4  # operations in a sentence
 
 
 @contextmanager
-def watching_generators(device: torch.device, drawn: list[str]) -> Iterator[None]:
-    """Adds to ``drawn`` the names of the generators that the code inside uses."""
+def watching_generators(
+    device: torch.device, drawn: list[str], inside: AbstractContextManager[Any]
+) -> Iterator[None]:
+    """``inside``; adds to ``drawn`` the names of the generators that the code in it uses."""
     before = _states(device)
-    yield
+    with inside:
+        yield
     after = _states(device)
     drawn += [name for name, state in after.items() if name in before and before[name] != state]
 

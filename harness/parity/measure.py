@@ -112,15 +112,18 @@ EXACT = Error()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The comparable values of truth, eager and another run: flat, finite, of the same length.
+    """The comparable values of truth and another run: flat, finite, of the same length.
 
     ``blind`` counts the elements left out because eager overflowed.
     """
 
     truth: torch.Tensor
-    eager: torch.Tensor
     other: torch.Tensor
     blind: int = 0
+
+    @property
+    def scale(self) -> float:
+        return scale_of(self.truth)
 
 
 def align(
@@ -137,7 +140,7 @@ def align(
     theirs = ours if other is eager else flat(other)
     meant = ours if exact is None else flat(exact)
     if all(_largest(side) <= _limit(eager.dtype) for side in (meant, ours, theirs) if side.numel()):
-        return Sides(truth=meant, eager=ours, other=theirs)
+        return Sides(truth=meant, other=theirs)
     ours, theirs, meant = (side.to(torch.float64) for side in (ours, theirs, meant))
     truth = torch.where(meant.abs() > _limit(eager.dtype), meant * math.inf, meant)
     fine = [torch.isfinite(side) for side in (truth, ours, theirs)]
@@ -153,7 +156,6 @@ def align(
     judged = fine[1]
     return Sides(
         truth=torch.where(fine[0], truth, ours)[judged],
-        eager=ours[judged],
         other=theirs[judged],
         blind=int(blind.sum()),
     )
@@ -164,20 +166,17 @@ def scale_of(truth: torch.Tensor) -> float:
     return 1.0 if is_exact_kind(truth) else _measure(flat(truth), None, BLOCK).size
 
 
-def share_of_different(truth: torch.Tensor, other: torch.Tensor) -> Error:
-    """The error of integers and booleans."""
-    share = float((other != truth).double().mean())
-    return Error(size=share, part=share)
-
-
 def error_of(name: str, truth: torch.Tensor, other: torch.Tensor) -> Error:
-    """The error of flat, finite values of what ``sketch`` keeps.
+    """The error of flat, finite values of what ``sketch`` keeps; of integers the share that differs.
 
     Of the sketch of a large tensor, the blocks and the sums are two estimates of its size, and the larger one
     counts; each sum stands for a part.
     """
     if other is truth:
         return EXACT
+    if is_exact_kind(other):
+        share = float((other != truth).double().mean())
+        return Error(size=share, part=share)
     part, kept = part_of(name), whole_of(name)
     whole = _measure(other, truth, part)
     if truth.numel() <= kept:

@@ -17,17 +17,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.parity.directions import Directions
-from harness.parity.measure import (
-    EXACT,
-    Error,
-    align,
-    error_of,
-    family_of,
-    is_exact_kind,
-    same_bits,
-    scale_of,
-    share_of_different,
-)
+from harness.parity.measure import EXACT, Error, align, error_of, family_of, is_exact_kind, same_bits
 from harness.precision import Precision
 from harness.schema import Parity, Status, TensorError
 from harness.tensors import Tensors
@@ -128,7 +118,8 @@ class Truth:
 
     @classmethod
     def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
-        scales, own, lost = dict[str, float](), dict[str, Error](), list[str]()
+        scales, largest = dict[str, float](), dict[str, float]()
+        own, lost = dict[str, Error](), list[str]()
         empty = cls(rule=rule, exact=exact, eager=eager, scales={}, own={}, noise={}, largest={})
         for name, tensor in eager.items():
             if tensor.numel() == 0:
@@ -136,20 +127,15 @@ class Truth:
             meant = empty.exact_of(name)
             if is_exact_kind(tensor):
                 scales[name] = 1.0
-                own[name] = EXACT if meant is None else share_of_different(meant, tensor)
+                own[name] = error_of(name, tensor if meant is None else meant, tensor)
                 continue
             sides = align(meant, tensor, tensor, reduced=rule.reduced)
-            if isinstance(sides, str) or sides.truth.numel() == 0:
+            assert not isinstance(sides, str)  # eager has its own infinities
+            if sides.blind or not sides.truth.numel():
                 lost.append(name)
-                continue
-            if sides.blind:
-                lost.append(name)
-            scales[name] = scale_of(sides.truth)
-            own[name] = error_of(name, sides.truth, sides.other)
-        largest = dict[str, float]()
-        for name, scale in scales.items():
-            if not is_exact_kind(eager[name]):
-                largest[family_of(name)] = max(scale, largest.get(family_of(name), 0.0))
+            if sides.truth.numel():
+                scales[name], own[name] = sides.scale, error_of(name, sides.truth, sides.other)
+                largest[family_of(name)] = max(scales[name], largest.get(family_of(name), 0.0))
         return replace(empty, scales=scales, own=own, largest=largest, lost=tuple(lost))
 
     def _is_another_computation(self) -> bool:
@@ -173,7 +159,7 @@ class Truth:
         """The error of a tensor that has eager's form; or a sentence on wrong infinities and NaN."""
         eager, meant = self.eager[name], self.exact_of(name)
         if is_exact_kind(eager):
-            return share_of_different(eager if meant is None else meant, given)
+            return error_of(name, eager if meant is None else meant, given)
         if name in self.own and same_bits(eager, given):
             return self.own[name]
         sides = align(meant, eager, given, reduced=self.rule.reduced)

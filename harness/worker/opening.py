@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -162,17 +161,12 @@ class Opening:
             self.checks = Checks(bench, rule, self._drawn, self._first_data_only)
             bench.take = self.checks.take
             self.checks.begin(eager)
-        loss, output = bench.step(eager, self._watching())
+        watching = watching_generators(self._device, self._drawn, eager_alone())  # raises for compiled code
+        loss, output = bench.step(eager, watching)
         self._form = Form.of(eager, output)
         results = bench.results(eager, loss, output)
         bench.tokens = results.get(TOKENS) if bench.generates else None
         return eager, bench.results(eager, loss, output) if bench.tokens is not None else results
-
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """For eager's first step: notes its generators. ``AlreadyCompiledError`` for compiled code."""
-        with eager_alone(), watching_generators(self._device, self._drawn):
-            yield
 
     def _run_again(self, eager: Variant, first: Results) -> Results:
         """Eager's second run from the same state, after the steps in a row that it runs for the checks.

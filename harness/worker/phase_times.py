@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from harness.metrics import WHOLE, ByVariant
+from harness.metrics import ByVariant
+from harness.schema import WHOLE
 from harness.worker.status_page import Activity
 
 OF_ONE_VARIANT = ("compile", "check")

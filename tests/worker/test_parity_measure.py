@@ -15,7 +15,6 @@ from harness.parity.measure import (
     flat,
     same_bits,
     scale_of,
-    share_of_different,
     sketch,
     whole_of,
 )
@@ -140,7 +139,7 @@ def test_the_same_bits() -> None:
 
 def test_integers_have_a_share_and_complex_numbers_two_parts() -> None:
     truth = torch.arange(1000)
-    assert share_of_different(truth, truth.index_fill(0, torch.arange(10), -1)).size == 0.01
+    assert error_of("output", truth, truth.index_fill(0, torch.arange(10), -1)).size == 0.01
     numbers = torch.complex(drawn(500), drawn(500, 1))
     off = torch.complex(numbers.real, numbers.imag * 1.01)
     found = error("output", numbers, off.to(torch.complex64))
