@@ -104,3 +104,8 @@ class Compiled:
     autotuned: Callable[[], str] = str  # kernels that autotuning chose in the first calls; "": none
     compile_batch: Callable[[Batch], Batch] | None = None
     why_nothing: Callable[[], str] = str  # without calls: a sentence why; "": nothing reached the compiler
+
+
+Compile = Callable[[Program], Compiled]
+Compilers = Mapping[str, Compile]
+"""Candidate -> compiler."""

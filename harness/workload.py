@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.schema import Case
+
 
 class Drive(Protocol):
     """A step that calls the forward many times. The loop around the calls is Python and is not compiled.
@@ -44,3 +46,7 @@ class Workload:
     target: Any = None
     loss: Callable[[Any, Any], torch.Tensor] | None = None
     drive: Drive | None = None
+
+
+Build = Callable[[Case], Workload]
+"""``build`` of a suite."""

@@ -30,7 +30,7 @@ from harness.backends.settings.candidates import parts_of
 from harness.loading.toml_file import read_toml
 
 if TYPE_CHECKING:
-    from harness.program import Compiled, Program
+    from harness.program import Compile, Compiled
 
 
 def backend_names() -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Backend:
         )
 
 
-def load_backend(name: str, source: str = "", package: Path | None = None) -> Callable[[Program], Compiled]:
+def load_backend(name: str, source: str = "", package: Path | None = None) -> Compile:
     """The ``compile`` function of the backend called ``name``, with its own settings (``inductor[...]``).
 
     ``source``: the place of a user's own compiler, ``file.py:function``. A name without a file here may be
@@ -76,7 +76,7 @@ def load_backend(name: str, source: str = "", package: Path | None = None) -> Ca
     compile_it = partial(backend.compile, package=package) if packed else backend.compile
     if not settings:
         return compile_it
-    with_settings: Callable[..., Callable[[Program], Compiled]] = _settings().with_settings
+    with_settings: Callable[..., Compile] = _settings().with_settings
     return with_settings(compile_it, settings, backend.settings)
 
 
@@ -119,12 +119,12 @@ def describe(name: str, source: str = "") -> str:
     return _backend(parts_of(name)[0], source).what
 
 
-def own_backend(name: str, function: str | Callable[..., Any]) -> Callable[[Program], Compiled]:
+def own_backend(name: str, function: str | Callable[..., Any]) -> Compile:
     """The ``compile`` of a user's function, given itself or as ``file.py:function``.
 
     Raises ``LookupError`` with a sentence if the function is not a compiler.
     """
-    compile_it: Callable[[Program], Compiled] = _shared("own").compiler(name, function)[1]
+    compile_it: Compile = _shared("own").compiler(name, function)[1]
     return compile_it
 
 

@@ -35,7 +35,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from harness.codec import from_json, to_json
 from harness.devices import CPU, Device, named
 from harness.failures import JobFailed, describe_failure, is_out_of_memory, log_traceback
-from harness.schema import Case, Job, Status
+from harness.schema import Job, Status
 from harness.worker.limits import limit_memory, use_cpus
 from harness.worker.process_cleanup import end_with_parent
 from harness.worker.standard_streams import StandardStreams
@@ -43,8 +43,8 @@ from harness.worker.status_page import Activity, StatusPage
 
 if TYPE_CHECKING:
     from harness.metrics import ByVariant
-    from harness.program import Compiled, Program
-    from harness.workload import Workload
+    from harness.program import Compilers
+    from harness.workload import Build
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -124,8 +124,8 @@ class Answers:
         self,
         job: Job,
         announce: Callable[[Activity], None],
-        build: Callable[[Case], Workload] | None = None,
-        compilers: Mapping[str, Callable[[Program], Compiled]] | None = None,
+        build: Build | None = None,
+        compilers: Compilers | None = None,
     ) -> None:
         from harness.worker.phase_times import PhaseTimes  # imports torch: after the first announcement
         from harness.worker.session import Session

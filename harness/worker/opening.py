@@ -28,14 +28,14 @@ from harness.parity.rule import Rule, rule_for
 from harness.parity.watch import Watch
 from harness.precision import precision, settle
 from harness.program import Program
-from harness.schema import Case, Job, Mode, ModelFacts, Status
+from harness.schema import Job, Mode, ModelFacts, Status
 from harness.timing.first_calls import FIRST_CALLS, stopwatch
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import TOKENS, Results, Workbench
 from harness.worker.environment import remarks_on_process
 from harness.worker.limits import set_threads
-from harness.workload import Workload
+from harness.workload import Build, Workload
 
 
 class Opening:
@@ -50,7 +50,7 @@ class Opening:
         job: Job,
         device: torch.device,
         say: Callable[[str], None],
-        build: Callable[[Case], Workload] | None,
+        build: Build | None,
         first_data_only: str = "",
     ) -> None:
         self._first_data_only = first_data_only
@@ -92,12 +92,12 @@ class Opening:
             if not checked:
                 # the settled eager step, which is subtracted from a candidate's first calls
                 self.baseline_step_s = min(self.bench.call_times(self.baseline, FIRST_CALLS))
-        if checked:
+        if (checks := self.checks) is not None:
             with attempting("eager", Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, explain):
-                second = self._run_again(eager, first)
+                second = self._run_again(checks, eager, first)
             self._say("fp64")
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
-                checks = self._refer(eager, first, second)
+                checks.open(eager, first, second)
             if self.bench.precision == self.bench.baseline_precision:
                 self.watch.remember(self.baseline, first, checks)
         program = self.baseline.program
@@ -168,20 +168,19 @@ class Opening:
         bench.tokens = results.get(TOKENS) if bench.generates else None
         return eager, bench.results(eager, loss, output) if bench.tokens is not None else results
 
-    def _run_again(self, eager: Variant, first: Results) -> Results:
+    def _run_again(self, checks: Checks, eager: Variant, first: Results) -> Results:
         """Eager's second run from the same state, after the steps in a row that it runs for the checks.
 
         If the second step in a row repeats the first, it is that run. Otherwise, a copy runs as often as a
         candidate before its last check.
         """
-        assert self.checks is not None
         bench, times = self.bench, list[float]()
         step = bench.step(eager, stopwatch(times), restored=bench.generates)
         self.baseline_step_s = times[0]
         second = bench.results(eager, *step)
         if repeats(first, second):
             second = first  # equal tensors need memory only once
-        self.checks.go_on(eager, first, second, self._form)
+        checks.go_on(eager, first, second, self._form)
         if second is first:
             return first
         second = bench.run(eager)
@@ -190,13 +189,6 @@ class Opening:
         copy = bench.variant()
         self.baseline_step_s = min(bench.call_times(copy, FIRST_CALLS - 1))
         return bench.run(copy)
-
-    def _refer(self, eager: Variant, first: Results, second: Results) -> Checks:
-        if not any(family_of(name) == "value" for name in first):
-            raise ValueError("there is no tensor in the output to compare")
-        assert self.checks is not None
-        self.checks.open(eager, first, second)
-        return self.checks
 
 
 def rule_of(job: Job, bench: Workbench) -> Rule:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -29,19 +29,8 @@ from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
 from harness.parity.watch import Watch
-from harness.program import Compiled, Program
-from harness.schema import (
-    BASELINE,
-    Case,
-    Failure,
-    Job,
-    ModelFacts,
-    Parity,
-    Round,
-    Scalar,
-    Status,
-    TensorError,
-)
+from harness.program import Compile, Compiled, Compilers
+from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.heating import heat
 from harness.timing.measure import STREAM_S, enough_iterations, placement, streamed
@@ -53,7 +42,7 @@ from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
 from harness.worker.status_page import Activity
-from harness.workload import Workload
+from harness.workload import Build
 
 Measured = tuple[list[Round], dict[str, int]]
 """Rounds, and the number of graphs that each variant compiled during them ({} in a good batch)."""
@@ -74,8 +63,8 @@ class Session:
         self,
         job: Job,
         announce: Callable[[Activity], None],
-        build: Callable[[Case], Workload] | None = None,
-        compilers: Mapping[str, Callable[[Program], Compiled]] | None = None,
+        build: Build | None = None,
+        compilers: Compilers | None = None,
     ) -> None:
         self._job = job
         self._compilers = compilers or {}
@@ -229,7 +218,7 @@ class Session:
         variant.graph_bytes = self._graph_bytes(compiled, numbers)
         return variant, compiled, results, dict(numbers)
 
-    def _backend(self, candidate: str) -> Callable[[Program], Compiled]:
+    def _backend(self, candidate: str) -> Compile:
         given = self._compilers.get(candidate)
         source = self._job.own_compilers.get(candidate, "")
         return given or load_backend(candidate, source, self._start_up.package)

@@ -14,7 +14,7 @@ A compiler's ``SETTINGS`` names the kinds that it takes.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +24,7 @@ import torch
 
 from harness.backends.shared.around import SETTLING_CALLS, inside
 from harness.backends.shared.options import inductor_settings, settings_of
-from harness.program import Compiled, Program
+from harness.program import Compile, Compiled, Program
 from harness.schema import CompilerOptions
 from harness.settings import choice
 
@@ -116,9 +116,7 @@ def _overloads(name: str) -> list[Any]:
     return [getattr(packet, overload) for overload in packet.overloads()]
 
 
-def with_settings(
-    compile_it: Callable[[Program], Compiled], settings: Sequence[str], takes: Sequence[str]
-) -> Callable[[Program], Compiled]:
+def with_settings(compile_it: Compile, settings: Sequence[str], takes: Sequence[str]) -> Compile:
     """The ``compile`` function of a compiler with these settings."""
     own = own_settings(settings, takes)
 

@@ -16,7 +16,7 @@ from harness.counters import counting_graphs
 from harness.failures import words_of
 from harness.loading.own_compiler import parts_of
 from harness.loading.own_model_build import load_module
-from harness.program import Compiled, Program, forward_of
+from harness.program import Compile, Compiled, Program, forward_of
 
 GRAPH, MODULE = "graph", "module"
 RIGHT = (
@@ -25,7 +25,7 @@ RIGHT = (
 )
 
 
-def compiler(name: str, given: str | Callable[..., Any]) -> tuple[str, Callable[[Program], Compiled]]:
+def compiler(name: str, given: str | Callable[..., Any]) -> tuple[str, Compile]:
     """What a user's function, given itself or by its source, says of itself, and its ``compile``.
 
     Raises ``LookupError`` if the function is not a compiler.

@@ -15,7 +15,7 @@ the fault is in the whole backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -29,15 +29,15 @@ from harness.backends.settings.candidates import file_name, named, parts_of
 from harness.failures import JobFailed
 from harness.loading.suite_files import load_suite
 from harness.precision import precision
-from harness.program import Compiled, Program
+from harness.program import Compilers
 from harness.schema import Extras, Job, Mode, Status, Where
 from harness.tensors import named_tensors
 from harness.timing.step import seed_everything
 from harness.worker.localize.script import write_script
-from harness.worker.localize.submodules import Build, building_part, called_inside, given_to
+from harness.worker.localize.submodules import building_part, called_inside, given_to
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
-from harness.workload import Workload
+from harness.workload import Build, Workload
 
 STAGES = {
     "dynamo_eager": "capture",
@@ -49,7 +49,6 @@ EMULATE = "emulate_precision_casts"  # inductor's setting
 MOST = 60  # submodules that are compiled
 MOST_ELSEWHERE = 3  # leaves of other classes, to tell a fault of one layer from one of the whole backend
 
-Compilers = Mapping[str, Callable[[Program], Compiled]]
 Announce = Callable[[Activity], None]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,8 @@ from harness.loading.dropout import neutralize
 from harness.schema import Case, Job, Mode
 from harness.tensors import map_tensors, named_tensors
 from harness.timing.step import seed_everything
-from harness.workload import Workload
+from harness.workload import Build, Workload
 
-Build = Callable[[Case], Workload]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and named arguments of a call."""
 
