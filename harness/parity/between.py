@@ -138,7 +138,7 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
     failures = [judgment for judgment in judgments if judgment.form or _is_beyond_all(theirs, judgment)]
     status, random = Status.FAIL_ACCURACY if failures else Status.PASS, ""
     if failures:
-        chance, of_wrong_form = checks.by_chance(), {judgment.name for judgment in failures if judgment.form}
+        chance, of_wrong_form = checks.chance, {judgment.name for judgment in failures if judgment.form}
         if chance.explains({judgment.name for judgment in failures if judgment.beyond}, of_wrong_form):
             status, random = Status.CANNOT_JUDGE, chance.draws
     if not checks.can_judge:

@@ -141,7 +141,7 @@ class Check:
         beyond = [judgment for judgment in self.judgments if judgment.beyond]
         if not (beyond or failed):
             return
-        chance = self.checks.by_chance()
+        chance = self.checks.chance
         if chance.explains({judgment.name for judgment in beyond}, failed):
             self.random = chance.draws
         for expected in self._data:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +56,7 @@ class Checks:
     def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str], first_data_only: str = "") -> None:
         self.bench = bench
         self.rule = rule
+        self.take: Take = cloned if rule.name == "field" else sketch  # what is kept of a result
         self._first_data_only = first_data_only or (
             "a generating step is compared on its own data" if bench.generates else ""
         )
@@ -68,12 +70,6 @@ class Checks:
         self._others: dict[bool, Expected | str] = {}  # with other weights or without; or why there is none
         self._pair: tuple[Variant, Variant] | None = None  # eager and fp64, if neighbors were looked at
         self._near: dict[tuple[int, bool, int], Truth] = {}
-        self._chance: Chance | None = None
-
-    @property
-    def take(self) -> Take:
-        """What is kept of a result."""
-        return cloned if self.rule.name == "field" else sketch
 
     # -- eager and fp64 ------------------------------------------------------------
 
@@ -300,9 +296,9 @@ class Checks:
         noise = Truth.of(self.rule, self.truth.exact, self.truth.eager, more).noise
         return replace(self.truth, noise={n: [*draws, *noise[n]] for n, draws in self.truth.noise.items()})
 
-    def by_chance(self) -> Chance:
-        self._chance = self._chance or Chance.of(self)
-        return self._chance
+    @cached_property
+    def chance(self) -> Chance:
+        return Chance.of(self)
 
 
 def _distance(truth: Truth, name: str, second: Tensors) -> float:

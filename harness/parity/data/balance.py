@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -50,12 +51,8 @@ def scale_weights(module: nn.Module, factors: Factors) -> list[Callable[[], obje
     for name, parameter in module.named_parameters():
         if name in factors:
             parameter.data.mul_(factors[name])
-            undo.append(_dividing(parameter.data, factors[name]))
+            undo.append(partial(parameter.data.mul_, 1 / factors[name]))
     return undo
-
-
-def _dividing(tensor: torch.Tensor, factor: float) -> Callable[[], object]:
-    return lambda: tensor.mul_(1 / factor)
 
 
 class _Balance:
@@ -122,7 +119,7 @@ class _Balance:
         if not bool(torch.isfinite(scaled).all()) or not torch.equal(scaled / factor, values):
             return 1.0
         values.mul_(factor)
-        self._undo.append(_dividing(values, factor))
+        self._undo.append(partial(values.mul_, 1 / factor))
         self.factors[name] = factor
         return factor
 
