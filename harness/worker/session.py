@@ -29,7 +29,7 @@ from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
 from harness.parity.watch import Watch
-from harness.program import Compile, Compiled, Compilers
+from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.heating import heat
@@ -157,12 +157,12 @@ class Session:
             raise JobFailed(
                 Status.NOT_COMPILED, Failure(kind="NotCompiled", message=message, phase="compile")
             )
-        status, found = Status.PASS_DUE_TO_SKIP, None
+        status, parity = Status.PASS_DUE_TO_SKIP, None
         notes = (*compiled.notes, *compiled.late_notes())
         if self._checks is not None and calls is not None:
             self._say("check", candidate)
             with attempting("check", Status.FAIL_TO_RUN):
-                status, found, more = self._checks.judge(variant, compiled, calls, figures)
+                status, parity, more = self._checks.judge(variant, compiled, calls, figures)
             self._watch.remember(variant, calls.results[0], self._checks)
             notes += more
             if of(self._device).accelerated:
@@ -171,7 +171,7 @@ class Session:
             status = Status.APPROXIMATE
         self._variants[candidate] = variant
         self._untidy = False
-        return status, found, numbers, notes
+        return status, parity, numbers, notes
 
     def _place_baseline(self) -> None:
         """Copies eager again where its place is behind a candidate's (``placement``)."""
@@ -187,7 +187,8 @@ class Session:
         """Compiles, and runs the first calls, whose results the check needs."""
         bench, start_up = self._bench, self._start_up
         variant = bench.variant()
-        backend = self._backend(candidate)
+        source = self._job.own_compilers.get(candidate, "")
+        backend = self._compilers.get(candidate) or load_backend(candidate, source, start_up.package)
         results = None
 
         def compile_it() -> Compiled:
@@ -217,11 +218,6 @@ class Session:
             numbers["autotuned_kernels"] = autotuned
         variant.graph_bytes = self._graph_bytes(compiled, numbers)
         return variant, compiled, results, dict(numbers)
-
-    def _backend(self, candidate: str) -> Compile:
-        given = self._compilers.get(candidate)
-        source = self._job.own_compilers.get(candidate, "")
-        return given or load_backend(candidate, source, self._start_up.package)
 
     def _graph_bytes(self, compiled: Compiled, numbers: dict[str, Scalar]) -> int | None:
         """The memory of the candidate's CUDA graphs. Unknown for a second candidate with such graphs."""
