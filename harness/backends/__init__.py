@@ -130,7 +130,7 @@ def own_backend(name: str, function: str | Callable[..., Any]) -> Compile:
 
 def registered() -> tuple[str, ...]:
     """Names that are registered with ``torch.compile`` in this process. Imports torch."""
-    names: tuple[str, ...] = _shared("registered").registered_names()
+    names: tuple[str, ...] = _shared("dynamo").registered_names()
     return names
 
 
@@ -145,8 +145,8 @@ def _backend(name: str, source: str) -> Backend:
     if name in backend_names():
         module = importlib.import_module(f"{__name__}.{name}")
         return Backend.of(module.__doc__ or name, module.compile, module)
-    _shared("registered").check(name, backend_names())
     module = _shared("dynamo")
+    module.check(name, backend_names())
     what = f"The backend {name!r} that is registered with torch.compile."
     return Backend.of(what, partial(module.compile_with_dynamo, backend=name), module)
 

@@ -48,7 +48,7 @@ def probed(arguments: Sequence[str]) -> dict[str, dict[str, str | list[str] | No
 
 def _registered_by(files: Iterable[str]) -> tuple[str, ...]:
     """Names that installed packages and these files register with ``torch.compile``."""
-    from harness.backends.shared.registered import installed_names, registered_names
+    from harness.backends.shared.dynamo import installed_names, registered_names
     from harness.loading.own_model_build import load_module
 
     before = set(registered_names())

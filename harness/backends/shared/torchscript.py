@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
 
 from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.backends.shared.options import DYNAMO
 from harness.failures import first_line
-from harness.program import Forward, Program
+from harness.program import Compiled, Forward, Program
 
 FUSERS = {"nnc": "fuser1", "nvfuser": "fuser2"}  # names in torch.jit.fuser
 
@@ -75,12 +77,12 @@ class GraphScripter:
         plain = settled(graph)
         try:
             with quiet():
-                found = torch.jit.script(plain)
+                scripted = torch.jit.script(plain)
         except Exception as error:  # scripting refuses in many ways: tracing is the answer to all
             self.reasons.append(first_line(error))
             return self._traced_later(plain)
-        self.scripted += sum(1 for _ in found.graph.nodes()) > 0
-        return cast("Callable[..., Any]", found)
+        self.scripted += sum(1 for _ in scripted.graph.nodes()) > 0
+        return cast("Callable[..., Any]", scripted)
 
     def _traced_later(self, graph: torch.fx.GraphModule) -> Callable[..., Any]:
         traced: list[Any] = []
@@ -104,3 +106,51 @@ class GraphScripter:
             return (f"{self.name}: {self.scripted} graphs scripted",)
         note = f"{self.name}: {self.scripted} graphs scripted, {self.traced} traced, because scripting said: "
         return (note + self.reasons[0],)
+
+
+# -- Dynamo's graphs, or AOTAutograd's, with either of its partitioners -----------------
+
+
+def compile_as(program: Program, name: str, *, partitioner: str) -> Compiled:
+    """``partitioner``: of AOTAutograd's joint graph, "default" or "min_cut"; "none": without AOTAutograd."""
+    scripter = GraphScripter(name)
+    backend = scripter.script if partitioner == "none" else _with_autograd(scripter, partitioner)
+    takes = (*(option for option in DYNAMO if option != "whole_step"), "fuser")
+    compiled = compile_with_dynamo(program, backend, name=name, takes=takes, calls=scripter.calls)
+    return replace(compiled, forward=with_fuser(compiled.forward, program), late_notes=scripter.notes)
+
+
+def _with_autograd(scripter: GraphScripter, partitioner: str) -> Callable[..., Any]:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    def compile_graph(graph: torch.fx.GraphModule, example: Sequence[Any]) -> Callable[..., Any]:
+        run = scripter.script(scriptable(graph), example)
+
+        def boxed(inputs: list[Any]) -> Any:
+            given = tuple(inputs)
+            inputs.clear()  # the caller's list must not keep the inputs alive
+            return run(*given)
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
+
+    min_cut = {"partition_fn": min_cut_rematerialization_partition} if partitioner == "min_cut" else {}
+    return aot_autograd(fw_compiler=compile_graph, **min_cut)
+
+
+def scriptable(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph for TorchScript: operators by name, without overloads; devices as strings."""
+    plain = settled(graph)
+    for node in plain.graph.nodes:
+        if node.target is torch.ops.aten._to_copy.default and set(node.kwargs) == {"dtype"}:
+            node.target = torch.ops.aten.to.dtype
+            node.args, node.kwargs = (*node.args, node.kwargs["dtype"]), {}
+        if isinstance(node.target, torch._ops.OpOverload):
+            node.target = node.target.overloadpacket
+        node.kwargs = {
+            key: str(value) if isinstance(value, torch.device) else value
+            for key, value in node.kwargs.items()
+        }
+    plain.recompile()
+    return plain
