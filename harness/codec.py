@@ -40,11 +40,11 @@ def recorded_name(field: dataclasses.Field[Any]) -> str:
     return str(field.metadata.get(RECORDED, field.name))
 
 
-Encoder = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
 @cache
-def _encoder(kind: Any) -> Encoder:
+def _encoder(kind: Any) -> Convert:
     if dataclasses.is_dataclass(kind):
         names = tuple((recorded_name(field), field.name) for field in dataclasses.fields(kind))
         return lambda value: {key: to_json(getattr(value, name)) for key, name in names}
@@ -65,11 +65,8 @@ def from_json(kind: type[T], value: Any) -> T:
     return typing.cast("T", decode(value))
 
 
-Decoder = Callable[[Any], Any]
-
-
 @cache
-def _decoder(kind: Any) -> Decoder:  # noqa: PLR0911 - one return for each kind
+def _decoder(kind: Any) -> Convert:  # noqa: PLR0911 - one return for each kind
     """The decoder of ``kind``. It is cached, because thousands of records have the same annotations."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
@@ -107,7 +104,7 @@ def _decode_float(value: Any) -> float:
         raise ValueError(f"{value!r} is too large for a number") from None
 
 
-def _decoder_of_tuple(item_kind: Any) -> Decoder:
+def _decoder_of_tuple(item_kind: Any) -> Convert:
     item = _decoder(item_kind)
 
     def decode(value: Any) -> Any:
@@ -119,7 +116,7 @@ def _decoder_of_tuple(item_kind: Any) -> Decoder:
     return decode
 
 
-def _decoder_of_union(members: tuple[Any, ...]) -> Decoder:
+def _decoder_of_union(members: tuple[Any, ...]) -> Convert:
     optional = type(None) in members
     concrete = tuple(member for member in members if member is not type(None))
     only = _decoder(concrete[0]) if len(concrete) == 1 else None
@@ -138,7 +135,7 @@ def _decoder_of_union(members: tuple[Any, ...]) -> Decoder:
     return decode
 
 
-def _decoder_of_dataclass(kind: Any) -> Decoder:
+def _decoder_of_dataclass(kind: Any) -> Convert:
     hints = typing.get_type_hints(kind)
     fields = [
         (field.name, recorded_name(field), _decoder(hints[field.name])) for field in dataclasses.fields(kind)

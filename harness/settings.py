@@ -190,16 +190,6 @@ def whole(text: str, least: int = 0) -> int:
     return value
 
 
-def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number of seconds") from None
-    if not (0 < value < math.inf):
-        raise ValueError(f"{text} is not a time; give seconds above 0")
-    return value
-
-
 def duration(text: str) -> float:
     """``90``, ``90s``, ``30m`` or ``1.5h``, as seconds."""
     stripped = text.strip().lower()
@@ -266,6 +256,9 @@ def within(fits: Callable[[float], bool], words: str) -> Callable[[str], float]:
         return value
 
     return read
+
+
+seconds = within(lambda value: value > 0, "a time in seconds, above 0")
 
 
 def number_text(value: float) -> str:
