@@ -17,7 +17,7 @@ from harness.counters import frames_given_up, graphs_compiled, latest_recompilat
 from harness.devices import of
 from harness.failures import JobFailed, line_of
 from harness.parity.chance import watching_generators
-from harness.parity.data.other_data import FIRST_DATA, Data, placed
+from harness.parity.data import FIRST_DATA, Data, placed
 from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.rule import Truth
 from harness.schema import BREAKS_ON_OTHER_DATA, Failure, Status

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
-from harness.parity.data.other_data import has_plain_weights
+from harness.parity.data import has_plain_weights
 from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
 from harness.parity.rule import COARSE, GARBAGE, MARGIN, WORSE, Judgment, Ranked, Truth, Verdict, judge
 from harness.program import Compiled
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
 MOST_NOISE = 0.2  # share of the values of outputs, and of gradients, that need not be judged
 FINE = 0.01  # a value is judged finely if its limit is at most this share of its tensor's size
 REPEATED = 0.5  # share of an error that a repeated call shows at least
+
+COLUMNS = (
+    *("call", "tensor", "elements", "size", "eager", "noisy", "candidate", "part", "slope", "limit"),
+    "outcome",
+)
+"""``noisy``: the largest error of eager and its noisy runs. ``limit``: of ``candidate``."""
+PASS, FAIL, SENSITIVE, NOT_JUDGED = "pass", "fail", "sensitive", "not judged"
 
 
 @dataclass(slots=True)
@@ -342,3 +351,49 @@ def _place(judgment: Judgment, truth: Truth) -> tuple[int, int, int]:
     place = names.index(judgment.name) if judgment.name in truth.eager else len(names)
     kind = kinds.get(family_of(judgment.name), 2)
     return judgment.call, kind, -place if kind == 1 else place
+
+
+# -- the table beside the case's log -----------------------------------------------------
+
+
+def write(path: Path, check: Check) -> None:
+    """Writes the table of the figures: each tensor at each call that was judged, and each part of the model.
+
+    Errors are shares of the tensor's size. A call that repeats an earlier one has no rows. If the disk does
+    not take the table, which costs no verdict, the log says so.
+    """
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(COLUMNS)
+            table.writerows(_rows(check))
+    except OSError as error:
+        print(f"no table of parity's figures: {error}", flush=True)
+
+
+def _rows(check: Check) -> Iterator[tuple[object, ...]]:
+    failed = {(judgment.name, judgment.call >= OTHER) for judgment, _ in check.failures}
+    for judgment in check.judgments:
+        truth, name, error = check.truth_of(judgment), judgment.name, judgment.error
+        beyond = bool(judgment.beyond or judgment.form)
+        if beyond and (name, judgment.call >= OTHER) in failed:
+            outcome = FAIL
+        elif name in truth.own and truth.is_noise(name):
+            outcome = NOT_JUDGED
+        else:
+            outcome = SENSITIVE if beyond else PASS
+        if name not in truth.eager and name in truth.own:  # a part of the model
+            slopes = truth.own[name].of("slope"), truth.noisy(name, "slope")[0]
+            shown = "", "", *map(_text, slopes), "", "", _text(error.slope)
+            yield judgment.call, name, *shown, _text(judgment.limits["slope"]), outcome
+            continue
+        tensor = truth.eager.get(name)
+        own = truth.relative(name, truth.own.get(name, EXACT))
+        noisy = truth.noisy(name, "size")[0] if tensor is not None else 0.0
+        limit = judgment.limits.get("size", 0.0)
+        figures = [truth.scales.get(name, 0.0), own.size, noisy, error.size, error.part, error.slope, limit]
+        yield judgment.call, name, 0 if tensor is None else tensor.numel(), *map(_text, figures), outcome
+
+
+def _text(figure: float) -> str:
+    return f"{figure:.3g}"

@@ -17,12 +17,10 @@ from harness.devices import of
 from harness.failures import is_out_of_memory, line_of
 from harness.parity.calls import Expected, FirstCalls, Form, Row, State, check_device, on_data, row_on
 from harness.parity.chance import Chance
-from harness.parity.check import FINE, Check
-from harness.parity.data.balance import NONE, Factors, balance_of
-from harness.parity.data.other_data import FIRST_DATA, Data, placed
+from harness.parity.check import FINE, Check, write
+from harness.parity.data import FIRST_DATA, NONE, Data, Factors, balance_of, placed
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
-from harness.parity.figures import write
 from harness.parity.measure import family_of, same_bits, sketch
 from harness.parity.noise import Noise, loudness
 from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth, Verdict

@@ -140,7 +140,7 @@ class Session:
     ) -> tuple[Status, Parity | None, dict[str, Scalar], tuple[str, ...]]:
         """Compiles one candidate, proves that it was compiled, and checks its parity.
 
-        ``figures``: the file for the table of the check (``harness.parity.figures``).
+        ``figures``: the file for the table of the check (``harness.parity.check``).
         """
         self._tidy()
         self._untidy = True  # until it has succeeded

@@ -1,4 +1,4 @@
-"""The table of a check's figures beside a case's log. ``harness.parity.figures`` writes it."""
+"""The table of a check's figures beside a case's log. ``harness.parity.check`` writes it."""
 
 from __future__ import annotations
 

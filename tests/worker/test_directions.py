@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.parity.data.balance import balance_of, scale_weights
+from harness.parity.data import balance_of, scale_weights
 from harness.parity.directions import Directions
 from harness.parity.rule import Judgment, Truth
 from harness.program import Program

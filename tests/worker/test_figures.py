@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.parity.figures import COLUMNS
+from harness.parity.check import COLUMNS
 from harness.program import Compiled, Program
 from harness.schema import Case, Job, Mode, Protocol, Status
 from harness.worker.session import Session

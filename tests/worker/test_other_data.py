@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from harness.failures import JobFailed
-from harness.parity.data.other_data import INPUTS, MOST, WEIGHTS, Data, placed
+from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, placed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Status
 from harness.workload import Workload

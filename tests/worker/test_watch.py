@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from harness.parity.calls import Expected, Row
-from harness.parity.data.other_data import FIRST_DATA
+from harness.parity.data import FIRST_DATA
 from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
 from harness.worker.session import Session
