@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,7 +41,7 @@ Made = TypeVar("Made")
 
 
 class Checks:
-    """The checks of one job. ``begin``, ``go_on`` and ``open`` come first, in this order.
+    """The checks of one job, made before eager's first step. First ``go_on``, then ``open`` are called.
 
     ``drawn``: the generators that eager's step uses. ``first_data_only``: why no other data is used ("": it
     is used).
@@ -51,7 +51,9 @@ class Checks:
     expected: Expected  # of the first data
     spread: Mapping[str, float]  # distance of two runs of eager, relative to each tensor's size
 
-    def __init__(self, bench: Workbench, rule: Rule, drawn: Sequence[str], first_data_only: str = "") -> None:
+    def __init__(
+        self, bench: Workbench, rule: Rule, eager: Variant, drawn: Sequence[str], first_data_only: str = ""
+    ) -> None:
         self.bench = bench
         self.rule = rule
         self.take: Take = cloned if rule.name == "field" else sketch  # what is kept of a result
@@ -60,8 +62,8 @@ class Checks:
         )
         self.form: Form | None = None
         self.drawn = drawn
-        self._row = Row()  # eager's on the first data
-        self._factors = NONE
+        self._row = Row(before=None if bench.generates else State.of(eager))  # eager's on the first data
+        self._factors = NONE if self._first_data_only else self._balance()
         self._exact: Variant | None = None  # until ``open`` is done
         self._exact_is_slow = False
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
@@ -70,13 +72,6 @@ class Checks:
         self._near: dict[tuple[int, bool, int], Truth] = {}
 
     # -- eager and fp64 ------------------------------------------------------------
-
-    def begin(self, eager: Variant) -> None:
-        """Before eager's first step."""
-        if not self._first_data_only:
-            self._factors = self._balance()
-        if not self.bench.generates:
-            self._row.before = State.of(eager)
 
     def go_on(self, eager: Variant, first: Results, second: Results, form: Form) -> None:
         """After eager's first two steps in a row. ``second`` is ``first`` where it repeats it.
@@ -268,22 +263,19 @@ class Checks:
 
         ``constant``: the candidate's weights are constants.
         """
+        self._pair = self._pair or (self.bench.variant(), self.bench.variant(exact=True))
+        eager, exact = self._pair
         for number in range(1, NEIGHBORS + 1):
             data = replace(expected.data, neighbor=number, constant=constant)
             key = expected.first, constant, number
             if key not in self._near:
-                self._near[key] = self._truth_near(data, expected.truths[0].directions)
+                slow = self._exact_is_slow
+                meant = None if slow else self._in_fp64(data, partial(on_data, self.bench, exact, data))
+                meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
+                noisy = self._noisy(eager, data, range(RUNS * number, RUNS * (number + 1)))
+                own = on_data(self.bench, eager, data)
+                self._near[key] = Truth.of(self.rule, meant, own, noisy, expected.truths[0].directions)
             yield data, self._near[key]
-
-    def _truth_near(self, data: Data, directions: Directions | None) -> Truth:
-        self._pair = self._pair or (self.bench.variant(), self.bench.variant(exact=True))
-        eager, exact = self._pair
-        slow = self._exact_is_slow
-        meant = None if slow else self._in_fp64(data, lambda: on_data(self.bench, exact, data))
-        meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
-        seeds = range(RUNS * data.neighbor, RUNS * (data.neighbor + 1))
-        noisy = self._noisy(eager, data, seeds)
-        return Truth.of(self.rule, meant, on_data(self.bench, eager, data), noisy, directions)
 
     def truth_with_more_noise(self) -> Truth:
         """The truth of the first call, with as many noisy runs as a candidate's rank has."""

@@ -158,9 +158,8 @@ class Opening:
             eager = bench.variant()  # candidates are timed against another precision
         if self._job.protocol.accuracy:
             rule = rule_of(self._job, self.bench)
-            self.checks = Checks(bench, rule, self._drawn, self._first_data_only)
+            self.checks = Checks(bench, rule, eager, self._drawn, self._first_data_only)
             bench.take = self.checks.take
-            self.checks.begin(eager)
         watching = watching_generators(self._device, self._drawn, eager_alone())  # raises for compiled code
         loss, output = bench.step(eager, watching)
         self._form = Form.of(eager, output)
