@@ -107,7 +107,7 @@ def cudagraphs_changed() -> int:
 
 def latest_cudagraph_skip() -> str:
     """torch's reason for the last graph that could not become a CUDA graph; "" if it reports none."""
-    reasons = [getattr(one, "cudagraph_skip_reason", None) for one in compilations()]
+    reasons = [getattr(compilation, "cudagraph_skip_reason", None) for compilation in compilations()]
     return next((" ".join(str(why).split()) for why in reversed(reasons) if why), "")
 
 
@@ -159,10 +159,10 @@ def compilations() -> list[Any]:
     return list(metrics()) if metrics else []
 
 
-def new_compilations(before: Sequence[Any]) -> list[Any]:
-    """The compilations that are not in ``before``, an earlier result of ``compilations``."""
-    known = {id(one) for one in before}
-    return [one for one in compilations() if id(one) not in known]
+def added(before: Sequence[Any], now: Sequence[Any]) -> list[Any]:
+    """What is in ``now``, a later result of ``compilations`` or ``break_reasons``, and not in ``before``."""
+    known = {id(each) for each in before}
+    return [each for each in now if id(each) not in known]
 
 
 def compiled_again(compilation: Any) -> bool:
@@ -191,7 +191,7 @@ def recompile_line(compilation: Any) -> str:
 
 def latest_recompilation() -> str:
     """The line of the last graph that was compiled again in this process; "" if torch reports none."""
-    again = [one for one in compilations() if getattr(one, "recompile_reason", None)]
+    again = [compilation for compilation in compilations() if getattr(compilation, "recompile_reason", None)]
     return recompile_line(again[-1]) if again and compiled_again(again[-1]) else ""
 
 

@@ -118,8 +118,8 @@ class Declared:
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.metrics = tuple(sorted(metrics, key=_place))
-        self.by_name = {name: one for one in self.metrics for name in one.names}
-        names = [name for one in self.metrics for name in one.names]
+        self.by_name = {name: metric for metric in self.metrics for name in metric.names}
+        names = [name for metric in self.metrics for name in metric.names]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two metrics are called {', '.join(twice)}")
@@ -128,17 +128,17 @@ class Declared:
         """All derived metrics of a record, by name."""
         of_side = {side: replace(seen, side=side) for side in SIDES} | {"": seen}
         return {
-            name: one.derive(of_side[side])
-            for one in self.metrics
-            if one.derive is not None
-            for side, name in zip(one.sides or ("",), one.names, strict=True)
+            name: metric.derive(of_side[side])
+            for metric in self.metrics
+            if metric.derive is not None
+            for side, name in zip(metric.sides or ("",), metric.names, strict=True)
         }
 
     def of_group(self, group: str) -> tuple[Metric, ...]:
-        return tuple(one for one in self.metrics if one.group == group)
+        return tuple(metric for metric in self.metrics if metric.group == group)
 
     def columns(self) -> tuple[tuple[Column, Metric], ...]:
-        return tuple((column, one) for one in self.metrics for column in one.columns)
+        return tuple((column, metric) for metric in self.metrics for column in metric.columns)
 
     def averages(self) -> tuple[Metric, ...]:
         return tuple(metric for metric in self.metrics if metric.average is not None)

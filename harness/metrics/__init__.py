@@ -102,11 +102,11 @@ def of_variant(variant: str, name: str) -> str:
 
 def by_variant(numbers: Mapping[str, Scalar]) -> ByVariant:
     """The numbers of the rounds, by variant; the whole job's are under ``WHOLE``."""
-    found: ByVariant = {}
+    variants: ByVariant = {}
     for key, value in numbers.items():
         variant, _, name = key.rpartition(OF)
-        found.setdefault(variant or WHOLE, {})[name] = value
-    return found
+        variants.setdefault(variant or WHOLE, {})[name] = value
+    return variants
 
 
 def complete_step(variant: Variant, extras: Extras, numbers: dict[str, Scalar]) -> None:
@@ -119,7 +119,7 @@ def complete_step(variant: Variant, extras: Extras, numbers: dict[str, Scalar]) 
 
 def _join(numbers: dict[str, Scalar], batch: dict[str, Scalar]) -> None:
     """Combines the numbers of this batch of rounds with the earlier ones."""
-    metrics = {one.name: one for one in declared().metrics}
+    metrics = {metric.name: metric for metric in declared().metrics}
     for name, value in batch.items():
         plain = name.rpartition(OF)[2]
         how = metrics[plain].over_batches if plain in metrics else "last"
@@ -180,7 +180,7 @@ def declared() -> Declared:
 
 def of_compiling() -> tuple[str, ...]:
     """The names of the numbers that a compilation has, measured once."""
-    return tuple(name for one in declared().of_group(COMPILATION) for name in one.names)
+    return tuple(name for metric in declared().of_group(COMPILATION) for name in metric.names)
 
 
 def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:

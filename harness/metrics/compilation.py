@@ -89,7 +89,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         if growth is not None and held is not None and peak is not None:
             growth = min(growth, peak - held)
         numbers["cudagraph_pool_bytes"] = growth
-    compilations = counters.new_compilations(compiled)
+    compilations = counters.added(compiled, counters.compilations())
     if not compilations:
         return
     for name, source in TIMED_PHASES.items():

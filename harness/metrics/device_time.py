@@ -41,9 +41,9 @@ METRICS = (
 
 
 def measure(ended: Ended) -> ByVariant:
-    found: ByVariant = {}
+    numbers: ByVariant = {}
     if not of(ended.device).accelerated:
-        return found
+        return numbers
     for name, variant in ended.variants.items():
         began = time.perf_counter()
         variant.step()
@@ -53,5 +53,5 @@ def measure(ended: Ended) -> ByVariant:
         busy_s = of(ended.device).busy_s(variant.step, steps, 2 * steps * step_s)
         variant.release()
         if busy_s is not None:
-            found[name] = {"device_s": busy_s / steps}
-    return found
+            numbers[name] = {"device_s": busy_s / steps}
+    return numbers

@@ -41,15 +41,10 @@ MOST = 20
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     compiled, broken = counters.compilations(), counters.break_reasons()
     yield
-    known = {id(one) for one in broken}
-    breaks = [break_line(one) for one in counters.break_reasons() if id(one) not in known]
-    recompiled = [
-        counters.recompile_line(one)
-        for one in counters.new_compilations(compiled)
-        if counters.compiled_again(one)
-    ]
+    breaks = map(break_line, counters.added(broken, counters.break_reasons()))
+    again = filter(counters.compiled_again, counters.added(compiled, counters.compilations()))
     numbers["graph_break_reasons"] = listed(breaks)
-    numbers["recompile_reasons"] = listed(recompiled)
+    numbers["recompile_reasons"] = listed(map(counters.recompile_line, again))
 
 
 def break_line(reason: Any) -> str:

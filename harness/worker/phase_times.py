@@ -46,10 +46,10 @@ class PhaseTimes:
     def spent(self) -> ByVariant:
         """``spent_<phase>_s`` so far, by variant."""
         self._change(self._now)
-        found: ByVariant = {}
+        numbers: ByVariant = {}
         for (phase, variant), seconds in self._spent.items():
-            found.setdefault(variant, {})[f"spent_{phase}_s"] = seconds
-        return found
+            numbers.setdefault(variant, {})[f"spent_{phase}_s"] = seconds
+        return numbers
 
     def _change(self, to: tuple[str, str] | None) -> None:
         now = self._clock()

@@ -32,8 +32,8 @@ def replay(path: Path) -> int:
         if job.protocol.performance:
             _print(session.warm_up())
             rounds, _ = session.measure(job.protocol.repeat or job.protocol.min_rounds)
-            for one in rounds:
-                _print({"order": one.order, "seconds": one.seconds})
+            for timed in rounds:
+                _print({"order": timed.order, "seconds": timed.seconds})
     except JobFailed as failed:
         _print({"status": failed.status.value, "why": str(failed)})
         return 1

@@ -278,7 +278,7 @@ class Session:
         self._rounds.done = len(self._kept)
         before = done.rounds[: len(done.rounds) - len(self._kept)]
         for name, calls in self.first_calls_s.items():
-            calls += [one.seconds[name] for one in before if name in one.seconds]
+            calls += [timed.seconds[name] for timed in before if name in timed.seconds]
         return {
             "warmup_rounds": len(before),
             "warmup_rounds_kept": len(self._kept),
@@ -308,7 +308,7 @@ class Session:
         from then on. It is reported as compiling in every later batch.
         """
         done, self._kept = self._kept, []
-        done = [one for one in done if one.seconds.keys() == self._variants.keys()]
+        done = [timed for timed in done if timed.seconds.keys() == self._variants.keys()]
         with closing(self._rounds.endless(self._variants, self._iterations, "measure")) as endless:
             return self._measured(endless, rounds, within_s, done)
 
@@ -335,7 +335,7 @@ class Session:
         because the change of a candidate has no meaning. A variant whose step fails is among the failures.
         """
         self._turns.close()
-        changed, found, failed = Changed(), ByVariant(), dict[str, Failure]()
+        changed, of_steps, failed = Changed(), ByVariant(), dict[str, Failure]()
         for name, variant in self._variants.items():
             self._say("finish", name)
             numbers: dict[str, Scalar] = {}
@@ -354,8 +354,8 @@ class Session:
             if late is not None:
                 changed[name] = late
             complete_step(variant, self._job.extras, numbers)
-            found[name] = numbers
-        return {BASELINE: changed[BASELINE]} if BASELINE in changed else changed, found, failed
+            of_steps[name] = numbers
+        return {BASELINE: changed[BASELINE]} if BASELINE in changed else changed, of_steps, failed
 
     def _look_on(self, variant: Variant) -> TensorError | None:
         """What has changed in the rounds. Looks at more calls where samples hid them."""
@@ -374,12 +374,12 @@ class Session:
             variants=self._variants,
             synchronize=self._bench.synchronize,
         )
-        found = at_the_end(ended)
+        metrics = at_the_end(ended)
         if self._rounds.throttled:
             self._of_rounds["throttled_rounds"] = self._rounds.throttled
         for name, numbers in by_variant(self._of_rounds).items():
-            found[name] = {**numbers, **found.get(name, {})}
-        return found
+            metrics[name] = {**numbers, **metrics.get(name, {})}
+        return metrics
 
     def _say(self, phase: str, variant: str = "") -> None:
         self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds.done))

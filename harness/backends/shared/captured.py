@@ -149,5 +149,5 @@ def flat_export(
 def device_of(program: Program) -> torch.device:
     """The device of the weights or, without weights, of the inputs."""
     named = named_tensors((program.args, dict(program.kwargs)), "input")
-    found = [*program.module.parameters(), *(tensor for _, tensor in named)]
-    return found[0].device if found else torch.device("cpu")
+    tensors = [*program.module.parameters(), *(tensor for _, tensor in named)]
+    return tensors[0].device if tensors else torch.device("cpu")

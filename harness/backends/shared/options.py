@@ -106,9 +106,9 @@ def batch_tensors(program: Program) -> list[torch.Tensor]:
 
 def mark_dynamic_batch(program: Program) -> str | None:
     """Marks the batch as dynamic for Dynamo; returns a note if this is impossible."""
-    found = batch_tensors(program)
-    if not found or found[0].shape[0] < 2:
+    tensors = batch_tensors(program)
+    if not tensors or tensors[0].shape[0] < 2:
         return "--dynamic-batch-only was not used: torch specializes on a batch of one"
-    for tensor in found:
+    for tensor in tensors:
         torch._dynamo.mark_dynamic(tensor, 0)
     return None
