@@ -172,8 +172,7 @@ def build(case: Case) -> Workload:
 
 def _generation(model: Any, case: Case) -> Workload:
     """The workload of text generation, or of speech transcription."""
-    from suites.models.generation import causal_workload
-    from suites.models.generation_whisper import whisper_workload
+    from suites.models.generation import causal_workload, whisper_workload
     from suites.models.huggingface_inputs import text_config
 
     prompt, new = case.prompt_tokens, case.new_tokens

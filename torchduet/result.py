@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from harness.backends.settings.candidates import compiler_of
 from harness.schema import Job, Record
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
-from runner.labels import job_title
-from runner.reports.parts.sections import compiler_name, compilers, sections
+from runner.labels import job_title, plain
+from runner.reports.parts.sections import Section, compiler_name, compilers, sections
+from runner.reports.parts.table import narrow_table
+from runner.runs.why.asking import asked_why
+from runner.runs.why.explain import Why
+from runner.runs.why.words import as_json, show
 from torchduet.advice import for_python
 
 if TYPE_CHECKING:
@@ -21,9 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from runner.analysis.comparison import Comparison, Summary
-    from torchduet.explanation import Explanation
 
 TABLE_WIDTH = 160
+NOTEBOOK_WIDTH = 110  # characters that fit into a notebook
+ALT = "speedup of each compiler with its interval"
 
 
 class UnknownCompilerError(KeyError):
@@ -108,9 +116,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """For notebooks: table, warnings and picture, as HTML without other files."""
-        from torchduet.html import page
-
-        return page(self)
+        return "\n".join(_lines(self))
 
     def why(self, compiler: str | None = None) -> Explanation:
         """Why this compiler (default: the slowest) is slower or faster than eager: ``docs/WHY.md``.
@@ -118,8 +124,6 @@ class Result:
         Compiles the model up to six times more. Raises ``runner.errors.UsageError`` if the compiler has no
         times or no settings to test.
         """
-        from torchduet.explanation import explained
-
         timed = [comparison for comparison in self.comparisons if comparison.speedup is not None]
         if not timed:
             raise UsageError("why: nothing was timed, so there is nothing to explain")
@@ -155,3 +159,91 @@ class Result:
 
 def _names(comparison: Comparison) -> tuple[str, ...]:
     return comparison.record.candidate, comparison.compiler, compiler_name(comparison.compiler)
+
+
+# -- in a notebook: table, warnings and picture in one piece of HTML --------------------------
+
+
+def _lines(result: Result) -> Iterator[str]:
+    """The HTML of a result. All text is escaped."""
+    summary = result.summary
+    yield f"<div><p><b>{_text(job_title(result.records[0].job))}</b></p>"
+    for section in sections(summary):
+        yield _table(section)
+    for comparison in summary.comparisons:
+        for what, lines in comparison.explanations():
+            yield _list(f"{compiler_name(comparison.compiler)}: {what}", lines)
+    for finding in summary.warnings:
+        yield _list(finding.title, finding.cases)
+        yield f"<p>{_text(finding.advice)}</p>"
+    yield _list("Notes", result.notes)
+    if any(comparison.speedup is not None for comparison in summary.comparisons):
+        file = io.BytesIO()
+        result.plot().savefig(file, format="png", dpi=100, bbox_inches="tight")
+        data = base64.b64encode(file.getvalue()).decode()
+        yield f'<img alt="{ALT}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+    yield "</div>"
+
+
+def _table(section: Section) -> str:
+    from tabulate import tabulate
+
+    table = narrow_table(section, NOTEBOOK_WIDTH)
+    return tabulate(
+        [[_line(text) for text in row] for row in table.rows],
+        [_line(header) for header in table.header],
+        tablefmt="html",  # it escapes the texts
+        disable_numparse=True,
+        colalign=["right" if number else "left" for number in table.numbers],
+    )
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+    return f"<p><b>{_text(title)}</b></p><ul>{items}</ul>"
+
+
+def _text(text: str) -> str:
+    return escape(_line(text))
+
+
+def _line(text: str) -> str:
+    return plain(text.replace("\n", " "))
+
+
+# -- why ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What ``--why`` prints. ``why`` has its parts."""
+
+    why: Why
+
+    def json(self) -> dict[str, Any]:
+        """The content of ``why.json``."""
+        return as_json([self.why])
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        show(self.why, Console(file=text, width=NOTEBOOK_WIDTH, color_system=None, force_jupyter=False))
+        return text.getvalue()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def explained(record: Record, again: Callable[[Job], Sequence[Record]] | None) -> Explanation:
+    """The explanation of this record's candidate; ``again`` measures the same model with another job."""
+    name = record.candidate
+    if again is None:
+        raise UsageError("why: this result cannot be measured again; use the result of compare()")
+    if compiler_of(name) == "eager" or name in record.job.own_compilers:
+        raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
+    job = replace(record.job, candidates=(name,))
+    answer = asked_why(job, lambda asked, _: again(asked), lambda _: None)
+    if answer.why is None:
+        raise UsageError(f"why: {answer.problem}")
+    return Explanation(why=answer.why)

@@ -13,10 +13,9 @@ from pathlib import Path
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
 from runner.engine import JobContext, Pause, Place
-from runner.engine.compiling.runs import Steps, with_fresh_runs
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
-from runner.engine.processes import with_processes
+from runner.engine.processes import Steps, with_fresh_runs, with_processes
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of

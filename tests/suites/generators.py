@@ -35,8 +35,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
 
 def build(case: Case) -> Workload:
-    from suites.models.generation import causal_workload
-    from suites.models.generation_whisper import whisper_workload
+    from suites.models.generation import causal_workload, whisper_workload
 
     assert case.batch_size is not None
     assert case.prompt_tokens is not None

@@ -16,7 +16,7 @@ from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
-from runner.engine.compiling.runs import fresh_runs
+from runner.engine.processes import fresh_runs
 from runner.engine.worker_session import parts_of
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Environment, Extras, Failure, Job, Record, Scalar, Status
-from runner.engine.compiling.runs import Run, Steps, with_fresh_runs
+from runner.engine.processes import Run, Steps, with_fresh_runs
 from runner.errors import UsageError
 from runner.plan.allocators import library_of
 from runner.plan.interpreter import cache_settings, worker_environment

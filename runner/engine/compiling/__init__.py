@@ -1,1 +1,0 @@
-"""Compilations beside the one of the timed process, and the compile caches of all workers."""
