@@ -7,8 +7,14 @@ from functools import partial
 from types import MappingProxyType
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from harness.protocol import Protocol
 
 LEARNING_RATE = 1e-4  # small: a sample of a thousand steps begins and ends with much the same weights
+LITTLE = (
+    2.0**-40
+)  # a change of the learning rate after which every sample does the same work, for parity, too
 CLASSES: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType(
     {
         "sgd": partial(torch.optim.SGD, momentum=0.9),
@@ -20,25 +26,36 @@ CLASSES: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType(
 
 
 class Update:
-    """One step of the optimizer called ``name`` over the trainable parameters of ``module``.
+    """One step of the protocol's optimizer over the trainable parameters of ``module``.
 
     Its state exists from the beginning, so that it can be put back in place. ``scale``: of the loss, by which
     gradients are divided first.
     """
 
-    def __init__(self, name: str, module: torch.nn.Module, scale: float) -> None:
+    def __init__(self, protocol: Protocol, module: torch.nn.Module, scale: float) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
-        self._optimizer = CLASSES[name](self.weights.values(), lr=LEARNING_RATE)
-        self._scale = scale
+        rate = torch.tensor(LEARNING_RATE) if protocol.scheduler == "tensor" else LEARNING_RATE
+        self._optimizer = CLASSES[protocol.optimizer](self.weights.values(), lr=rate)
+        self._scale, self._clip = scale, protocol.clip_grad_norm
         self._before: dict[str, torch.Tensor] = {}  # weights before a step whose results are compared
         self._make_state()
+        self._scheduler = None
+        if protocol.scheduler != "none":
+            self._scheduler = LambdaLR(self._optimizer, lambda step: 1 + step % 1024 * LITTLE)
 
     def __call__(self) -> None:
         if self._scale != 1.0:
             for weight in self.weights.values():
                 if weight.grad is not None:
                     weight.grad.div_(self._scale)
+        if self._clip is not None:
+            torch.nn.utils.clip_grad_norm_(tuple(self.weights.values()), self._clip)
         self._optimizer.step()
+
+    def schedule(self) -> None:
+        """After a step, in eager. The scheduler is not put back: in a real loop, it goes on, too."""
+        if self._scheduler is not None:
+            self._scheduler.step()
 
     def _make_state(self) -> None:
         """Runs one step with gradients of zero, which creates the state, then undoes it.
@@ -77,6 +94,6 @@ class Update:
         self._before = {}
 
 
-def update_of(name: str, module: torch.nn.Module, scale: float) -> Update | None:
+def update_of(protocol: Protocol, module: torch.nn.Module, scale: float) -> Update | None:
     """The optimizer of a training step; None for ``none``."""
-    return None if name == "none" else Update(name, module, scale)
+    return None if protocol.optimizer == "none" else Update(protocol, module, scale)

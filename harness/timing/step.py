@@ -16,7 +16,7 @@ from harness.loading.plain_model import in_mode, unwrapped
 from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
-from harness.schema import CompilerOptions
+from harness.schema import CompilerOptions, Protocol
 from harness.tensors import (
     cast_module,
     fresh_copy,
@@ -142,12 +142,14 @@ def batch_of_training(
     forward: Forward,
     context: Callable[[], AbstractContextManager[Any]],
     update: Update | None = None,
+    repeats: int = 1,
 ) -> Batch:
     """A batch of a training step. Autocast covers forward and loss but not the backward, as torch recommends.
 
+    It is one of so many ``repeats``, whose gradients add up to those of the whole loss.
     torch cannot compile a part of a function with a loop: there is none.
     """
-    scale = program.loss_scale
+    scale = program.loss_scale / repeats
 
     def batch(args: Any, kwargs: Any, target: Any, last: bool) -> tuple[Any, Any]:
         with context():
@@ -168,8 +170,10 @@ def make_step(
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
     see: Callable[[int, Any, Any], None] = lambda *_: None,
+    repeats: int = 1,
+    after: Lap = lambda: None,
 ) -> Step:
-    """The step that is timed: ``batch`` in training, else ``forward``.
+    """The step that is timed: ``batch`` in training, as often as ``repeats`` says, else ``forward``.
 
     With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
     output of each batch.
@@ -183,8 +187,10 @@ def make_step(
             module.zero_grad(set_to_none=True)
             for leaf in leaves:
                 leaf.grad = None
-            loss, output = batch(*given, place == len(sizes))
+            for left in reversed(range(repeats)):
+                loss, output = batch(*given, not left and place == len(sizes))
             see(place, loss, output)
+        after()
         return loss, output
 
     def inference_step() -> tuple[Any, Any]:
@@ -224,11 +230,13 @@ class Variant:
         *,
         switches: bool = False,
         exact: bool = False,
-        optimizer: str = "none",
+        protocol: Protocol | None = None,
     ) -> None:
-        """``exact``: an fp64 program. ``optimizer``: of a training step."""
+        """``exact``: an fp64 program. ``protocol``: what a training step does beside forward and backward."""
         self.program = program
-        self._update = update_of(optimizer, program.module, program.loss_scale) if program.training else None
+        protocol = protocol if protocol is not None and program.training else Protocol()
+        self._repeats = protocol.gradient_accumulation
+        self._update = update_of(protocol, program.module, program.loss_scale)
         self._precision = precision
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
@@ -254,7 +262,7 @@ class Variant:
         self.step = self._make_step()
 
     def _batch_of(self, forward: Forward) -> Batch:
-        return batch_of_training(self.program, forward, self._context, self._update)
+        return batch_of_training(self.program, forward, self._context, self._update, self._repeats)
 
     def step_with(self, lap: Lap) -> Step:
         """The step that calls ``lap`` after each forward and its loss, before the backward."""
@@ -265,7 +273,7 @@ class Variant:
             lap()
             return results
 
-        return make_step(self.program, lapped, self._batch_of(lapped), self._context)
+        return self._step_of(lapped, self._batch_of(lapped))
 
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
@@ -293,9 +301,13 @@ class Variant:
         self.drive_with(lap=laps.lap)
         return laps.timing(self.step)
 
+    def _step_of(self, forward: Forward, batch: Batch, *more: Any) -> Step:
+        after = self._update.schedule if self._update is not None else lambda: None
+        how = self.program, forward, batch, self._context, *more
+        return make_step(*how, repeats=self._repeats, after=after)
+
     def _make_step(self) -> Step:
-        how = self._context, self._lap, self._forced, self._seeing()
-        step = make_step(self.program, self._forward, self._batch, *how)
+        step = self._step_of(self._forward, self._batch, self._lap, self._forced, self._seeing())
         if not self._switches:
             return step
         tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory

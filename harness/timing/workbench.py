@@ -47,9 +47,9 @@ class Workbench:
         full = precision("float32", self.device.type)  # no autocast
         switches = self.precision.tf32 != self.baseline_precision.tf32
         made = self._replica(kind, exact=exact)
-        optimizer = self._job.protocol.optimizer
         used = full if exact else kind
-        return Variant(made, used, self.device, switches=switches, exact=exact, optimizer=optimizer)
+        protocol = self._job.protocol
+        return Variant(made, used, self.device, switches=switches, exact=exact, protocol=protocol)
 
     def settle(self) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""

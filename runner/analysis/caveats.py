@@ -24,7 +24,7 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 WORDS = Path(__file__).with_suffix(".toml")
 HEAP = "malloc keeps its heap, so a compiler gains nothing by fewer page faults (--allocator=both adds it)"
 STEP = "a training step is forward, loss and backward (not a step of your own), with {}"
-UPDATED = "an eager step of {} (each sample begins with the same weights)"
+UPDATED = "a step of {} (each sample begins with the same weights)"
 
 
 Holds = Callable[[Comparison], bool]

@@ -167,6 +167,15 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
     "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
+    "<protocol.gradient_accumulation> is for training; leave it out, or add <modes=training>": (
+        lambda c: c.protocol.gradient_accumulation > 1 and Mode.TRAINING not in c.modes
+    ),
+    "<protocol.clip_grad_norm> comes before an optimizer's step; leave it out, or add <protocol.optimizer>": (
+        lambda c: c.protocol.clip_grad_norm is not None and c.protocol.optimizer == "none"
+    ),
+    "<protocol.scheduler> changes an optimizer's learning rate; leave it out, or add <protocol.optimizer>": (
+        lambda c: c.protocol.scheduler != "none" and c.protocol.optimizer == "none"
+    ),
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "

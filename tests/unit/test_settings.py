@@ -214,6 +214,10 @@ def possible_job(job: Job) -> Job:
     protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own)
     if case.mode is not Mode.TRAINING or job.dtype == "float16":
         protocol = dataclasses.replace(protocol, optimizer="none")
+    if case.mode is not Mode.TRAINING:
+        protocol = dataclasses.replace(protocol, gradient_accumulation=1)
+    if protocol.optimizer == "none":
+        protocol = dataclasses.replace(protocol, clip_grad_norm=None, scheduler="none")
     job = dataclasses.replace(job, case=case, options=options, protocol=protocol)
     (job,) = points(job, axes_of(case))
     if job.environments or not protocol.accuracy:  # which --localize refuses

@@ -9,7 +9,7 @@ from torch import nn
 
 from harness.failures import JobFailed
 from harness.program import Batch, Compiled, Program, forward_of
-from harness.protocol import OPTIMIZERS
+from harness.protocol import OPTIMIZERS, SCHEDULERS
 from harness.schema import BASELINE, Case, CompilerOptions, Job, Mode, Protocol, Status
 from harness.timing.optimizer import CLASSES, Update
 from harness.timing.step import Variant
@@ -27,9 +27,9 @@ WHOLE = "aot_eager[whole_step=True]"
 dynamo_looks_at_grad = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 
 
-def opened(name: str, optimizer: str, dtype: str = "float32") -> Session:
+def opened(name: str, optimizer: str, dtype: str = "float32", **more: Any) -> Session:
     case = Case(suite=TOYS, name=name, mode=Mode.TRAINING, batch_size=16, published_batch_size=16)
-    protocol = Protocol(min_sample_s=0.0, threads=1, optimizer=optimizer)
+    protocol = Protocol(min_sample_s=0.0, threads=1, optimizer=optimizer, **more)
     job = Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=protocol)
     session = Session(job, silent)
     session.open()
@@ -49,7 +49,7 @@ def test_an_optimizer_whose_state_is_there_from_the_beginning_steps_as_torchs_ow
     torch.manual_seed(0)
     ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
     theirs.load_state_dict(ours.state_dict())
-    update = Update(name, ours, 1.0)
+    update = Update(Protocol(optimizer=name), ours, 1.0)
     assert all(bool((p == q).all()) for p, q in zip(ours.parameters(), theirs.parameters(), strict=True))
     plain = CLASSES[name](theirs.parameters(), lr=1e-4)
     for number in range(3):
@@ -64,7 +64,7 @@ def test_an_optimizer_whose_state_is_there_from_the_beginning_steps_as_torchs_ow
 
 def test_gradients_of_a_scaled_loss_are_divided_first() -> None:
     module = nn.Linear(1, 1, bias=False)
-    update, before = Update("sgd", module, 8.0), float(module.weight.detach())
+    update, before = Update(Protocol(optimizer="sgd"), module, 8.0), float(module.weight.detach())
     module.weight.grad = torch.full((1, 1), 8.0)
     update()
     assert before - float(module.weight.detach()) == pytest.approx(1e-4, rel=1e-2)
@@ -190,3 +190,70 @@ def test_a_wrong_update_of_a_whole_step_fails(name: str, monkeypatch: pytest.Mon
     assert parity is not None
     assert parity.worst is not None
     assert parity.worst.name.startswith("update.")
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_gradients_add_up_over_the_repeats_of_a_batch(repeats: int) -> None:
+    session = opened("linear", "none", gradient_accumulation=repeats)
+    assert session._checks is not None
+    gradients = {n: t for n, t in session._checks.truth.eager.items() if n.startswith("gradient.")}
+    alone = opened("linear", "none")._checks
+    assert alone is not None
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, alone.truth.eager[name])
+
+
+def overwriting(program: Program) -> Compiled:
+    """Each backward replaces the gradients of the one before."""
+    forward = program.forward()
+
+    def run(*given: Any) -> tuple[Any, Any]:
+        program.module.zero_grad(set_to_none=True)
+        return forward(*given)
+
+    return Compiled(forward=run, region="forward", compiler_calls=lambda: 1)
+
+
+def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=overwriting))
+    assert opened("linear", "sgd").prepare("planted")[0] is Status.PASS
+    assert opened("linear", "sgd", gradient_accumulation=2).prepare("planted")[0] is Status.FAIL_ACCURACY
+
+
+def test_gradients_are_clipped_before_the_step() -> None:
+    module = nn.Linear(1, 1, bias=False)
+    update = Update(Protocol(optimizer="sgd", clip_grad_norm=0.5), module, 1.0)
+    before = float(module.weight.detach())
+    module.weight.grad = torch.full((1, 1), 8.0)
+    update()
+    assert before - float(module.weight.detach()) == pytest.approx(0.5e-4, rel=1e-2)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS[1:])
+@pytest.mark.parametrize("name", ["sgd", "adamw-fused"])
+def test_a_scheduler_changes_the_learning_rate_and_no_result(name: str, scheduler: str) -> None:
+    session = opened("linear", name, scheduler=scheduler, clip_grad_norm=1.0)
+    status, parity, _, _ = session.prepare("eager")
+    assert status is Status.PASS, parity
+    session.warm_up()
+    session.measure(3)
+    assert session.finish()[0] == {}
+    update = session._variants["eager"]._update
+    assert update is not None
+    rate = update._optimizer.param_groups[0]["lr"]
+    assert isinstance(rate, torch.Tensor) == (scheduler == "tensor")
+    if scheduler == "float":
+        assert 0 < abs(rate / 1e-4 - 1) < 1e-8
+
+
+@dynamo_looks_at_grad
+@pytest.mark.parametrize(("scheduler", "again"), [("float", True), ("tensor", False)])
+def test_a_learning_rate_that_is_a_number_compiles_the_whole_step_again(scheduler: str, again: bool) -> None:
+    session = opened("linear", "sgd", scheduler=scheduler, clip_grad_norm=1.0, gradient_accumulation=2)
+    assert session.prepare(WHOLE)[0] is Status.PASS
+    session.warm_up()
+    assert (WHOLE in session.measure(2)[1]) == again
+    if again:
+        assert "'lr'" in session.recompilations.reasons[WHOLE]
