@@ -218,6 +218,13 @@ class Protocol:
         "float (a number of Python), tensor",
         identifies=True,
     )
+    activation_checkpointing: bool = _protocol(
+        False,
+        "--activation-checkpointing",
+        help="train without keeping the activations of blocks, by the library's switch or else by repeated "
+        "blocks, for eager and the candidates",
+        identifies=True,
+    )
     channels_last: bool = _protocol(
         False,
         "--channels-last",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from harness.backends.shared import inductor
 from harness.backends.shared.dynamo import dynamo_options
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program
+from harness.timing.blocks import repeated_blocks
 
 why_unavailable = inductor.why_unavailable
 SETTINGS = tuple(kind for kind in inductor.SETTINGS if kind != "whole_step")
@@ -45,22 +46,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
 
 def regions_of(module: nn.Module) -> list[nn.Module]:
-    """The outermost blocks repeated in a list or sequence; without them, the module's children.
-
-    A block is a module with submodules. Repeated single layers, such as stacked convolutions, are no regions.
-    """
-    blocks = list(dict.fromkeys(_repeated(module)))
-    return blocks or [child for child in module.children() if not isinstance(child, nn.Identity)]
-
-
-def _repeated(module: nn.Module) -> Iterator[nn.Module]:
-    for child in module.children():
-        if isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
-            alike = [other for other in module.children() if type(other) is type(child)]
-            if len(alike) >= 2 and any(child.children()):
-                yield child
-                continue
-        yield from _repeated(child)
+    """The outermost repeated blocks; without them, the module's children."""
+    children = (child for child in module.children() if not isinstance(child, nn.Identity))
+    return repeated_blocks(module) or list(children)
 
 
 def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callable[..., Any]:

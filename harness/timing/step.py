@@ -26,6 +26,7 @@ from harness.tensors import (
     named_leaves,
     named_tensors,
 )
+from harness.timing.blocks import checkpoint_activations
 from harness.timing.exact import InFp64
 from harness.timing.measure import LapClock
 from harness.timing.optimizer import Update, update_of
@@ -65,6 +66,7 @@ def replica(
     eval_mode: bool = False,
     keep_dropout: bool = False,
     channels_last: bool = False,
+    checkpointing: bool = False,
     options: CompilerOptions | None = None,
     loss_scale: float = 1.0,
 ) -> Program:
@@ -92,6 +94,8 @@ def replica(
     )
     others = in_mode(module, training=training and not eval_mode)
     rates = () if keep_dropout else neutralize(module)
+    if checkpointing and training and not exact:  # recomputed outside of the context of fp64
+        said.append(checkpoint_activations(module))
     args, kwargs, target = values
     return Program(
         module=module,

@@ -170,6 +170,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.gradient_accumulation> is for training; leave it out, or add <modes=training>": (
         lambda c: c.protocol.gradient_accumulation > 1 and Mode.TRAINING not in c.modes
     ),
+    "<protocol.activation_checkpointing=True> is for training; leave it out, or add <modes=training>": (
+        lambda c: c.protocol.activation_checkpointing and Mode.TRAINING not in c.modes
+    ),
     "<protocol.clip_grad_norm> comes before an optimizer's step; leave it out, or add <protocol.optimizer>": (
         lambda c: c.protocol.clip_grad_norm is not None and c.protocol.optimizer == "none"
     ),

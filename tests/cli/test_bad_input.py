@@ -31,6 +31,7 @@ SENTENCES = [
     (["--inference", "--optimizer=adamw"], "--optimizer ends a training step; leave it out, or add"),
     (["--training", "--optimizer=adamw", "--dtypes=float16"], "--optimizer: in float16, small gradients"),
     (["--training", "--clip-grad-norm=1"], "--clip-grad-norm comes before an optimizer's step; leave it out"),
+    (["--inference", "--activation-checkpointing"], "--activation-checkpointing is for training; leave it"),
     (["--training", "--scheduler=float"], "--scheduler changes an optimizer's learning rate; leave it out"),
     (["--inference", "--gradient-accumulation=2"], "--gradient-accumulation is for training; leave it out"),
     (["--training", "--clip-grad-norm=0"], "--clip-grad-norm: '0' is not a norm above 0, such as 1.0"),
