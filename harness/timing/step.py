@@ -171,15 +171,15 @@ def make_step(
     forward: Forward,
     batch: Batch,
     context: Callable[[], AbstractContextManager[Any]],
+    repeats: int,
+    after: Lap,
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
     see: Callable[[int, Any, Any], None] = lambda *_: None,
-    repeats: int = 1,
-    after: Lap = lambda: None,
 ) -> Step:
     """The step that is timed: ``batch`` in training, as often as ``repeats`` says, else ``forward``.
 
-    With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
+    ``after`` ends a training step. With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
     output of each batch.
     """
     module, args = program.module, program.args
@@ -307,8 +307,7 @@ class Variant:
 
     def _step_of(self, forward: Forward, batch: Batch, *more: Any) -> Step:
         after = self._update.schedule if self._update is not None else lambda: None
-        how = self.program, forward, batch, self._context, *more
-        return make_step(*how, repeats=self._repeats, after=after)
+        return make_step(self.program, forward, batch, self._context, self._repeats, after, *more)
 
     def _make_step(self) -> Step:
         step = self._step_of(self._forward, self._batch, self._lap, self._forced, self._seeing())
