@@ -179,8 +179,8 @@ def make_step(
 ) -> Step:
     """The step that is timed: ``batch`` in training, as often as ``repeats`` says, else ``forward``.
 
-    ``after`` ends a training step. With dynamic shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and
-    output of each batch.
+    ``after`` ends a training step. With dynamic shapes, a step also runs smaller batches, and then its own.
+    ``see`` gets the place, loss and output of each batch.
     """
     module, args = program.module, program.args
     sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
