@@ -229,7 +229,7 @@ def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
         suite = Path(job.case.suite).name
         yield f"the file of suite {suite}", job.case.suite  # a part of the names of the suite's jobs
         for name, value in to_json(job.protocol).items():
-            yield f"{name} in the protocol of suite {suite}", value
+            yield " ".join((f"{name} in the protocol of suite {suite}", *job.case.point)), value
         for name, value in to_json(job.case).items():
             yield f"{name} of {job.key}", value
 

@@ -14,6 +14,7 @@ from harness.schema import Job, Record, Samples, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.partition import Partition, part_facts
+from runner.plan.sweep import points
 from runner.store.merge import Merged, merge
 from runner.store.run_folder import RunFolder
 from tests.factories import make_job, make_record
@@ -214,6 +215,12 @@ def test_what_does_not_belong_together(what: str, tmp_path: Path) -> None:
     assert sentence.endswith("; compare the two runs instead of joining them")
     assert everything_in(tmp_path) == before
     assert not (tmp_path / "new").exists()
+
+
+def test_points_of_a_sweep_with_threads_of_their_own_become_one_run(tmp_path: Path) -> None:
+    jobs = [*points(ONE, [("threads", (1, 2))])]
+    a, b = (write_run(tmp_path / job.case.point[0], [job], whole(job)) for job in jobs)
+    assert merge([a, b], tmp_path / "new", []).folder.jobs() == tuple(jobs)
 
 
 def test_other_suites_devices_and_threads_of_their_own_are_welcome(tmp_path: Path) -> None:
