@@ -399,7 +399,7 @@ def test_a_skipped_case_starts_no_worker_and_keeps_its_reason() -> None:
     assert all(r.reproduce.endswith(" --no-skip") for r in records)
 
 
-# -- execute late ------------------------------------------------------------
+# -- candidates that turned wrong late ------------------------------------------------------------
 
 
 class Late(Script):

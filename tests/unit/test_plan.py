@@ -195,7 +195,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
         batch_sizes(path)
 
 
-# -- partition ------------------------------------------------------------
+# -- parts of a plan ------------------------------------------------------------
 
 
 def plan_of(skips: list[bool], suite: str = "toys") -> list[Job]:

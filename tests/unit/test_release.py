@@ -84,7 +84,7 @@ def test_a_newer_torch_is_named(version: str) -> None:
     )
 
 
-# -- pick python ------------------------------------------------------------
+# -- the Python of make ------------------------------------------------------------
 
 
 NAMES = ("python3", "python3.10", "python3.11", "python3.12", "python3.13")

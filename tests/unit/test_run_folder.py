@@ -85,7 +85,7 @@ def test_a_run_is_not_continued_on_another_processor(
     assert "has results of Synthetic CPU, and this is" in capsys.readouterr().err
 
 
-# -- record file ------------------------------------------------------------
+# -- records.jsonl ------------------------------------------------------------
 
 
 def record(candidate: str, name: str = "m") -> Record:

@@ -123,7 +123,7 @@ def test_the_paired_estimate_spreads_less_than_the_ratio_of_medians() -> None:
     assert paired < medians
 
 
-@pytest.mark.parametrize("sd", [0.03, 0.05])
+@pytest.mark.parametrize("sd", [0.03])
 def test_stopping_when_precise_keeps_the_coverage(sd: float) -> None:
     covered, rounds = stopped_coverage(sd, 500)
     assert 0.925 <= covered <= 0.98

@@ -80,7 +80,7 @@ def test_words_reach_the_runner_as_they_were_typed() -> None:
     assert (wrong.returncode, "'a b;c'" in wrong.stderr) == (2, True), wrong.stderr
 
 
-# -- ops cases ------------------------------------------------------------
+# -- ops ------------------------------------------------------------
 
 
 BATCHED = {"matmul_batched", "attention", "attention_spelled_out"}
@@ -125,7 +125,7 @@ def test_every_operation_says_what_it_is_there_for(name: str) -> None:
         assert entry.shares is None
 
 
-# -- tiny gpt cases ------------------------------------------------------------
+# -- tiny gpt ------------------------------------------------------------
 
 
 STUDY_B = {
@@ -182,7 +182,7 @@ def test_unknown_implementation_is_refused() -> None:
         tiny_gpt.make_model("GPT9", {})
 
 
-# -- timm cases ------------------------------------------------------------
+# -- timm ------------------------------------------------------------
 
 
 BY_BATCH = {
@@ -283,7 +283,7 @@ def test_tiny_starts_from_small_but_for_its_batch() -> None:
     assert (entry.batch_size("small"), entry.batch_size("tiny")) == (4, 2)
 
 
-# -- huggingface cases ------------------------------------------------------------
+# -- huggingface ------------------------------------------------------------
 
 
 FIELD = """
@@ -387,7 +387,7 @@ def test_the_case_of_any_other_class() -> None:
     assert huggingface.case_for("BertForMaskedLM", setting) == hf_cases("small")["BertForMaskedLM"]
 
 
-# -- torchbench cases ------------------------------------------------------------
+# -- torchbench ------------------------------------------------------------
 
 
 def in_checkout(

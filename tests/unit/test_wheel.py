@@ -135,7 +135,7 @@ def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it
     assert (folder / "torchduet").resolve() == (site / "torchduet").resolve()
 
 
-# -- installed ------------------------------------------------------------
+# -- a checkout ------------------------------------------------------------
 
 
 def in_checkout(folder: Path, program: str) -> subprocess.CompletedProcess[str]:

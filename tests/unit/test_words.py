@@ -114,7 +114,7 @@ def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | Non
     assert caveats == ([sentence] if sentence else [])
 
 
-# -- peaks ------------------------------------------------------------
+# -- measured peaks ------------------------------------------------------------
 
 
 def comparisons(*cases: tuple[Job, float]) -> tuple[Comparison, ...]:

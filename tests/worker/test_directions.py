@@ -16,7 +16,7 @@ from harness.program import Program
 from harness.schema import Mode, Status
 from harness.tensors import named_tensors
 from harness.workload import Workload
-from tests.factories import known
+from tests.factories import known, sampled
 from tests.worker.planted import (
     Attention,
     Fault,
@@ -279,8 +279,7 @@ def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> N
 # -- through the whole check ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", REDUCED)
-@pytest.mark.parametrize("fault", [every(2), every(3), baked_weight], ids=["second", "third", "baked"])
+@pytest.mark.parametrize(("fault", "dtype"), sampled(4, (every(2), every(3), baked_weight), REDUCED))
 def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str) -> None:
     def planted(program: Program, forward: Forward) -> Forward:
         """The fault, in the last branch alone."""
@@ -297,9 +296,11 @@ def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str)
     assert found.found_by.endswith("on other inputs and weights")
 
 
-@pytest.mark.parametrize("dtype", REDUCED)
-@pytest.mark.parametrize(("part", "factor"), [("addmm", 1.02), ("addmm", 0.98), ("layer_norm", 1.02)])
-def test_a_scale_of_two_percent_is_found_in_a_small_branch(part: str, factor: float, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("scaled", "dtype"), sampled(4, (("addmm", 1.02), ("addmm", 0.98), ("layer_norm", 1.02)), REDUCED)
+)
+def test_a_scale_of_two_percent_is_found_in_a_small_branch(scaled: tuple[str, float], dtype: str) -> None:
+    part, factor = scaled
     status, found, _ = judged(wrong_by(factor, part), branches, Mode.INFERENCE, dtype)
     assert status is Status.FAIL_ACCURACY
     assert "on other" in found.found_by  # the slope of the whole output, or of the part
