@@ -161,7 +161,8 @@ class Case:
     @property
     def at(self) -> dict[str, int]:
         """Axis of ``--sweep`` -> value."""
-        return {name: int(value) for name, _, value in (word.partition("=") for word in self.point)}
+        words = (re.fullmatch(r"(\w+)=([1-9][0-9]{0,17})", word) for word in self.point)
+        return {word[1]: int(word[2]) for word in words if word}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

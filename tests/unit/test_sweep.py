@@ -6,6 +6,7 @@ import json
 import math
 import random
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,13 @@ def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None
     assert [one.comparisons[0].compiler for one in curves[:2]] == ["aot_eager", "inductor"]
     (table,) = curve_tables(summarize(records))
     assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
+
+
+def test_a_damaged_point_is_on_no_curve() -> None:
+    records = swept()
+    damaged = replace(records[0].job.case, point=("batch=0", "x", "batch=many", f"batch={'9' * 5000}"))
+    records[0] = replace(records[0], job=replace(records[0].job, case=damaged))
+    assert [*summarize(records).curves[0].points] == [*BATCHES[1:]]
 
 
 def test_a_point_alone_is_an_ordinary_result() -> None:
