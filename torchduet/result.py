@@ -19,7 +19,7 @@ from runner.labels import job_title, plain
 from runner.reports.parts.sections import Section, compiler_name, compilers, sections
 from runner.reports.parts.table import narrow_table
 from runner.runs.why.asking import asked_why
-from runner.runs.why.explain import Why
+from runner.runs.why.explain import NoTimes, Why
 from runner.runs.why.words import as_json, show
 from torchduet.advice import for_python
 
@@ -243,7 +243,7 @@ def explained(record: Record, again: Callable[[Job], Sequence[Record]] | None) -
     if compiler_of(name) == "eager" or name in record.job.own_compilers:
         raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
     job = replace(record.job, candidates=(name,))
-    answer = asked_why(job, lambda asked, _: again(asked), lambda _: None)
-    if answer.why is None:
-        raise UsageError(f"why: {answer.problem}")
-    return Explanation(why=answer.why)
+    try:
+        return Explanation(why=asked_why(job, lambda asked, _: again(asked), lambda _: None))
+    except NoTimes as error:
+        raise UsageError(f"why: {error}") from None

@@ -122,14 +122,14 @@ def processor(device: str) -> str:
 
 
 def mean_text(group: GroupSummary) -> str:
-    if group.geomean_speedup is None:
+    if group.mean.value is None:
         return "-"
-    text = f"{group.geomean_speedup:.2f}x"
-    if group.geomean_low is not None and group.averaged > 2:  # over two models it is from 0 to thousands
-        text += f" [{group.geomean_low:.2f}, {group.geomean_high:.2f}]"
-    if group.these_low is not None:
-        text += f" ({group.these_low:.3f}, {group.these_high:.3f})"
-    return f"{text}, n {group.averaged}"
+    text = f"{group.mean.value:.2f}x"
+    if group.mean.low is not None and group.mean.models > 2:  # over two models it is from 0 to thousands
+        text += f" [{group.mean.low:.2f}, {group.mean.high:.2f}]"
+    if group.mean.these_low is not None:
+        text += f" ({group.mean.these_low:.3f}, {group.mean.these_high:.3f})"
+    return f"{text}, n {group.mean.models}"
 
 
 def costs(group: GroupSummary, members: pd.DataFrame) -> dict[str, str]:
@@ -168,7 +168,7 @@ def extreme(c: Comparison, attribution: Comparison | None) -> dict[str, str]:
         "compilation s": "-" if latency is None else f"{latency:.0f}",
         "pays after": "-"
         if even is None
-        else break_even_text(even.steps, even.low, even.high, whole=even.whole),
+        else break_even_text(even),
     }
 
 

@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.schema import Job, Record  # noqa: E402 - the path comes first
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
+from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
 from runner.runs.why.words import Why, as_json, markdown, overview_text  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
@@ -33,7 +34,10 @@ def why_of(folder: Path) -> Why | None:
     def measured(_: Job, part: str) -> Sequence[Record]:
         return _records(folder, part)
 
-    return asked_why(job, measured, lambda _: None).why
+    try:
+        return asked_why(job, measured, lambda _: None)
+    except NoTimes:
+        return None
 
 
 def _records(folder: Path, part: str) -> Sequence[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -12,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from harness.declared import finite
 from harness.devices import of, type_of
 from harness.loading.toml_file import read_toml
-from harness.schema import Mode, Scalar, Status
+from harness.schema import Job, Mode, Scalar, Status
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import share_text
 from runner.analysis.verdicts.between import LEAST_ACROSS
@@ -24,11 +25,8 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 WORDS = Path(__file__).with_suffix(".toml")
 HEAP = "malloc keeps its heap, so a compiler gains nothing by fewer page faults (--allocator=both adds it)"
 STEP = "a training step is forward, loss and backward (not a step of your own), with {}"
+UPDATES = {"none": "no optimizer step"}
 UPDATED = "a step of {} (each sample begins with the same weights)"
-
-
-Holds = Callable[[Comparison], bool]
-Name = Callable[[Comparison], str]
 
 
 def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
@@ -48,27 +46,11 @@ def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 
 
 def _said(name: str, sentence: str, comparisons: Sequence[Comparison]) -> str:
-    holds, name_of = CAVEATS[name]
-    cases = [comparison for comparison in comparisons if holds(comparison)]
+    cases = list(filter(HOLDS[name], comparisons))
     count, total = (len({c.record.job.key for c in some}) for some in (cases, comparisons))
-    names = ("; " if name == "skipped" else ", ").join(dict.fromkeys(filter(None, map(name_of, cases))))
+    texts = dict.fromkeys(filter(None, map(NAMES[name], cases))) if name in NAMES else ()
+    names = ("; " if name == "skipped" else ", ").join(texts)
     return sentence.format(count=count, total=total, names=names, least=LEAST_ACROSS) if cases else ""
-
-
-def _cut_batch(comparison: Comparison) -> bool:
-    case = comparison.record.job.case
-    return (case.batch_size or 0) < (case.published_batch_size or 0)
-
-
-def _ran_less(comparison: Comparison) -> bool:
-    ran, planned = ran_batch(comparison.record), comparison.record.job.case.batch_size
-    return ran is not None and planned is not None and ran < planned
-
-
-def _few_processes(comparison: Comparison) -> bool:
-    estimate = comparison.estimate
-    several = bool(comparison.record.job.environments)
-    return several and estimate is not None and estimate.processes < LEAST_ACROSS
 
 
 def _changes_shapes(comparison: Comparison) -> bool:
@@ -76,54 +58,47 @@ def _changes_shapes(comparison: Comparison) -> bool:
     return options.dynamic_shapes or options.dynamic_batch
 
 
-def _partly_compiled(comparison: Comparison) -> bool:
-    record = comparison.record
-    return record.metrics.get("compiled_region") == "forward" and record.job.case.mode is Mode.TRAINING
+def _borrowed(c: Comparison) -> bool:
+    assumed = c.estimate is not None and c.estimate.assumed_sd is not None
+    return assumed and not c.record.calibrated and of(c.record.job.device).accelerated
 
 
-def _borrowed(comparison: Comparison) -> bool:
-    estimate, record = comparison.estimate, comparison.record
-    assumed = estimate is not None and estimate.assumed_sd is not None
-    return assumed and not record.calibrated and of(record.job.device).accelerated
-
-
-def _keeps_heap(comparison: Comparison) -> bool:
-    job = comparison.record.job
-    return comparison.n > 0 and job.extras.allocator == "default" and not of(job.device).accelerated
-
-
-def _why_skipped(comparison: Comparison) -> str:
-    record = comparison.record
-    return f"{record.job.case.name}: {record.failure.message}" if record.failure is not None else ""
-
-
-def _unnamed(_: Comparison) -> str:
-    return ""
-
-
-CAVEATS: Mapping[str, tuple[Holds, Name]] = MappingProxyType(
+HOLDS: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
     {
-        "cut_batch": (_cut_batch, _unnamed),
-        "scaled": (lambda c: is_scaled(c.record.job.case), _unnamed),
-        "ran_less": (_ran_less, _unnamed),
-        "unchecked": (lambda c: not c.record.job.protocol.accuracy, _unnamed),
-        "against_eager": (lambda c: bool(c.record.parity and c.record.parity.reference == "eager"), _unnamed),
-        "few_processes": (_few_processes, _unnamed),
-        "changing_shapes": (_changes_shapes, _unnamed),
-        "skipped": (lambda c: c.status is Status.SKIP, _why_skipped),
-        "partly_compiled": (_partly_compiled, lambda c: c.record.candidate),
-        "other_baseline": (
-            lambda c: c.record.job.baseline_dtype not in (None, c.record.job.dtype),
-            lambda c: str(c.record.job.baseline_dtype),
+        "cut_batch": lambda c: (
+            (c.record.job.case.batch_size or 0) < (c.record.job.case.published_batch_size or 0)
         ),
-        "environments": (
-            lambda c: bool(c.record.job.environments),
-            lambda c: c.record.job.environments[0].name,
+        "scaled": lambda c: is_scaled(c.record.job.case),
+        "ran_less": lambda c: (ran_batch(c.record) or math.inf) < (c.record.job.case.batch_size or 0),
+        "unchecked": lambda c: not c.record.job.protocol.accuracy,
+        "against_eager": lambda c: bool(c.record.parity and c.record.parity.reference == "eager"),
+        "few_processes": lambda c: (
+            bool(c.record.job.environments) and c.estimate is not None and c.estimate.processes < LEAST_ACROSS
         ),
-        "borrowed": (_borrowed, lambda c: type_of(c.record.job.device)),
+        "changing_shapes": _changes_shapes,
+        "skipped": lambda c: c.status is Status.SKIP,
+        "partly_compiled": lambda c: (
+            c.value("compiled_region") == "forward" and c.record.job.case.mode is Mode.TRAINING
+        ),
+        "other_baseline": lambda c: c.record.job.baseline_dtype not in (None, c.record.job.dtype),
+        "environments": lambda c: bool(c.record.job.environments),
+        "borrowed": _borrowed,
     }
 )
-"""When each sentence of ``caveats.toml`` holds, and what it lists as ``names``."""
+"""When each sentence of ``caveats.toml`` holds."""
+
+NAMES: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
+    {
+        "skipped": lambda c: (
+            f"{c.record.job.case.name}: {c.record.failure.message}" if c.record.failure else ""
+        ),
+        "partly_compiled": lambda c: c.record.candidate,
+        "other_baseline": lambda c: str(c.record.job.baseline_dtype),
+        "environments": lambda c: c.record.job.environments[0].name,
+        "borrowed": lambda c: type_of(c.record.job.device),
+    }
+)
+"""What a sentence lists as ``names``."""
 
 
 def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
@@ -132,16 +107,16 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     training = {job.protocol.optimizer for job in jobs if job.case.mode is Mode.TRAINING}
     limits = (
         "" if all(map(_changes_shapes, comparisons)) else "shapes are fixed",
-        *(STEP.format(_updated(optimizer)) for optimizer in sorted(training)),
-        HEAP if any(map(_keeps_heap, comparisons)) else "",
+        *(STEP.format(UPDATES.get(optimizer, UPDATED).format(optimizer)) for optimizer in sorted(training)),
+        HEAP if any(c.n > 0 and _keeps_heap(c.record.job) for c in comparisons) else "",
         *_assumptions(comparisons),
     )
     text = "; ".join(limit for limit in limits if limit)
     return f"Limits of every such run: {text}. docs/MEASURING.md has more." if text else None
 
 
-def _updated(optimizer: str) -> str:
-    return "no optimizer step" if optimizer == "none" else UPDATED.format(optimizer)
+def _keeps_heap(job: Job) -> bool:
+    return job.extras.allocator == "default" and not of(job.device).accelerated
 
 
 def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:

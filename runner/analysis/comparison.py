@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from harness.declared import NOISE, WORK, finite
 from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
-from runner.analysis.digits import seconds_text, speedup_text
+from runner.analysis.digits import estimate_text, seconds_text
 from runner.analysis.estimate import (
     BreakEven,
     Estimate,
@@ -44,28 +44,26 @@ Numbers = Mapping[str, float | str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """The speedup of one part of the step, with the statistics of the whole step."""
-
-    baseline_ms: float
-    candidate_ms: float
-    speedup: float
-    ci_low: float | None
-    ci_high: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """Text generation. Prefill ends with the first new token; decode is the rest. Tokens/s are of decode."""
 
-    prefill: Part
-    decode: Part | None  # None when one token was generated
+    prefill: PairedEstimate
+    decode: PairedEstimate | None  # None when one token was generated
     baseline_tokens_per_s: float | None
     candidate_tokens_per_s: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(Estimated):
+    """An estimate with its verdict. ``q_value``: over the family that its class names."""
+
+    q_value: float | None
+    verdict: Verdict | None
+    open: Open | None  # None: the verdict is closed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison(Estimated):
+class Comparison(Judged):
     """One record with everything derived from it. A missing number is None.
 
     ``speedup`` is baseline time / candidate time (above 1 is faster): the
@@ -82,9 +80,6 @@ class Comparison(Estimated):
     record: Record
     compiler: str  # the candidate; "eager bfloat16" if its baseline has another precision (no A/A control)
     device: str  # devices of one model have one label: labels.device_labels
-    q_value: float | None
-    verdict: Verdict | None
-    open: Open | None  # None: the verdict is closed
     compilations_s: tuple[float, ...]  # the times of compiling it: one, or those of ``compilations_of``
     compilation_latency_s: float | None  # their geometric mean
     baseline_peak_gb: float | None  # 1e9 bytes
@@ -101,7 +96,7 @@ class Comparison(Estimated):
         """``inductor: pass, 1.31x [1.28, 1.34], faster, compiled in 3.22 s``: records have many numbers."""
         failure = self.record.failure
         why = "" if failure is None else f" ({reason(f'{failure.kind}: {failure.message}')})"
-        numbers = speedup_text(self.speedup, self.ci_low, self.ci_high) if self.speedup is not None else ""
+        numbers = estimate_text(self.estimate) if self.estimate is not None else ""
         verdict = self.verdict.value if self.verdict is not None and self.passed else ""
         compiled = f"compiled in {seconds_text(self.compile_s)} s" if self.compile_s is not None else ""
         facts = (f"{self.status.value}{why}", numbers, verdict, compiled)
@@ -115,10 +110,6 @@ class Comparison(Estimated):
     def passed(self) -> bool:
         """Whether its numbers may enter an average."""
         return self.status.passed
-
-    @property
-    def break_even_steps(self) -> float | None:
-        return self.break_even.steps if self.break_even is not None else None
 
     @property
     def compile_s(self) -> float | None:
@@ -165,7 +156,7 @@ class Mean:
     value: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GroupSummary:
     """Averages over the records of one compiler in one (suite, mode, device, dtype).
 
@@ -182,30 +173,21 @@ class GroupSummary:
     total: int
     passed: int
     pass_share: float  # passed / total
-    averaged: int  # records with a speedup among the passed: the n of the geometric mean
-    geomean_speedup: float | None
-    geomean_low: float | None  # 95 % interval for models like these (Student t on log speedups); None below 2
-    geomean_high: float | None
+    pass_low: float  # 95 % interval of pass_share (Wilson)
+    pass_high: float
+    mean: Geomean  # of the records with a speedup among the passed
+    common: Geomean  # of those that every compiler of the table passed with a speedup
+    system: Geomean  # of speedups with malloc as the system has it
+    allocator: Geomean  # of their factors over the speedups
+    judged: Mean  # share of values that were judged to 1 % or better
+    break_even: Paying
     means: dict[str, Mean]  # of the metrics that have an average
     verdicts: dict[str, int]  # number of passed records by verdict
-    checked: bool = True  # whether parity was checked; without it (--performance), ``passed`` counts what ran
-    these_low: float | None = None  # 95 % interval for these models: the errors of their measurements alone
-    these_high: float | None = None
-    pass_low: float | None = None  # 95 % interval of pass_share (Wilson)
-    pass_high: float | None = None
-    judged_finely: float | None = None  # mean share of values that were judged to 1 % or better
-    judged_models: int = 0  # models with such a share
-    common_models: int = 0  # models that every compiler of the table passed with a speedup
-    common_geomean: float | None = None  # over these
-    common_low: float | None = None
-    common_high: float | None = None
-    break_even: Paying = field(default_factory=Paying)
-    system: Geomean = field(default_factory=Geomean)  # of speedups with malloc as the system has it
-    allocator: Geomean = field(default_factory=Geomean)  # of their factors over the speedups
+    checked: bool  # whether parity was checked; without it (--performance), ``passed`` counts what ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcrossEnvironments(Estimated):
+class AcrossEnvironments(Judged):
     """One (environment, compiler) against eager of the reference environment, round by round.
 
     ``compiler`` is "eager" for the environment's own eager. The numbers have the meaning of ``Comparison``;
@@ -218,40 +200,31 @@ class AcrossEnvironments(Estimated):
     environment: str
     reference: str
     compiler: str
-    q_value: float | None
-    verdict: Verdict | None
-    open: Open | None
     same_results: bool | None
     counts: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EnvironmentAverage:
     """As ``GroupSummary``, for the models of one (environment, compiler), mode, device and dtype."""
 
-    environment: str
-    versions: str
-    compiler: str
     suite: str
     mode: str
     device: str
     dtype: str
+    environment: str
+    compiler: str
+    versions: str
     total: int
-    averaged: int
-    geomean_speedup: float | None
-    geomean_low: float | None
-    geomean_high: float | None
+    mean: Geomean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidatePair(Estimated):
+class CandidatePair(Judged):
     """One candidate over another in the same rounds: ``speedup`` is the second's time / the first's time."""
 
     first: Comparison
     second: Comparison
-    q_value: float | None
-    verdict: Verdict | None
-    open: Open | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +315,7 @@ class Curve:
         return self.axis, self.case, job.device, job.dtype
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CompilerRatio:
     """The mean of ``CandidatePair`` over the models of a suite, mode, device and dtype."""
 

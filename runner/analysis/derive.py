@@ -15,7 +15,7 @@ from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, Summary
-from runner.analysis.environments import across_environments, across_verdict, averages_across, is_eager_of
+from runner.analysis.environments import across_environments, averages_across, is_eager_of
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
@@ -32,11 +32,11 @@ from runner.analysis.verdicts.compiling import (
     compile_starts,
     paying,
 )
-from runner.analysis.verdicts.decision import difference, verdict
+from runner.analysis.verdicts.decision import difference
 from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
-from runner.analysis.verdicts.reasons import open_because
+from runner.analysis.verdicts.reasons import judgment
 from runner.analysis.work import Peaks, derived_of, peaks_of
 from runner.labels import compiler_label, device_labels, merged_facts
 
@@ -93,10 +93,11 @@ def _comparison(
     if len(times) > 1:
         derived[LATENCY] = center(times)
     across = is_eager_of(record)  # eager of another process
+    compiled = compiler_label(record) != CONTROL and not across
     limits = Limits.of(record.job.protocol)
     # without a q, for a candidate that failed, its own p decides about the verdict in brackets
     decisive = q_value if q_value is not None or estimate is None else estimate.p_value
-    word = (across_verdict if across else verdict)(estimate, decisive, limits)
+    word, opened = judgment(estimate, decisive, limits, across=across)
     return Comparison(
         record=record,
         compiler=compiler_label(record),
@@ -104,23 +105,19 @@ def _comparison(
         estimate=estimate,
         q_value=q_value,
         verdict=word,
-        open=open_because(estimate, word, limits, across=across),
+        open=opened,
         compilations_s=tuple(times),
         compilation_latency_s=center(times),
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),
         memory_ratio=finite(derived["memory_ratio"]),
-        break_even=None if _is_eager(record) else break_even(times, estimate),
+        break_even=break_even(times, estimate) if compiled else None,
         derived=derived,
         over_plain=plain,
         system=system,
         allocator=difference(estimate, system),
         generation=generation_of(record),
     )
-
-
-def _is_eager(record: Record) -> bool:
-    return compiler_label(record) == CONTROL or is_eager_of(record)
 
 
 def _in_plan_order(records: Sequence[Record]) -> list[Record]:
@@ -159,49 +156,32 @@ def _common(run: Mapping[GroupKey, Sequence[Comparison]]) -> dict[tuple[str, ...
 
     The A/A control counts for nothing here, and neither does a compiler that passed nowhere.
     """
-    found: dict[tuple[str, ...], frozenset[str]] = {}
-    for (compiler, *rest), members in run.items():
+    shared: dict[tuple[str, ...], frozenset[str]] = {}
+    for (compiler, *where), members in run.items():
         timed = (c for c in members if c.record.status.passed and c.speedup is not None)
         jobs = frozenset(c.record.job.key for c in timed)
         if jobs and compiler != CONTROL:
-            key = tuple(rest)
-            found[key] = found[key] & jobs if key in found else jobs
-    return found
+            shared[tuple(where)] = shared.get(tuple(where), jobs) & jobs
+    return shared
 
 
 def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str]) -> GroupSummary:
-    compiler, suite, mode, device, dtype = key
     passed = [c for c in members if c.record.status.passed]
-    mean = geomean([c.estimate for c in passed if c.estimate is not None])
-    shared = geomean([c.estimate for c in passed if c.estimate is not None and c.record.job.key in common])
+    speedups = [(c.record.job.key, c.estimate) for c in passed if c.estimate is not None]
     pass_low, pass_high = wilson(len(passed), len(members))
-    fine = _mean(members, columns()["judged_finely"].value)
     counts = Counter(c.verdict for c in passed if c.verdict is not None)
     return GroupSummary(
-        compiler=compiler,
-        suite=suite,
-        mode=mode,
-        device=device,
-        dtype=dtype,
+        *key,
         total=len(members),
         passed=len(passed),
         pass_share=len(passed) / len(members),
-        averaged=mean.models,
-        geomean_speedup=mean.value,
-        geomean_low=mean.low,
-        geomean_high=mean.high,
-        these_low=mean.these_low,
-        these_high=mean.these_high,
         pass_low=pass_low,
         pass_high=pass_high,
-        judged_finely=fine.value,
-        judged_models=fine.n,
-        common_models=shared.models,
-        common_geomean=shared.value,
-        common_low=shared.low,
-        common_high=shared.high,
+        mean=geomean([estimate for _, estimate in speedups]),
+        common=geomean([estimate for job, estimate in speedups if job in common]),
         system=geomean([c.system for c in passed if c.system is not None]),
         allocator=geomean([c.allocator for c in passed if c.allocator is not None]),
+        judged=_mean(members, columns()["judged_finely"].value),
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
         means={one.name: _mean(passed, methodcaller("number", one.name)) for one in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},

@@ -8,6 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runner.analysis.estimate import BreakEven, Estimate
 
 MISSING = "-"
 MAX_DECIMALS = 4
@@ -42,6 +46,10 @@ def speedup_text(value: float | None, low: float | None, high: float | None) -> 
     if low is None or high is None:
         return f"{significant(value, 2)}x"
     return interval_text(value, low, high, "x")
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
 
 
 def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
@@ -99,17 +107,17 @@ def steps_text(value: float) -> str:
     return "never" if math.isinf(value) else significant(value, 2) if value >= 1 else "0"
 
 
-def break_even_text(steps: float, low: float, high: float, *, whole: bool) -> str:
+def break_even_text(even: BreakEven) -> str:
     """``5,500 [4,100, 7,300]``; ``never``, if the whole interval is.
 
     Not ``whole``: without the spread of the compilation the interval is too narrow: ``5,500``, and
     ``over 1,200`` where it may never pay.
     """
-    if math.isinf(low):
-        return steps_text(low)
-    if whole:
-        return f"{steps_text(steps)} [{steps_text(low)}, {steps_text(high)}]"
-    return f"over {steps_text(low)}" if math.isinf(high) else steps_text(steps)
+    if math.isinf(even.low):
+        return steps_text(even.low)
+    if even.whole:
+        return f"{steps_text(even.steps)} [{steps_text(even.low)}, {steps_text(even.high)}]"
+    return f"over {steps_text(even.low)}" if math.isinf(even.high) else steps_text(even.steps)
 
 
 def share_text(value: float) -> str:
@@ -145,8 +153,3 @@ def with_unit(value: float | str, unit: str, digits: int = 3) -> str:
     if unit in PREFIXED:
         prefix, size = next(((p, size) for p, size in PREFIXES if abs(value) >= size), ("", 1.0))
     return f"{number_text(value / size, unit, digits)} {prefix}{PREFIXED.get(unit, unit)}"
-
-
-def rounds_text(low: int, high: int) -> str:
-    """``n = 30`` or ``n = 10 to 100``"""
-    return f"n = {low}" if low == high else f"n = {low} to {high}"

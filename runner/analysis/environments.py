@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Status, of_environment
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict
-from runner.analysis.statistics import false_discovery, geometric_mean
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
-from runner.analysis.verdicts.decision import Between, judged_or_none, verdict
-from runner.analysis.verdicts.reasons import open_because
+from runner.analysis.estimate import Limits, PairedEstimate
+from runner.analysis.statistics import false_discovery
+from runner.analysis.verdicts.averages import geomean
+from runner.analysis.verdicts.between import ASSUMED_ACROSS
+from runner.analysis.verdicts.decision import Between, judged_or_none
+from runner.analysis.verdicts.reasons import judgment
 from runner.plan.environments.plan import EAGER, split_candidate
+
+Key = tuple[str, str, str, str, str, str]
+"""Suite, mode, device, precision, environment, compiler."""
 
 
 def across_environments(records: Sequence[Record]) -> tuple[AcrossEnvironments, ...]:
@@ -36,7 +40,7 @@ def across_environments(records: Sequence[Record]) -> tuple[AcrossEnvironments, 
 
 def averages_across(across: Sequence[AcrossEnvironments]) -> tuple[EnvironmentAverage, ...]:
     """Geometric means over the models whose speedups count. ``total`` counts every record."""
-    groups: dict[tuple[str, ...], list[AcrossEnvironments]] = {}
+    groups: dict[Key, list[AcrossEnvironments]] = {}
     for one in across:
         case, job = one.record.job.case, one.record.job
         if case.point:
@@ -61,8 +65,8 @@ def _estimate(record: Record) -> PairedEstimate | None:
 
 def _across(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
     compiler, environment = split_candidate(record.job, record.candidate)
-    parity, limits = record.env_parity, Limits.of(record.job.protocol)
-    word = across_verdict(estimate, q_value, limits)
+    parity = record.env_parity
+    word, opened = judgment(estimate, q_value, Limits.of(record.job.protocol), across=True)
     same = None if parity is None else not parity.failed
     return AcrossEnvironments(
         record=record,
@@ -72,37 +76,19 @@ def _across(record: Record, estimate: PairedEstimate | None, q_value: float | No
         estimate=estimate,
         q_value=q_value,
         verdict=word,
-        open=open_because(estimate, word, limits, across=True),
+        open=opened,
         same_results=same,
         counts=estimate is not None and record.status.passed and same is not False,
     )
 
 
-def across_verdict(estimate: PairedEstimate | None, q_value: float | None, limits: Limits) -> Verdict | None:
-    """The verdict on two sides in processes of their own; inconclusive below three processes a side."""
-    few = estimate is not None and estimate.processes < LEAST_ACROSS
-    return verdict(estimate, q_value, limits, too_few_processes=few)
-
-
-def _average(key: tuple[str, ...], members: Sequence[AcrossEnvironments]) -> EnvironmentAverage:
-    suite, mode, device, dtype, environment, compiler = key
-    speedups = [one.speedup for one in members if one.counts and one.speedup is not None]
-    mean, low, high = geometric_mean(speedups) if speedups else (None, None, None)
-    record = members[0].record
-    torch = next(one.torch for one in record.job.environments if one.name == environment)
+def _average(key: Key, members: Sequence[AcrossEnvironments]) -> EnvironmentAverage:
+    torch = next(one.torch for one in members[0].record.job.environments if one.name == key[4])
     return EnvironmentAverage(
-        environment=environment,
+        *key,
         versions=f"torch {torch}",
-        compiler=compiler,
-        suite=suite,
-        mode=mode,
-        device=device,
-        dtype=dtype,
         total=len(members),
-        averaged=len(speedups),
-        geomean_speedup=mean,
-        geomean_low=low,
-        geomean_high=high,
+        mean=geomean([one.estimate for one in members if one.counts and one.estimate is not None]),
     )
 
 

@@ -140,6 +140,14 @@ class PairedEstimate(Estimate):
         return self.factor
 
     @property
+    def baseline_ms(self) -> float:
+        return self.baseline_median_s * 1e3
+
+    @property
+    def candidate_ms(self) -> float:
+        return self.candidate_median_s * 1e3
+
+    @property
     def ci_low(self) -> float | None:
         return self.low
 
@@ -170,11 +178,11 @@ class Estimated:
 
     @property
     def baseline_ms(self) -> float | None:
-        return self.estimate.baseline_median_s * 1e3 if self.estimate else None
+        return self.estimate.baseline_ms if self.estimate else None
 
     @property
     def candidate_ms(self) -> float | None:
-        return self.estimate.candidate_median_s * 1e3 if self.estimate else None
+        return self.estimate.candidate_ms if self.estimate else None
 
     @property
     def speedup(self) -> float | None:

@@ -12,9 +12,9 @@ from harness.loading.toml_file import read_toml
 from harness.schema import CACHE_FILE, COLD, WARM, Compilation, Status
 from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
-from runner.analysis.digits import MISSING, break_even_text, share_text, speedup_text, with_unit
+from runner.analysis.digits import MISSING, break_even_text, estimate_text, share_text, with_unit
 from runner.analysis.environments import is_eager_of
-from runner.analysis.estimate import Estimate, Limits, Verdict
+from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.compiling import (
@@ -107,10 +107,6 @@ class Known:
         return f"{value:,}" if isinstance(value, int) else with_unit(value, column.unit)
 
 
-def _factor(estimate: Estimate | None) -> str:
-    return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
-
-
 def _number(comparison: Comparison, name: str) -> float:
     """The number of this name; 0 if it is missing, or if no samples can be used."""
     return (comparison.number(name) or 0.0) if comparison.n else 0.0
@@ -193,19 +189,10 @@ def _moved_between_processes(comparison: Comparison) -> bool:
     return low > limit or high < -limit
 
 
-def _slower_environment(comparison: Comparison) -> bool:
-    slower = comparison.verdict is Verdict.SLOWER and comparison.record.status.passed
-    return slower and is_eager_of(comparison.record) and not _eager_of_reference(comparison)
-
-
-def _slow_broken(comparison: Comparison) -> bool:
-    return _slow(comparison) and bool(comparison.number("graph_breaks"))
-
-
-def _slow(comparison: Comparison) -> bool:
-    """Slower, and no open verdict."""
+def _slow(comparison: Comparison, *, broken: bool) -> bool:
+    """Slower, and no open verdict. ``broken``: with graph breaks, or without."""
     slower = comparison.verdict is Verdict.SLOWER and (comparison.speedup or 1.0) < MIN_SPEEDUP
-    return slower and _compiled(comparison)
+    return slower and _compiled(comparison) and bool(comparison.number("graph_breaks")) is broken
 
 
 def _secretly_cold(comparison: Comparison) -> str:
@@ -220,16 +207,13 @@ def _secretly_cold(comparison: Comparison) -> str:
         for seconds in (by_round, first_step_by_round):
             ratio = paired_ratio(seconds(record, COLD), seconds(record, start))
             if ratio is not None and ratio.high is not None and ratio.high <= LEAST_OF_WARM:
-                times = speedup_text(ratio.factor, ratio.low, ratio.high)
-                return f"a {start} start is {times} as fast as a cold one"
+                return f"a {start} start is {estimate_text(ratio)} as fast as a cold one"
     return ""
 
 
 def _break_even(comparison: Comparison) -> str:
-    known = comparison.break_even
-    if known is None:
-        return ""
-    return f", break-even steps: {break_even_text(known.steps, known.low, known.high, whole=known.whole)}"
+    even = comparison.break_even
+    return "" if even is None else f", break-even steps: {break_even_text(even)}"
 
 
 def _waiting(comparison: Comparison) -> float:
@@ -304,10 +288,12 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "damaged_samples": lambda c: bool(c.record.samples) and c.speedup is None,
         "control_moved": lambda c: c.compiler == CONTROL and c.verdict in (Verdict.FASTER, Verdict.SLOWER),
         "moved_between_processes": _moved_between_processes,
-        "slower_environment": _slower_environment,
-        "slow_with_reasons": lambda c: _slow_broken(c) and bool(c.value("graph_break_reasons")),
-        "slow_without_reasons": lambda c: _slow_broken(c) and not c.value("graph_break_reasons"),
-        "slow_unbroken": lambda c: _slow(c) and not c.number("graph_breaks"),
+        "slower_environment": lambda c: (
+            c.verdict is Verdict.SLOWER and c.passed and is_eager_of(c.record) and not _eager_of_reference(c)
+        ),
+        "slow_with_reasons": lambda c: _slow(c, broken=True) and bool(c.value("graph_break_reasons")),
+        "slow_without_reasons": lambda c: _slow(c, broken=True) and not c.value("graph_break_reasons"),
+        "slow_unbroken": lambda c: _slow(c, broken=False),
         "only_views": lambda c: (
             c.number("bytes_per_step") == 0 and not c.number("flops_per_step") and _compiled(c) and c.n > 0
         ),
@@ -337,7 +323,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
 
 FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
     {
-        "speedup": lambda c: speedup_text(c.speedup, c.ci_low, c.ci_high),
+        "speedup": lambda c: estimate_text(c.estimate),
         "wrong": _wrong,
         "unjudged": lambda c: (
             c.record.parity.unjudged if c.record.parity else "eager's results do not allow it"
@@ -357,8 +343,8 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "open": _open,
         "independent_rounds": lambda c: f"{c.estimate.effective_n:.0f}" if c.estimate else MISSING,
         "widened": lambda c: f"{c.estimate.widened:.1f}" if c.estimate else MISSING,
-        "system": lambda c: _factor(c.system),
-        "allocator": lambda c: _factor(c.allocator),
+        "system": lambda c: estimate_text(c.system),
+        "allocator": lambda c: estimate_text(c.allocator),
         "chosen": lambda c: followed(c.record),
         "share_of_faults": lambda c: share_text(_share_of_faults(c)),
         "throttle_reasons": _reasons,

@@ -179,19 +179,6 @@ def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def geometric_mean(speedups: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """The geometric mean and its 95 % interval (Student's t on the logarithms; None for one value).
-
-    Raises ``ValueError`` if there are no values, or if a value is not positive.
-    """
-    values = np.asarray(speedups, dtype=np.float64)
-    if values.size == 0 or not (values > 0).all():
-        raise ValueError("a geometric mean needs positive values")
-    logs = np.log(values)
-    mean = mean_of_logs(logs)
-    return (math.exp(logs[0]), None, None) if mean is None else (mean.factor, mean.low, mean.high)
-
-
 def mean_of_logs(logs: Column) -> Estimate | None:
     """The geometric mean of factors over models, with its interval over models; None below two."""
     if len(logs) < 2:

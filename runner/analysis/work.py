@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from harness.declared import CANDIDATE, EAGER, Seen, finite
 from harness.metrics import declared
@@ -12,8 +11,6 @@ from runner.analysis.estimate import PairedEstimate
 
 Peaks = Mapping[str, float]
 """The highest rates measured on a device. Each job measures them; a disturbed job measures less."""
-
-NO_PEAKS: Peaks = MappingProxyType({})
 
 
 def peaks_of(records: Sequence[Record], devices: Sequence[str]) -> tuple[Peaks, ...]:
@@ -33,9 +30,7 @@ def peaks_of(records: Sequence[Record], devices: Sequence[str]) -> tuple[Peaks, 
     return tuple(peaks[key] for key in keys)
 
 
-def derived_of(
-    record: Record, estimate: PairedEstimate | None = None, peaks: Peaks = NO_PEAKS
-) -> dict[str, Scalar]:
+def derived_of(record: Record, estimate: PairedEstimate | None, peaks: Peaks) -> dict[str, Scalar]:
     """All metrics derived from the record's metrics."""
     steps = (
         {}

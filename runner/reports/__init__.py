@@ -46,11 +46,11 @@ def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[
     """
     files: dict[str, bytes] = {}
     for module in discover():
-        # one report may make files of several formats
-        unwanted = set() if wanted is None else set(formats_of(module)) - set(wanted)
+        kinds = set(formats_of(module))  # one report may make files of several formats
         if wanted is None and getattr(module, "ON_REQUEST", False):
             continue
-        if unwanted and unwanted == set(formats_of(module)):
+        chosen = kinds if wanted is None else kinds & set(wanted)
+        if not chosen:
             continue
         render: Callable[[Summary], Mapping[str, bytes]] = module.render
         try:
@@ -59,7 +59,8 @@ def render_all(summary: Summary, wanted: Collection[str] | None = None) -> dict[
             name = module.__name__.rsplit(".", 1)[-1]
             print(f"error: report {name} was not made: {type(error).__name__}: {error}", file=sys.stderr)
             continue
-        content = {name: content[name] for name in content if name.rsplit(".", 1)[-1] not in unwanted}
+        unwanted = tuple(f".{kind}" for kind in kinds - chosen)
+        content = {name: file for name, file in content.items() if not name.endswith(unwanted)}
         twice = files.keys() & content.keys()
         if twice:
             raise ValueError(f"{module.__name__} and another report both write {sorted(twice)}")

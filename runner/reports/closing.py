@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, Curve, GroupSummary, Summary
-from runner.analysis.digits import seconds_text, speedup_text, steps_text
+from runner.analysis.digits import estimate_text, seconds_text, steps_text
 from runner.analysis.estimate import BreakEven
 from runner.labels import case_name, counted, plain, reason
+from runner.reports.parts.averages import mean_text
 from runner.reports.parts.curves import crossing_text, range_text
 from runner.reports.parts.sections import Section, compiler_name, sections
 from runner.reports.parts.table import NOT_CHECKED, parity_word
@@ -67,7 +68,7 @@ def _of_result(parts: Sequence[Section], part: Section, comparison: Comparison) 
 
 def _facts(comparison: Comparison) -> Iterator[str]:
     record = comparison.record
-    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+    speedup = estimate_text(comparison.estimate)
     if not record.status.passed and record.status is not Status.APPROXIMATE:
         why = because(record)
         yield f"{record.status.value} ({why})" if why else record.status.value
@@ -128,9 +129,8 @@ def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Itera
     counts = [f"{count} {word}" for word, count in verdicts.items() if count]
     if counts:
         yield ", ".join(counts)
-    if group and group.averaged > 1:
-        mean = speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
-        yield f"geometric mean {mean}"
+    if group and group.mean.models > 1:
+        yield f"geometric mean {mean_text(group.mean)}"
         if (latency := group.means["compilation_latency_s"].value) is not None:
             yield f"compile in {seconds_text(latency)} s on average"
     if group and group.break_even.models > 1:

@@ -2,21 +2,27 @@
 
 ``{compiler}_{suite}_{dtype}_{mode}_{device}_{performance|accuracy}.csv``. A
 missing number is an empty cell. ``speedup`` is the ratio of medians, as in
-PyTorch's runner; ``speedup_paired``, with an interval, is torchduet's. Times are of one step.
+PyTorch's runner; ``speedup_paired``, with an interval, is torchduet's. Times are of one step. All programs
+read the files alike: UTF-8, Unix line ends, no text that is a formula.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from harness.declared import COMPILATION
 from runner.analysis.columns import KEY, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
 from runner.analysis.comparison import Comparison, Summary
-from runner.labels import file_part
-from runner.reports.parts.cells import csv_of
+from runner.labels import file_part, plain
 from runner.reports.parts.sections import Section, sections
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORMATS = ("csv",)
+FORMULA_STARTS = ("=", "+", "-", "@")
 FROM_TIMES = (
     "speedup",
     *("abs_latency", "compilation_latency", "compression_ratio"),
@@ -55,3 +61,28 @@ def _table(comparisons: Sequence[Comparison], headers: Sequence[str], groups: Se
     others = [c for c in columns().values() if c.name not in first and (not groups or c.group in groups)]
     table = frame(comparisons, [*(columns()[name] for name in first), *others])
     return csv_of(table, [*headers, *(RENAMED.get(column.name, column.name) for column in others)])
+
+
+def csv_of(table: pd.DataFrame, headers: Sequence[str]) -> bytes:
+    """One file, with these headers. Floats have six significant digits; a missing value is an empty cell."""
+    texts = {
+        name: column.map(safe_text if column.dtype == "string" else _truth_text, na_action="ignore")
+        for name, column in table.items()
+        if column.dtype in ("string", "boolean")
+    }
+    file: str = table.assign(**texts).to_csv(
+        index=False, header=list(headers), float_format="%.6g", lineterminator="\n"
+    )
+    return file.encode()
+
+
+def _truth_text(value: bool) -> str:
+    return str(value).lower()
+
+
+def safe_text(text: str) -> str:
+    """One printable line. Text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    line = plain(text)
+    # some spreadsheets also accept the full-width characters of East Asian keyboards
+    start = unicodedata.normalize("NFKC", line.lstrip()[:1])
+    return f"'{line}" if start.startswith(FORMULA_STARTS) else line

@@ -33,7 +33,7 @@ from runner.reports.parts.averages import averages, averages_note, averages_tabl
 from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import compile_tables, pair_tables
-from runner.reports.parts.sections import Section, environment_line, protocol_line
+from runner.reports.parts.sections import environment_line, protocol_line
 from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import coarse_note
 
@@ -43,16 +43,13 @@ SHOWN_CASES = 12  # of each warning; the rest is folded
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    from markupsafe import Markup
-
     library, packed = _library()
     script = source("charts.js") + source("panel.js") + source("page.js")
     text = template("report.html.j2").render(
         **_page(summary),
-        style=Markup(source("report.css")),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
+        script=script,
         script_digests=[_digest(script), _digest(library)],
-        rows=Markup(_embedded_json(table_data(summary))),  # noqa: S704 - escaped there
+        rows=_embedded_json(table_data(summary)),
         panels=[_packed(_json(chunk)) for chunk in panel_chunks(summary)],
         chunk=CHUNK,
         library=packed,
@@ -113,7 +110,10 @@ def _page(summary: Summary) -> dict[str, Any]:
         "results": [(result, _address(summary, result.comparison)) for result in results],
         **_counts(summary),
         "averages": averages_tables(summary),
-        "bars": [_bar(part, group.compiler) for part, group in averages(summary)],
+        "bars": [
+            counts(c for c in part.comparisons if c.compiler == group.compiler)
+            for part, group in averages(summary)
+        ],
         "averages_note": averages_note(summary),
         "coarse_note": coarse_note(summary.comparisons),
         "warnings": summary.warnings,
@@ -160,12 +160,10 @@ def _meanings(names: Iterable[str]) -> list[tuple[str, str]]:
 
 def _period(summary: Summary) -> str:
     """The first start and the last end of the measurements, to the minute."""
-    starts = [c.record.started for c in summary.comparisons if c.record.started]
-    ends = [c.record.ended for c in summary.comparisons if c.record.ended]
-    if not starts or not ends:
-        return ""
-    begun, ended = (text[:16].replace("T", " ") for text in (min(starts), max(ends)))
-    return f"{begun} to {ended} UTC"
+    begun = min((c.record.started for c in summary.comparisons if c.record.started), default="")
+    ended = max((c.record.ended for c in summary.comparisons), default="")
+    times = " to ".join(text[:16].replace("T", " ") for text in (begun, ended))
+    return f"{times} UTC" if begun and ended else ""
 
 
 def _controls(controls: list[Comparison]) -> str:
@@ -174,12 +172,7 @@ def _controls(controls: list[Comparison]) -> str:
     if not timed:
         return ""
     moved = sum(c.verdict in (Verdict.FASTER, Verdict.SLOWER) for c in timed)
-    if not moved:
-        return f"A/A control: eager differed from itself in none of {len(timed)} comparisons."
+    expected = " Expected: in none." if moved else ""
     return (
-        f"A/A control: eager differed from itself in {moved} of {len(timed)} comparisons. Expected: in none."
+        f"A/A control: eager differed from itself in {moved or 'none'} of {len(timed)} comparisons.{expected}"
     )
-
-
-def _bar(part: Section, compiler: str) -> list[tuple[str, int]]:
-    return counts(c for c in part.comparisons if c.compiler == compiler)

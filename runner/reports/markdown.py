@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from runner.analysis.comparison import Summary
 from runner.labels import plain
@@ -84,14 +83,14 @@ def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
     yield replace(list_block(closing_lines(summary)), least=LEAST_OF_SUMMARY)
     for table in averages_tables(summary):
         yield text(f"**{escape(table.title)}**")
-        yield replace(_rows(table), least=LEAST_OF_SUMMARY)
+        yield replace(table_block(table), least=LEAST_OF_SUMMARY)
         yield text(averages_note(summary))
 
 
 def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
     for table in environment_tables(summary):
         yield text(f"## {escape(table.title)}")
-        rows = _rows(table)
+        rows = table_block(table)
         yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
     if summary.across:
         yield text(escape(environment_note(summary)))
@@ -102,16 +101,12 @@ def _curves(summary: Summary) -> Iterator[MarkdownBlock]:
         yield text(f"## {escape(table.title)}")
         for name in dict.fromkeys(curve_plot(summary, curve) for curve in summary.curves):
             yield text(f"![curves]({name})")
-        yield _rows(table)
+        yield table_block(table)
 
 
 def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
     for table in (*compile_tables(summary), *start_up_tables(summary), *pair_tables(summary)):
-        yield folded(escape(table.title), _rows(table))
-
-
-def _rows(table: Table) -> MarkdownBlock:
-    return table_block(table.header, table.rows, len(table.rows), table.numbers)
+        yield folded(escape(table.title), table_block(table))
 
 
 def _warnings(summary: Summary) -> Iterator[MarkdownBlock]:
@@ -137,54 +132,44 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     if part.rounds:
         yield text(f"![speedups of {escape(part.suite)}]({plot_name(part.suite, part.dtype)})")
     count = len(part.comparisons)
-    table = _rows(section_table(part))
+    table = table_block(section_table(part))
     yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
     note = coarse_note(part.comparisons)
     brackets = "A verdict in brackets: parity failed, and the speedup does not count."
     yield text(" ".join(filter(None, (f"{rounds}{brackets}", escape(note)))))
-    for what, texts in _explanations(part):
-        yield folded(escape(what), list_block(texts))
+    for c in part.comparisons:
+        name = f"{c.record.job.case.name}, {compiler_name(c.record.candidate)}"
+        for what, texts in c.explanations():
+            yield folded(escape(f"{name}: {what}"), list_block(texts))
     commands = [plain(c.record.reproduce) for c in part.comparisons if c.record.reproduce]
     if commands:
         yield folded("Reproduction commands", _fenced(commands))
-
-
-def _explanations(part: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(what of which model and compiler, its lines), in the order of the section's table."""
-    for comparison in part.comparisons:
-        record = comparison.record
-        for what, texts in comparison.explanations():
-            yield f"{record.job.case.name}, {compiler_name(record.candidate)}: {what}", texts
 
 
 def _environment(summary: Summary) -> Iterator[MarkdownBlock]:
     if not summary.environment:
         return
     yield text("## Environment")
-    rows = [
-        (name, "" if value is None else str(value)) for name, value in sorted(summary.environment.items())
-    ]
-    yield folded("Every fact that the workers reported", table_block(("fact", "value"), rows, len(rows)))
+    rows = tuple((name, "" if v is None else str(v)) for name, v in sorted(summary.environment.items()))
+    table = Table(header=("fact", "value"), rows=rows)
+    yield folded("Every fact that the workers reported", table_block(table))
 
 
-def table_block(
-    header: Sequence[str], rows: Iterable[Sequence[str]], count: int, numbers: Sequence[bool] = ()
-) -> MarkdownBlock:
-    """``count``: the number of rows. Rows beyond the report's limit are not rendered."""
+def table_block(table: Table) -> MarkdownBlock:
+    """Rows beyond the report's limit are not rendered."""
     from tabulate import tabulate
 
-    most = LIMIT // len("| - " * len(header))
-    cells = [[escape(cell) for cell in row] for row in islice(rows, most)]
+    most = LIMIT // len("| - " * len(table.header))
     head, line, *texts = tabulate(
-        cells,
-        [escape(name.replace("\n", " ")) for name in header],
+        [[escape(cell) for cell in row] for row in table.rows[:most]],
+        [escape(name.replace("\n", " ")) for name in table.header],
         tablefmt="pipe",
         disable_numparse=True,
         stralign=None,  # without padding, which would exceed the limit sooner
-        colalign=["right" if number else None for number in numbers] or None,
+        colalign=["right" if number else None for number in table.numbers] or None,
     ).splitlines()
-    return MarkdownBlock(head=(head, line), rows=texts, more=count - len(texts))
+    return MarkdownBlock(head=(head, line), rows=texts, more=len(table.rows) - len(texts))
 
 
 def _fenced(commands: Sequence[str]) -> MarkdownBlock:

@@ -10,9 +10,8 @@ point above the roof moved fewer bytes. Only for cases tagged as operations; rep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.declared import CANDIDATE, EAGER, GIGA, TERA
 from runner.analysis.comparison import OPERATION, Comparison, Summary
@@ -43,8 +42,7 @@ Styles = Mapping[str, Mapping[str, Any]]
 """Options of a mark, by compiler; "" is eager."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(NamedTuple):
     """One case: eager's rate and each compiler's, of FLOPs (1e12/s) and of bytes (1e9/s)."""
 
     name: str
@@ -65,10 +63,10 @@ def operations(section: Section) -> tuple[Operation, ...]:
     groups = (tuple(group) for _, group in groupby(timed, key=lambda c: c.record.job.key))
     shown = (
         Operation(
-            name=case_name(members[0].record.job.case),
-            flop_per_byte=members[0].number("flop_per_byte"),
-            flops=_rates(members, "tflop_per_s"),
-            bytes=_rates(members, "gb_per_s"),
+            case_name(members[0].record.job.case),
+            members[0].number("flop_per_byte"),
+            _rates(members, "tflop_per_s"),
+            _rates(members, "gb_per_s"),
         )
         for members in groups
     )

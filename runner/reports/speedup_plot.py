@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.analysis.comparison import Comparison, GroupSummary, Summary
-from runner.analysis.digits import MISSING, share_text
+from runner.analysis.digits import MISSING, estimate_text, share_text
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name
 from runner.reports.parts.averages import mean_text
@@ -40,7 +39,7 @@ from runner.reports.parts.sections import (
     sections,
     top_models,
 )
-from runner.reports.parts.table import batch_cell, speedup_cell
+from runner.reports.parts.table import batch_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +64,7 @@ HOLLOW = (
 SHOWN_MODELS = 50  # of a larger panel: the models with speedups furthest from 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """One compiler's line in a row: a point with its interval, or words only."""
 
     compiler: str
@@ -111,35 +109,24 @@ def _rows(panel: Section) -> Iterator[MarkRow]:
         batches = [f"batch {text}" for text in map(batch_cell, members) if text != MISSING]
         label = "\n".join((short[case_name(members[0].record.job.case)], *batches[:1]))
         yield label, tuple(_mark(c) for c in members)
-    means = tuple(_mean_mark(group) for group in panel.groups if group.averaged > 1)
+    means = tuple(_mean_mark(group) for group in panel.groups if group.mean.models > 1)
     if means:
         yield f"{MEAN}\nof those that passed", means
 
 
-def _mark(comparison: Comparison) -> Mark:
-    status = comparison.record.status
-    if not status.passed or comparison.speedup is None:
+def _mark(c: Comparison) -> Mark:
+    status = c.record.status
+    if not status.passed or c.speedup is None:
         words = "not timed" if status.passed else status.value
-        return Mark(compiler=comparison.compiler, words=f"{compiler_name(comparison.compiler)}: {words}")
-    return Mark(
-        compiler=comparison.compiler,
-        words=speedup_cell(comparison),
-        value=comparison.speedup,
-        low=comparison.ci_low,
-        high=comparison.ci_high,
-        solid=comparison.verdict in (Verdict.FASTER, Verdict.SLOWER),
-    )
+        return Mark(c.compiler, f"{compiler_name(c.compiler)}: {words}")
+    solid = c.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    return Mark(c.compiler, estimate_text(c.estimate), c.speedup, c.ci_low, c.ci_high, solid)
 
 
 def _mean_mark(group: GroupSummary) -> Mark:
-    return Mark(
-        compiler=group.compiler,
-        words=f"{mean_text(group)}, {group.averaged}/{group.total}",
-        value=group.geomean_speedup,
-        low=group.geomean_low,
-        high=group.geomean_high,
-        solid=True,
-    )
+    mean = group.mean
+    words = f"{mean_text(mean)}, {mean.models}/{group.total}"
+    return Mark(group.compiler, words, mean.value, mean.low, mean.high, solid=True)
 
 
 def _height(row: MarkRow) -> float:

@@ -24,10 +24,13 @@ from runner.analysis.comparison import (
     CompilePair,
     CompileStart,
     Curve,
+    EnvironmentAverage,
+    Generation,
     GroupSummary,
     StartForm,
     Summary,
 )
+from runner.analysis.estimate import Geomean
 from runner.labels import notes_of, ran_batch
 
 FORMATS = ("json",)
@@ -35,7 +38,10 @@ FILE = "summary.json"
 # History of this file's format:
 #   1  2026-11  first version
 SCHEMA_VERSION = 1
+OF_GROUP = ("compiler", "suite", "mode", "device", "dtype", "total", "passed", "pass_share")
+OF_AVERAGE = ("environment", "versions", "compiler", "suite", "mode", "device", "dtype", "total")
 OF_ENVIRONMENT = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict", "same_results", "counts")
+OF_PART = ("baseline_ms", "candidate_ms", "speedup", "ci_low", "ci_high")
 OF_PAIR = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict")
 
 
@@ -84,7 +90,7 @@ def _environments(summary: Summary) -> dict[str, Any]:
         }
         for one in summary.across
     ]
-    return {"environments": rows, "environment_averages": summary.across_averages}
+    return {"environments": rows, "environment_averages": [*map(_average, summary.across_averages)]}
 
 
 def _pair(pair: CandidatePair) -> dict[str, Any]:
@@ -149,18 +155,47 @@ def _curve(curve: Curve) -> dict[str, Any]:
     }
 
 
+def _generation(generation: Generation) -> dict[str, Any]:
+    parts = {"prefill": generation.prefill, "decode": generation.decode}
+    values = {name: part and {key: getattr(part, key) for key in OF_PART} for name, part in parts.items()}
+    rates = ("baseline_tokens_per_s", "candidate_tokens_per_s")
+    return {**values, **{name: getattr(generation, name) for name in rates}}
+
+
 def _group(group: GroupSummary) -> dict[str, Any]:
     """The fields of the group, with ``mean_<metric>`` and the number of models instead of ``means``."""
-    values: dict[str, Any] = {}
-    for field in fields(group):
-        if field.name != "means":
-            values[field.name] = getattr(group, field.name)
-            continue
-        for metric in declared().averages():
-            assert metric.average is not None
-            mean = group.means[metric.name]
-            values |= {f"{metric.average.key}_n": mean.n, f"mean_{metric.name}": mean.value}
-    return values
+    means: dict[str, Any] = {}
+    for metric in declared().averages():
+        assert metric.average is not None
+        mean = group.means[metric.name]
+        means |= {f"{metric.average.key}_n": mean.n, f"mean_{metric.name}": mean.value}
+    return {
+        **{name: getattr(group, name) for name in OF_GROUP},
+        **_mean(group.mean),
+        **means,
+        "verdicts": group.verdicts,
+        "checked": group.checked,
+        "these_low": group.mean.these_low,
+        "these_high": group.mean.these_high,
+        "pass_low": group.pass_low,
+        "pass_high": group.pass_high,
+        "judged_finely": group.judged.value,
+        "judged_models": group.judged.n,
+        "common_models": group.common.models,
+        "common_geomean": group.common.value,
+        "common_low": group.common.low,
+        "common_high": group.common.high,
+        **{name: getattr(group, name) for name in ("break_even", "system", "allocator")},
+    }
+
+
+def _average(average: EnvironmentAverage) -> dict[str, Any]:
+    return {**{name: getattr(average, name) for name in OF_AVERAGE}, **_mean(average.mean)}
+
+
+def _mean(mean: Geomean) -> dict[str, Any]:
+    names = ("averaged", "geomean_speedup", "geomean_low", "geomean_high")
+    return dict(zip(names, (mean.models, mean.value, mean.low, mean.high), strict=True))
 
 
 @cache
@@ -195,7 +230,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         **{column.name: column.value(comparison) for column in of_comparison()},
         "work": comparison.work,
         "noise": comparison.noise,
-        "generation": comparison.generation,
+        "generation": comparison.generation and _generation(comparison.generation),
         "parity": record.parity,
         "metrics": record.metrics,
         "failure": record.failure,

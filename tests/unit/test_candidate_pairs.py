@@ -108,9 +108,9 @@ def test_the_mean_over_common_models() -> None:
     """torchscript has passed one model alone: the compilers are compared on that."""
     records = [*together("a", {"inductor": 0.5, "torchscript": 1.0}), *together("b", {"inductor": 0.1})]
     groups = {group.compiler: group for group in summarize(records).groups}
-    assert groups["inductor"].averaged == 2
-    assert groups["inductor"].common_models == groups["torchscript"].common_models == 1
-    assert groups["inductor"].common_geomean == pytest.approx(2.0, rel=0.01)
+    assert groups["inductor"].mean.models == 2
+    assert groups["inductor"].common.models == groups["torchscript"].common.models == 1
+    assert groups["inductor"].common.value == pytest.approx(2.0, rel=0.01)
 
 
 def test_wilsons_interval() -> None:

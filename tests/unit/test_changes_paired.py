@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Record, Samples
+from runner.analysis.digits import estimate_text
 from runner.analysis.estimate import Verdict
-from runner.runs.compare.changes import RunChanges, changes_between
-from runner.runs.compare.gates import estimate_text
+from runner.runs.compare.changes import RunChanges, changes_between, shared_rounds
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Result
-from runner.runs.compare.statistics import shared_rounds
 from runner.runs.compare.words import SIDE_BY_SIDE, WORDS, tables
 from tests.factories import known, make_job, make_record
 from tests.unit.test_changes import write

@@ -15,7 +15,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of
 from runner.reports import hud_json
 from runner.reports.parts.pairs import compile_tables
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 from torchduet.frames import frames_of
 
 
@@ -63,7 +63,7 @@ def test_a_model_that_never_pays_is_in_the_median() -> None:
     (group,) = summary.groups
     assert (group.break_even.models, group.break_even.pays, group.break_even.never) == (5, 2, 3)
     assert group.break_even.median == math.inf
-    paying_steps = [c.break_even_steps or 0.0 for c in summary.comparisons[:2]]
+    paying_steps = [known(c.break_even).steps for c in summary.comparisons[:2]]
     assert group.break_even.median_of_paying == pytest.approx(median(paying_steps))
 
 

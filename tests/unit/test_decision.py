@@ -12,7 +12,7 @@ from runner.analysis.estimate import Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import Pool
 from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
-from runner.analysis.verdicts.reasons import open_because
+from runner.analysis.verdicts.reasons import judgment
 from runner.engine.stopping import decide, more_processes
 from tests.factories import known
 
@@ -236,13 +236,14 @@ def test_an_open_verdict_names_the_condition_that_failed(
 ) -> None:
     found = of(logs, Between(assumed_sd=tau), processes)
     q_value = 1.0 if reason is Reason.FAMILY else found.p_value
-    why = known(open_because(found, verdict(found, q_value, LIMITS), LIMITS))
+    why = known(judgment(found, q_value, LIMITS)[1])
     assert why.reason is reason
     assert why.closes.startswith(closes)
 
 
 def test_a_closed_verdict_has_no_reason_and_two_sides_need_three_processes_each() -> None:
     found = of(drawn(0.1, 0.01, 40))
-    assert open_because(found, told(found), LIMITS) is None
-    assert open_because(None, None, LIMITS) is None
-    assert known(open_because(found, Verdict.INCONCLUSIVE, LIMITS, across=True)).reason is Reason.SIDES
+    assert judgment(found, found.p_value, LIMITS) == (told(found), None)
+    assert judgment(None, None, LIMITS) == (None, None)
+    word, why = judgment(found, found.p_value, LIMITS, across=True)
+    assert (word, known(why).reason) == (Verdict.INCONCLUSIVE, Reason.SIDES)

@@ -97,9 +97,9 @@ def test_what_counts_in_an_average() -> None:
     wrong = {"inductor@new": Status.FAIL_ACCURACY}
     summary = summarize([*records("one"), *records("two", wrong)])
     averages = {(one.environment, one.compiler): one for one in summary.across_averages}
-    assert (averages["new", "inductor"].averaged, averages["new", "inductor"].total) == (1, 2)
-    assert averages["old", "inductor"].averaged == 2
-    assert averages["new", "eager"].geomean_speedup == pytest.approx(0.5, rel=0.02)
+    assert (averages["new", "inductor"].mean.models, averages["new", "inductor"].total) == (1, 2)
+    assert averages["old", "inductor"].mean.models == 2
+    assert averages["new", "eager"].mean.value == pytest.approx(0.5, rel=0.02)
     assert averages["new", "eager"].versions == "torch 2.13.0"
 
 
@@ -122,7 +122,7 @@ def test_without_the_reference_there_is_a_row_and_no_number() -> None:
     ]
     summary = summarize(found)
     assert all(one.speedup is None and one.verdict is None and not one.counts for one in summary.across)
-    assert all(one.geomean_speedup is None for one in summary.across_averages)
+    assert all(one.mean.value is None for one in summary.across_averages)
     assert "Environments" in printed(found, 100)
 
 

@@ -54,7 +54,7 @@ def test_a_coarse_pass_is_marked_and_explained() -> None:
     (case,) = finding.cases
     assert case.endswith("inductor: to 0.10 % (gradients 23 %); 1 of 10 tensors were not judged")
     (group,) = summary.groups
-    assert (group.judged_finely, group.judged_models) == (0.75, 2)
+    assert (group.judged.value, group.judged.n) == (0.75, 2)
 
 
 def test_a_failure_by_noise_names_the_first_tensor_and_how_many_come_after_it() -> None:
@@ -104,8 +104,8 @@ def test_an_approximate_candidate_shows_its_error_and_enters_no_number_of_the_gr
     assert cell(approximate()) == "approximate, off by 50 %"
     summary = summarize([approximate(), make_record(make_job("exact"), speedup=1.5)])
     (group,) = summary.groups
-    assert (group.total, group.passed, group.averaged) == (1, 1, 1)
-    assert round(known(group.geomean_speedup), 1) == 1.5
+    assert (group.total, group.passed, group.mean.models) == (1, 1, 1)
+    assert round(known(group.mean.value), 1) == 1.5
     assert summarize([approximate()]).groups == ()
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do(
     record = replace(record, status=Status.CANNOT_JUDGE, parity=replace(known(record.parity), unjudged=why))
     summary = summarize([record, make_record(make_job("exact"))])
     (group,) = summary.groups
-    assert (group.total, group.passed, group.averaged) == (2, 1, 1)
+    assert (group.total, group.passed, group.mean.models) == (2, 1, 1)
     (finding,) = [one for one in summary.warnings if "cannot be judged" in one.title]
     assert finding.cases[0].endswith(why)
     assert "float32" in finding.advice

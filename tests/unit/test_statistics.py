@@ -14,7 +14,6 @@ from runner.analysis.statistics import (
     EXACT_UP_TO,
     coefficient_of_variation,
     false_discovery,
-    geometric_mean,
     interval_rank,
     lag_1_autocorrelation,
     paired_speedup,
@@ -156,17 +155,6 @@ def estimate(speedup: float, low: float | None, high: float | None) -> PairedEst
 )
 def test_verdicts(found: PairedEstimate, q: float | None, expected: Verdict) -> None:
     assert verdict(found, q, Limits(threshold=0.02, alpha=0.05)) is expected
-
-
-def test_geometric_mean() -> None:
-    mean, low, high = geometric_mean([0.5, 2.0])
-    assert mean == pytest.approx(1.0)
-    assert known(low) * known(high) == pytest.approx(1.0)
-    alone = geometric_mean([1.3])
-    assert alone[0] == pytest.approx(1.3)
-    assert alone[1:] == (None, None)
-    with pytest.raises(ValueError, match="positive"):
-        geometric_mean([])
 
 
 def test_noise_figures() -> None:

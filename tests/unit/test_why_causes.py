@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.schema import Mode, Record, Scalar, Status
 from runner.errors import UsageError
+from runner.runs.why.asking import tuning, winner
 from runner.runs.why.causes import causes
 from runner.runs.why.explain import (
     CAPTURE,
@@ -30,7 +31,6 @@ from runner.runs.why.explain import (
 from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
 from runner.runs.why.page import balance_png, page
-from runner.runs.why.tune import tuning, winner
 from runner.runs.why.words import (
     as_json,
     balance_table,

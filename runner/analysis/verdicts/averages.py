@@ -6,16 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from scipy import special
 
 from runner.analysis.estimate import Estimate, Geomean, exp
-from runner.analysis.statistics import geometric_mean
+from runner.analysis.statistics import mean_of_logs
 
 
 def geomean(estimates: Sequence[Estimate]) -> Geomean:
     if not estimates:
         return Geomean()
-    value, low, high = geometric_mean([estimate.factor for estimate in estimates])
+    logs = np.log([estimate.factor for estimate in estimates])
+    over = mean_of_logs(logs)
+    value, low, high = (math.exp(logs[0]), None, None) if over is None else (over.factor, over.low, over.high)
     mean = Geomean(models=len(estimates), value=value, low=low, high=high)
     widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
     if len(widths) < len(estimates):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from harness.schema import AS_FOUND, Record, Scalar
-from runner.analysis.digits import speedup_text
+from runner.analysis.digits import estimate_text
 from runner.analysis.statistics import mean_of_logs
 from runner.analysis.verdicts.compiling import unpaired_ratio
 from runner.analysis.verdicts.decision import each_process
@@ -44,7 +44,6 @@ def followed(record: Record) -> str:
             continue
         apart = unpaired_ratio(*([math.exp(log) for log in side] for side in sides))
         if apart is not None and apart.p_value < CHANCE:
-            means = [mean_of_logs(side) for side in sides]
-            texts = [speedup_text(mean.factor, mean.low, mean.high) for mean in means if mean]
+            texts = [estimate_text(mean_of_logs(side)) for side in sides]
             return f"{texts[0]} in {len(sides[0])} processes, {texts[1]} in {len(sides[1])} with {what}"
     return ""

@@ -187,20 +187,15 @@ def _within(alone: Sequence[PairedEstimate]) -> float:
     return float(np.mean(np.square(widths))) / Z_95**2 if widths else 0.0
 
 
-def verdict(
-    estimate: Estimate | None, q_value: float | None, limits: Limits, *, too_few_processes: bool = False
-) -> Verdict | None:
+def verdict(estimate: Estimate | None, q_value: float | None, limits: Limits) -> Verdict | None:
     """The verdict, or None without an estimate. The limits are 1 + t and 1 / (1 + t), t the threshold.
 
     Faster or slower: significant, the whole 95 % interval beyond a limit, and both halves of the rounds
     beyond it. Same: the whole 90 % interval between the limits. Unsteady: the guard found that the rounds
-    have no common speedup, and parts of them disagree with the verdict. Otherwise inconclusive, as where two
-    sides have ``too_few_processes`` of their own.
+    have no common speedup, and parts of them disagree with the verdict. Otherwise inconclusive.
     """
     if estimate is None:
         return None
-    if too_few_processes:
-        return Verdict.INCONCLUSIVE
     limit, segments, everything = limits.log, estimate.segments, (-math.inf, math.inf)
     (low, high), (low_90, high_90) = estimate.interval or everything, estimate.interval_90 or everything
     significant = q_value is not None and q_value < limits.alpha

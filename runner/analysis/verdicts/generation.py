@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.schema import Record, Samples
-from runner.analysis.comparison import Generation, Part
+from runner.analysis.comparison import Generation
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.verdicts.decision import Between, judged
 from runner.analysis.verdicts.family import assumed_of
@@ -31,8 +31,8 @@ def generation_of(record: Record) -> Generation | None:
         return None
     decoded = batch * (new_tokens - 1)
     return Generation(
-        prefill=_part(prefill),
-        decode=None if decode is None else _part(decode),
+        prefill=prefill,
+        decode=decode,
         baseline_tokens_per_s=None if decode is None else decoded / decode.baseline_median_s,
         candidate_tokens_per_s=None if decode is None else decoded / decode.candidate_median_s,
     )
@@ -44,13 +44,3 @@ def _decode(samples: Samples, between: Between) -> PairedEstimate | None:
     if min(baseline.min(), candidate.min()) <= 0:
         return None
     return judged(baseline, candidate, samples.rounds_by_process, between)
-
-
-def _part(estimate: PairedEstimate) -> Part:
-    return Part(
-        baseline_ms=estimate.baseline_median_s * 1e3,
-        candidate_ms=estimate.candidate_median_s * 1e3,
-        speedup=estimate.speedup,
-        ci_low=estimate.ci_low,
-        ci_high=estimate.ci_high,
-    )

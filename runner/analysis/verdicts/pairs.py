@@ -15,10 +15,10 @@ from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, Compi
 from runner.analysis.estimate import Limits, PairedEstimate
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.averages import geomean
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, LEAST_ACROSS
-from runner.analysis.verdicts.decision import Between, judged_or_none, verdict
+from runner.analysis.verdicts.between import ASSUMED_ACROSS
+from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
-from runner.analysis.verdicts.reasons import open_because
+from runner.analysis.verdicts.reasons import judgment
 
 FEWEST = 6  # shared rounds; fewer have no interval
 
@@ -59,46 +59,29 @@ def over_plain(records: Sequence[Record]) -> list[PairedEstimate | None]:
 
 def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]:
     """The geometric mean of each two compilers' ratios, over the models that both passed."""
-    groups: dict[tuple[str, ...], list[CandidatePair]] = {}
+    groups: dict[tuple[str, str, str, str, str, str], list[PairedEstimate]] = {}
     for pair in pairs:
-        job = pair.first.record.job
+        job, compilers = pair.first.record.job, (pair.first.compiler, pair.second.compiler)
         if job.case.point:
             continue  # a model's points are not several models
-        key = (
-            *(suite_of(job.case.suite), job.case.mode.value, pair.first.device, job.dtype),
-            *(pair.first.compiler, pair.second.compiler),
-        )
-        groups.setdefault(key, []).append(pair)
-    return tuple(_ratio(key, members) for key, members in groups.items())
-
-
-def _ratio(key: tuple[str, ...], members: Sequence[CandidatePair]) -> CompilerRatio:
-    suite, mode, device, dtype, first, second = key
-    mean = geomean([pair.estimate for pair in members if pair.estimate is not None])
-    return CompilerRatio(
-        suite=suite, mode=mode, device=device, dtype=dtype, first=first, second=second, mean=mean
-    )
+        key = (suite_of(job.case.suite), job.case.mode.value, pair.first.device, job.dtype, *compilers)
+        groups.setdefault(key, []).extend([pair.estimate] if pair.estimate is not None else [])
+    return tuple(CompilerRatio(*key, mean=geomean(estimates)) for key, estimates in groups.items())
 
 
 def _estimate(first: Record, second: Record) -> PairedEstimate | None:
-    """The speedup of the first over the second: the second's time / the first's time."""
+    """The speedup of the first over the second, from the rounds that timed both: the second's time / its own.
+
+    None with fewer than ``FEWEST`` shared rounds, and for times that cannot be used.
+    """
     if first.samples is None or second.samples is None:
         return None
-    tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
-    return ratio_of(second.samples, first.samples, tau)
-
-
-def ratio_of(older: Samples, newer: Samples, tau: float) -> PairedEstimate | None:
-    """The speedup of one candidate over another, from the rounds that timed both.
-
-    ``tau``: the assumed standard deviation between processes of the log ratio. None with fewer than
-    ``FEWEST`` shared rounds, and for times that cannot be used.
-    """
-    before, after = rounds_of(older), rounds_of(newer)
+    before, after = rounds_of(second.samples), rounds_of(first.samples)
     shared, by_process = timed_in_both(before, after)
     if len(shared) < FEWEST:
         return None
     baseline_s, candidate_s = ([side[key] for key in shared] for side in (before, after))
+    tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
     return judged_or_none(baseline_s, candidate_s, by_process, Between(assumed_sd=tau))
 
 
@@ -123,12 +106,12 @@ def _pair(
     first: Comparison, second: Comparison, estimate: PairedEstimate, q_value: float | None
 ) -> CandidatePair:
     apart, limits = first.record.env != second.record.env, Limits.of(first.record.job.protocol)
-    word = verdict(estimate, q_value, limits, too_few_processes=apart and estimate.processes < LEAST_ACROSS)
+    word, opened = judgment(estimate, q_value, limits, across=apart)
     return CandidatePair(
         first=first,
         second=second,
         estimate=estimate,
         q_value=q_value,
         verdict=word,
-        open=open_because(estimate, word, limits, across=apart),
+        open=opened,
     )

@@ -9,8 +9,9 @@ from dataclasses import replace
 from runner.analysis.digits import significant
 from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, Open, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.decision import needed, rounds_can_close
+from runner.analysis.verdicts.decision import needed, rounds_can_close, verdict
 
+OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
 UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
 CLOSES = {
     Reason.TOO_FEW_ROUNDS: "6 rounds or more: fewer have no interval",
@@ -22,24 +23,29 @@ CLOSES = {
 }
 
 
-def open_because(
-    estimate: PairedEstimate | None, verdict: Verdict | None, limits: Limits, *, across: bool = False
-) -> Open | None:
-    """None for a closed verdict. ``across``: the sides are processes of their own."""
-    if estimate is None or verdict not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY):
-        return None
+def judgment(
+    estimate: PairedEstimate | None, q_value: float | None, limits: Limits, *, across: bool = False
+) -> tuple[Verdict | None, Open | None]:
+    """The verdict and why it is open; None for a closed verdict.
+
+    ``across``: the sides are in processes of their own. The verdict is then open below ``LEAST_ACROSS``.
+    """
+    few = across and estimate is not None and estimate.processes < LEAST_ACROSS
+    word = Verdict.INCONCLUSIVE if few else verdict(estimate, q_value, limits)
+    if estimate is None or word not in OPEN:
+        return word, None
     reason = _reason(estimate, limits, across=across)
-    return Open(reason=reason, closes=CLOSES.get(reason) or _needed(estimate, limits))
+    return word, Open(reason=reason, closes=CLOSES.get(reason) or _needed(estimate, limits))
 
 
 def why_open(
     change: Estimate | None,
     sides: Sequence[PairedEstimate | None],
-    verdict: Verdict | None,
+    word: Verdict | None,
     limits: Limits,
 ) -> Reason | None:
     """Of a change between two sides, each with its own process or processes; None for a closed verdict."""
-    if change is None or verdict not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY):
+    if change is None or word not in OPEN:
         return None
     known = [side for side in sides if side is not None]
     both = replace(

@@ -56,10 +56,10 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from runner.plan.jobs import plan
     from runner.plan.possible import possible_here
     from runner.reports.parts.grid import grid_of, say
-    from runner.runs.why.asking import asked_why, tuned
+    from runner.runs.why.asking import asked_why, tuned, winner
+    from runner.runs.why.explain import NoTimes
     from runner.runs.why.handover import TRACE, hand_over
     from runner.runs.why.page import balance_png, page
-    from runner.runs.why.tune import winner
     from runner.runs.why.words import as_json, markdown, overview, show
     from runner.store.run_folder import new_folder
 
@@ -70,17 +70,18 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     whys = []
     for job in jobs:
         measure = partial(_measured, folder / job.key, measure_request, argv, console)
-        answer = (asked_why if asks_why else tuned)(job, measure, partial(say, console))
-        if answer.why is None:
-            say(console, f"{job.case.name}: {answer.problem}; the log is in {folder / job.key}")
+        try:
+            why = (asked_why if asks_why else tuned)(job, measure, partial(say, console))
+        except NoTimes as error:
+            say(console, f"{job.case.name}: {error}; the log is in {folder / job.key}")
             continue
-        hand_over(folder / job.key, folder / job.key / TRACE, answer.why)
-        show(answer.why, console)
+        hand_over(folder / job.key, folder / job.key / TRACE, why)
+        show(why, console)
         if not asks_why:
-            best = winner(answer.why.attempts)
+            best = winner(why.attempts)
             keep = best.setting if best else "the plain candidate: no setting wins with parity."
             say(console, f"Keep: {keep}" if best else f"Keep {keep}")
-        whys.append(answer.why)
+        whys.append(why)
     if len(whys) > 1:
         console.print()
         console.print(grid_of(console, overview(whys), lambda *_: ""))

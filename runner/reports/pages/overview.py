@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PureWindowsPath
 from types import MappingProxyType
+from typing import NamedTuple
 
 from harness.loading.own_model import suite_of
 from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, Summary
+from runner.analysis.digits import estimate_text
 from runner.analysis.estimate import Verdict
 from runner.labels import case_name, counted, plain
 from runner.reports.closing import because, beside_the_speedup
 from runner.reports.parts.sections import compiler_name
-from runner.reports.parts.table import speedup_cell
 
 FEW_RESULTS = 4  # of a run whose results stand at the top one by one
 FEW_SUITES = 3  # that a title names
@@ -53,8 +53,7 @@ _OF_STATUS = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(NamedTuple):
     """One comparison of a small run. ``number``: the speedup, or the status if it does not count."""
 
     name: str
@@ -106,10 +105,7 @@ def _result(comparison: Comparison) -> Result:
     record, job = comparison.record, comparison.record.job
     where = (job.case.mode.value, job.dtype, job.device, compiler_name(comparison.compiler))
     valid = record.status.passed or record.status is Status.APPROXIMATE
-    return Result(
-        name=plain(", ".join((case_name(job.case), *where))),
-        number=speedup_cell(comparison) if valid and comparison.n else record.status.value,
-        kind=kind(comparison),
-        facts=tuple(beside_the_speedup(comparison) if valid else filter(None, [because(record)])),
-        comparison=comparison,
-    )
+    number = estimate_text(comparison.estimate) if valid and comparison.n else record.status.value
+    facts = beside_the_speedup(comparison) if valid else filter(None, [because(record)])
+    name = plain(", ".join((case_name(job.case), *where)))
+    return Result(name, number, kind(comparison), tuple(facts), comparison)

@@ -8,14 +8,14 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
-from harness.declared import COMPILATION, MEMORY, NOISE, OTHER, WORK
+from harness.declared import COMPILATION, MEMORY, NOISE, OTHER, SIDES, WORK
+from harness.metrics import declared
 from harness.schema import Job, Parity, Record, Samples
 from runner.analysis.columns import GENERATION, PARITY, RESULT, SIZE, STEADINESS, columns
 from runner.analysis.comparison import Comparison, Summary
+from runner.analysis.digits import estimate_text, share_text
 from runner.labels import batch_text, notes_of, plain, ran_case, where_text
 from runner.reports.pages.facts import Facts, lines, mapping, of_group, scalar, settings, words
-from runner.reports.pages.work import phases, roofline
-from runner.reports.parts.table import speedup_cell
 from runner.store.figures import Figures
 
 OF_PARITY = (
@@ -46,8 +46,8 @@ def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Fi
         "reproduce": plain(record.reproduce),
         "notes": [plain(note) for note in notes_of(record)],
         "failure": _failure(record),
-        "roofline": roofline(comparison),
-        "phases": phases(comparison),
+        "roofline": _roofline(comparison),
+        "phases": _phases(comparison),
         "samples": _samples(record.samples) if timed and record.samples else None,
         "parity": _parity(figures.get((record.job.key, record.candidate), ())),
     }
@@ -99,6 +99,45 @@ def _order(places: Sequence[int]) -> str:
     return "".join(PLACES.get(place, "-") for place in places)
 
 
+# -- the charts of the work ------------------------------------------------------
+
+
+def _roofline(comparison: Comparison) -> dict[str, Any] | None:
+    """FLOP/byte of the step, TFLOP/s of both sides, and the two limits of the device; None if unknown."""
+    number = comparison.number
+    roof, intensity = number("roof_tflop_per_s"), number("flop_per_byte")
+    if not comparison.n or roof is None or intensity is None:
+        return None
+    peak, bandwidth = number("measured_peak_tflop_per_s"), number("measured_bandwidth_gb_per_s")
+    shares = [number(f"{side}share_of_roof") for side in SIDES]
+    return {
+        "flop_per_byte": _short(intensity),
+        "eager": _short(number("baseline_tflop_per_s") if shares[0] is not None else None),
+        "candidate": _short(number("candidate_tflop_per_s")),
+        "roof": _short(roof),
+        "shares": [None if share is None else share_text(share) for share in shares],
+        "peak_flop_per_s": _short(None if peak is None else peak * 1e12),
+        "bandwidth_bytes_per_s": _short(None if bandwidth is None else bandwidth * 1e9),
+    }
+
+
+def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
+    """(phase, seconds) for the phases that torch reported; None for fewer than two phases.
+
+    A phase includes the phases after it, except the phases of the same level.
+    """
+    times = [
+        (one.phase, float(f"{seconds:.4g}"))
+        for one in declared().metrics
+        if one.phase and (seconds := comparison.number(one.name)) is not None and seconds > 0
+    ]
+    return times if len(times) > 1 else None
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
+
+
 # -- facts -----------------------------------------------------------------------
 
 
@@ -106,7 +145,7 @@ def _groups(comparison: Comparison) -> Iterator[Group]:
     """The columns by group. A metric that no column declares is in the last group of metrics."""
     record = comparison.record
     others = {name: value for name, value in record.metrics.items() if name not in columns()}
-    speedup = [("speedup [95 % interval]", speedup_cell(comparison))] if comparison.n else []
+    speedup = [("speedup [95 % interval]", estimate_text(comparison.estimate))] if comparison.n else []
     yield "Result", [*speedup, *of_group(comparison, RESULT)]
     if record.parity is not None:
         yield "Parity", [*of_group(comparison, PARITY), *_more_of(record.parity)]

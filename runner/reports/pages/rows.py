@@ -6,9 +6,8 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import MISSING
@@ -31,15 +30,13 @@ Facets = dict[str, list[str]]
 """The filters: the value of each comparison, by a name for the page and its address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageColumn:
-    """A column. ``values``: sort keys; without them, texts are the keys. ``wide``: omitted on a phone."""
+class PageColumn(NamedTuple):
+    """A column. ``values``: sort keys; without them, texts are the keys."""
 
     key: str
     header: str
     texts: Sequence[str]
     values: Sequence[Number] | None = None
-    wide: bool = True
 
 
 def identities(summary: Summary) -> tuple[str, ...]:
@@ -71,32 +68,24 @@ def facets(summary: Summary) -> Facets:
 
 def columns(summary: Summary, used: Facets) -> tuple[PageColumn, ...]:
     """The table's columns, without empty columns and without conditions that have a single value."""
-    conditions = [
-        PageColumn(key=key, header=key, texts=used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1
-    ]
-    own = []
-    for column in all_columns():
-        if column.key in LEFT_OUT:
-            continue
-        texts = [column.text(c) for c in summary.comparisons]
-        if not (column.key in ON_A_PHONE or _says_something(column.key, set(texts))):
-            continue
-        value = column.value
-        own.append(
-            PageColumn(
-                key=column.key,
-                header=HEADERS.get(column.key, column.header.replace("\n", " ")),
-                texts=texts,
-                values=[_short(value(c)) for c in summary.comparisons] if value else None,
-                wide=column.key not in ON_A_PHONE,
-            )
+    first, *others = (
+        PageColumn(
+            column.key,
+            HEADERS.get(column.key, column.header.replace("\n", " ")),
+            [column.text(c) for c in summary.comparisons],
+            [_short(column.value(c)) for c in summary.comparisons] if column.value else None,
         )
-    return (own[0], *conditions, *own[1:])
+        for column in all_columns()
+        if column.key not in LEFT_OUT
+    )
+    conditions = (PageColumn(key, key, used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1)
+    return (first, *conditions, *(c for c in others if c.key in ON_A_PHONE or _says_something(c)))
 
 
-def _says_something(key: str, texts: set[str]) -> bool:
+def _says_something(column: PageColumn) -> bool:
     """Whether the column is shown: it is not empty, and it is not a status that all rows share."""
-    return len(texts) > 1 or (texts != {MISSING} and key != "parity")
+    texts = set(column.texts)
+    return len(texts) > 1 or (texts != {MISSING} and column.key != "parity")
 
 
 def table_data(summary: Summary) -> dict[str, Any]:
@@ -108,7 +97,13 @@ def table_data(summary: Summary) -> dict[str, Any]:
     thresholds = {c.record.job.protocol.noise_threshold for c in summary.comparisons}
     return {
         "columns": [
-            {"key": c.key, "header": c.header, "number": c.values is not None, "wide": c.wide} for c in shown
+            {
+                "key": c.key,
+                "header": c.header,
+                "number": c.values is not None,
+                "wide": c.key not in ON_A_PHONE,  # omitted on a phone
+            }
+            for c in shown
         ],
         "facets": [{"key": key, "values": texts} for key, texts in values.items()],
         "kinds": list(KINDS),
@@ -131,7 +126,7 @@ def _means(summary: Summary) -> Iterator[dict[str, Any]]:
     """The geometric means of the forest plot, with the facets that select them."""
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     for group in summary.groups:
-        if mean_text(group) != MISSING:
+        if (text := mean_text(group.mean)) != MISSING:
             yield {
                 "facets": {
                     "suite": labels[group.suite],
@@ -140,9 +135,9 @@ def _means(summary: Summary) -> Iterator[dict[str, Any]]:
                     "mode": group.mode,
                     "device": plain(group.device),
                 },
-                "models": group.averaged,
-                "text": mean_text(group),
-                "plot": [_short(x) for x in (group.geomean_speedup, group.geomean_low, group.geomean_high)],
+                "models": group.mean.models,
+                "text": text,
+                "plot": [_short(x) for x in (group.mean.value, group.mean.low, group.mean.high)],
             }
 
 

@@ -20,7 +20,7 @@ def _printable(value: object) -> object:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("runner.reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -29,6 +29,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["source"] = source
+    return environment
 
 
 def template(name: str) -> Template:

@@ -9,6 +9,7 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import GroupSummary, Summary
 from runner.analysis.digits import MISSING, speedup_text, steps_text, with_unit
+from runner.analysis.estimate import Geomean
 from runner.reports.parts.grid import Table, TextColumn, table_of
 from runner.reports.parts.sections import Section, compiler_name, sections
 
@@ -44,70 +45,56 @@ def averages_tables(summary: Summary) -> tuple[Table, ...]:
     return (table,) if len(table.header) > len(names) else ()
 
 
-def mean_text(group: GroupSummary) -> str:
+def mean_text(mean: Geomean) -> str:
     """The geometric mean speedup; none of a single model."""
-    if group.averaged < 2:
+    return speedup_text(mean.value, mean.low, mean.high) if mean.models > 1 else MISSING
+
+
+def _of_models(mean: Geomean, row: Average, least: int = 2) -> str:
+    """With the number of models."""
+    if mean.models < least:
         return MISSING
-    return speedup_text(group.geomean_speedup, group.geomean_low, group.geomean_high)
+    return f"{speedup_text(mean.value, mean.low, mean.high)}, {mean.models}/{row[1].total}"
+
+
+def _these_models(mean: Geomean, least: int = 2) -> str:
+    """With the interval for these models."""
+    return speedup_text(mean.value, mean.these_low, mean.these_high) if mean.models >= least else MISSING
 
 
 def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:
     """The most important first."""
-    yield TextColumn("speedup, models like these\n[95 % interval], n", _speedup)
+    yield TextColumn(
+        "speedup, models like these\n[95 % interval], n", lambda row: _of_models(row[1].mean, row)
+    )
     yield TextColumn("pass rate\n[95 % interval], n", _passrate)
     yield TextColumn("values judged to 1 %\nmean, n", _judged)
     for metric in declared().averages():
         heading = metric.average.heading if metric.average else ""
         yield TextColumn(f"{heading}\nmean, n", partial(_mean, metric))
     yield TextColumn("break-even steps, median of all\npay, median of these; never", _break_even)
-    yield TextColumn("speedup, these models\n[95 % interval]", _speedup_of_these)
-    if any(group.common_models != group.averaged for group in summary.groups if group.averaged):
-        yield TextColumn("speedup, models that all compilers passed\n[95 % interval], n", _speedup_in_common)
+    yield TextColumn("speedup, these models\n[95 % interval]", lambda row: _these_models(row[1].mean))
+    if any(group.common.models != group.mean.models for group in summary.groups if group.mean.models):
+        header = "speedup, models that all compilers passed\n[95 % interval], n"
+        yield TextColumn(header, lambda row: _of_models(row[1].common, row))
     if any(group.system.models for group in summary.groups):
-        yield TextColumn("speedup, malloc as the system has it\n[95 % interval], n", _speedup_of_system)
-        yield TextColumn("the allocator's factor, these models\n[95 % interval]", _allocator)
-
-
-def _speedup(row: Average) -> str:
-    text = mean_text(row[1])
-    return text if text == MISSING else f"{text}, {row[1].averaged}/{row[1].total}"
+        header = "speedup, malloc as the system has it\n[95 % interval], n"
+        yield TextColumn(header, lambda row: _of_models(row[1].system, row, least=0))
+        header = "the allocator's factor, these models\n[95 % interval]"
+        yield TextColumn(header, lambda row: _these_models(row[1].allocator, least=0))
 
 
 def _passrate(row: Average) -> str:
     group = row[1]
-    if not group.checked or group.pass_low is None or group.pass_high is None:
+    if not group.checked:
         return MISSING
     interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
     return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}"
 
 
 def _judged(row: Average) -> str:
-    group = row[1]
-    if group.judged_finely is None:
-        return MISSING
-    return f"{group.judged_finely:.1%}, {group.judged_models}/{group.total}"
-
-
-def _speedup_of_these(row: Average) -> str:
-    group = row[1]
-    text = speedup_text(group.geomean_speedup, group.these_low, group.these_high)
-    return text if group.averaged > 1 else MISSING
-
-
-def _speedup_in_common(row: Average) -> str:
-    group = row[1]
-    text = speedup_text(group.common_geomean, group.common_low, group.common_high)
-    return f"{text}, {group.common_models}/{group.total}" if group.common_models > 1 else MISSING
-
-
-def _speedup_of_system(row: Average) -> str:
-    mean = row[1].system
-    return f"{speedup_text(mean.value, mean.low, mean.high)}, {mean.models}/{row[1].total}"
-
-
-def _allocator(row: Average) -> str:
-    mean = row[1].allocator
-    return speedup_text(mean.value, mean.these_low, mean.these_high)
+    mean = row[1].judged
+    return MISSING if mean.value is None else f"{mean.value:.1%}, {mean.n}/{row[1].total}"
 
 
 def _break_even(row: Average) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 from runner.analysis.comparison import Crossover, Curve, Summary
-from runner.analysis.digits import MISSING
+from runner.analysis.digits import estimate_text
 from runner.labels import case_name, suite_labels
 from runner.reports.parts.grid import Table, TextColumn, table_of
 from runner.reports.parts.sections import compiler_name, conditions_of, plot_name
-from runner.reports.parts.table import speedup_cell
 
 TITLE = "Curves: where the speedup crosses 1.00x [95 % interval]"
 
@@ -72,4 +71,4 @@ def _value(at: float) -> str:
 
 def _speedup(curve: Curve, place: int) -> str:
     points = [*curve.points.values()]
-    return speedup_cell(points[place]) if points else MISSING
+    return estimate_text(points[place].estimate if points else None)

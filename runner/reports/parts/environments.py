@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage, Summary
-from runner.analysis.digits import MISSING, ms_text, p_text, speedup_text
+from runner.analysis.digits import MISSING, estimate_text, ms_text, p_text
 from runner.labels import case_name, plain, suite_labels
+from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import conditions, conditions_of
 
@@ -39,18 +40,12 @@ def _averages(summary: Summary) -> Table:
         TextColumn("environment", lambda row: row.environment),
         TextColumn("versions", lambda row: plain(row.versions)),
         TextColumn("compiler", lambda row: plain(row.compiler)),
-        TextColumn("speedup", _mean),
-        TextColumn("averaged", lambda row: f"{row.averaged}/{row.total}", number=True),
+        TextColumn("speedup", lambda row: mean_text(row.mean)),
+        TextColumn("averaged", lambda row: f"{row.mean.models}/{row.total}", number=True),
     )
     reference = summary.across[0].reference
     title = f"Environments: geometric mean against eager of {reference} [95 % interval over models]"
     return table_of(title, summary.across_averages, cells, droppable=("versions", "averaged"))
-
-
-def _mean(row: EnvironmentAverage) -> str:
-    if row.averaged < 2:
-        return MISSING
-    return speedup_text(row.geomean_speedup, row.geomean_low, row.geomean_high)
 
 
 def _by_model(summary: Summary) -> Iterator[Table]:
@@ -78,7 +73,7 @@ CELLS: tuple[TextColumn[AcrossEnvironments], ...] = (
     TextColumn("compiler", lambda row: plain(row.compiler)),
     TextColumn("reference ms", lambda row: optional(row.baseline_ms, ms_text), number=True),
     TextColumn("ms", lambda row: optional(row.candidate_ms, ms_text), number=True),
-    TextColumn("speedup", lambda row: speedup_text(row.speedup, row.ci_low, row.ci_high)),
+    TextColumn("speedup", lambda row: estimate_text(row.estimate)),
     TextColumn("p", lambda row: optional(row.p_value, p_text), number=True),
     TextColumn("q", lambda row: optional(row.q_value, p_text), number=True),
     TextColumn("verdict", _verdict),

@@ -11,11 +11,11 @@ from harness.devices import PLATFORMS
 from harness.loading.own_model import suite_of
 from harness.schema import Protocol, Record, Scalar
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
-from runner.analysis.digits import rounds_text, share_text
+from runner.analysis.digits import share_text
 from runner.labels import file_part, merged_facts, plain, suite_labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Section:
     """The comparisons of one suite in one mode, dtype and device, in plan order, with their averages."""
 
@@ -41,8 +41,8 @@ class Section:
     @property
     def rounds(self) -> str:
         """``n = 10 to 100``; empty if nothing was timed."""
-        counts = [c.n for c in self.comparisons if c.n]
-        return rounds_text(min(counts), max(counts)) if counts else ""
+        counts = sorted({c.n for c in self.comparisons if c.n})
+        return f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else ""
 
 
 SectionKey = tuple[str, str, str, str]
@@ -60,14 +60,7 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     for group in summary.groups:
         groups.setdefault((group.suite, group.mode, group.dtype, group.device), []).append(group)
     return tuple(
-        Section(
-            suite=labels[key[0]],
-            mode=key[1],
-            dtype=key[2],
-            device=key[3],
-            comparisons=tuple(members),
-            groups=tuple(groups.get(key, ())),
-        )
+        Section(labels[key[0]], *key[1:], tuple(members), tuple(groups.get(key, ())))
         for key, members in comparisons.items()
     )
 

@@ -8,7 +8,6 @@ from functools import partial
 from harness.schema import EAGER_START
 from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
 from runner.analysis.digits import MISSING, break_even_text, interval_text, number_text, seconds_text
-from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name
@@ -25,21 +24,17 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("from", form_name),
         *(TextColumn(f"step {n}\ns", partial(_after, n), number=True) for n in TOLD_AFTER),
         TextColumn("settled\ns", _settled, number=True),
-        TextColumn("stored\nMB", lambda form: optional(form.stored_bytes, _megabytes), number=True),
+        TextColumn(
+            "stored\nMB",
+            lambda form: optional(form.stored_bytes, lambda size: number_text(size / 1e6, "")),
+            number=True,
+        ),
         TextColumn("overtakes eager\nafter steps", overtaking_text, number=True),
         TextColumn("overtakes eager\nafter s", _overtaking_s, number=True),
         TextColumn("parity", lambda form: form.status.value if form.stored_bytes is not None else MISSING),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
-    droppable = (
-        "n",
-        "settled\ns",
-        "step 10\ns",
-        "stored\nMB",
-        "parity",
-        "step 1\ns",
-        "overtakes eager\nafter s",
-    )
+    droppable = ("n", "settled\ns", "step 10\ns", "stored\nMB", "parity", "step 1\ns", cells[-3].header)
     return (
         table_of(TITLE, summary.start_forms, cells, droppable, lambda form: form.comparison.record.job.key),
     )
@@ -51,18 +46,12 @@ def form_name(form: StartForm) -> str:
     return form.start if eager else f"{compiler_name(form.comparison.compiler)}, {form.start}"
 
 
-def typical_text(value: Typical) -> str:
-    if value.low is None or value.high is None:
-        return seconds_text(value.value)
-    return interval_text(value.value, value.low, value.high)
-
-
 def overtaking_text(form: StartForm) -> str:
     """``9 [8, 10]``; computed, beyond the steps of the race: ``about 5,500``; ``over 1,200``; ``never``."""
     known = form.overtaking
     if known is None:
         return MISSING
-    text = break_even_text(known.after.steps, known.after.low, known.after.high, whole=known.after.whole)
+    text = break_even_text(known.after)
     return text if known.measured or not text[0].isdigit() else f"about {text}"
 
 
@@ -71,12 +60,13 @@ def _overtaking_s(form: StartForm) -> str:
     return MISSING if known is None or math.isinf(known.seconds) else seconds_text(known.seconds)
 
 
-def _megabytes(size: float) -> str:
-    return number_text(size / 1e6, "")
-
-
 def _after(number: int, form: StartForm) -> str:
-    return optional(form.after.get(number), typical_text)
+    seconds = form.after.get(number)
+    if seconds is None:
+        return MISSING
+    if seconds.low is None or seconds.high is None:
+        return seconds_text(seconds.value)
+    return interval_text(seconds.value, seconds.low, seconds.high)
 
 
 def _settled(form: StartForm) -> str:

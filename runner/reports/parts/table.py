@@ -13,18 +13,18 @@ from harness.declared import EAGER, Metric, finite
 from harness.metrics import declared
 from harness.schema import ModelFacts, Record, Scalar, Status
 from runner.analysis.columns import columns as declarations
-from runner.analysis.comparison import OPERATION, Comparison, Part
+from runner.analysis.comparison import OPERATION, Comparison
 from runner.analysis.digits import (
     MISSING,
     break_even_text,
+    estimate_text,
     number_text,
     share_text,
     significant,
-    speedup_text,
 )
 from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, case_name, ran_batch, ran_case
-from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, table_of
+from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import Section, compiler_name
 
 NOT_CHECKED = "not checked"
@@ -60,19 +60,8 @@ def verdict_or_status(comparison: Comparison) -> str:
     return verdict_text(comparison) if status.passed else status.value
 
 
-def speedup_cell(comparison: Comparison) -> str:
-    return speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
-
-
 def break_even_cell(comparison: Comparison) -> str:
-    known = comparison.break_even
-    return (
-        MISSING if known is None else break_even_text(known.steps, known.low, known.high, whole=known.whole)
-    )
-
-
-def _part_cell(part: Part | None) -> str:
-    return MISSING if part is None else speedup_text(part.speedup, part.ci_low, part.ci_high)
+    return optional(comparison.break_even, break_even_text)
 
 
 def processes_cell(comparison: Comparison) -> str:
@@ -181,7 +170,7 @@ DROPPED = (
     *("decode", "prefill_speedup", "decode_speedup", "parity"),
 )
 """What a narrow console omits, in this order; before them, metrics' columns without a place here."""
-FIXED = (
+FIXED: tuple[SectionColumn, ...] = (
     _text("model", "model", lambda c: case_name(c.record.job.case), once=True),
     _number("parameters", "params\nM", "parameters", text=lambda n: significant(n / 1e6, 3), once=True),
     _text("input", "input", lambda c: input_text(c.record.model), once=True),
@@ -189,16 +178,21 @@ FIXED = (
     _number("eager_ms", "eager\nms", "baseline_ms", once=True),
     _text("candidate", "candidate", lambda c: compiler_name(c.compiler)),
     _number("ms", "ms", "candidate_ms"),
-    TextColumn("speedup\n[95 % interval]", speedup_cell, key="speedup", value=lambda c: c.speedup),
+    TextColumn(
+        "speedup\n[95 % interval]",
+        lambda c: estimate_text(c.estimate),
+        key="speedup",
+        value=lambda c: c.speedup,
+    ),
     _number("prefill", "prefill\nms", "candidate_prefill_ms"),
     _text(
         *("prefill_speedup", "prefill speedup\n[95 % interval]"),
-        lambda c: _part_cell(c.generation.prefill if c.generation else None),
+        lambda c: estimate_text(c.generation.prefill if c.generation else None),
     ),
     _number("decode", "decode\ntokens/s", "candidate_tokens_per_s"),
     _text(
         *("decode_speedup", "decode speedup\n[95 % interval]"),
-        lambda c: _part_cell(c.generation.decode if c.generation else None),
+        lambda c: estimate_text(c.generation.decode if c.generation else None),
     ),
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
@@ -210,7 +204,7 @@ FIXED = (
         *("break-even\nsteps", break_even_cell),
         number=True,
         key="break_even",
-        value=lambda c: c.break_even_steps,
+        value=lambda c: c.break_even.steps if c.break_even else None,
     ),
     _number("n", "n", "n", text=lambda n: f"{n:,}"),
     TextColumn("sd between\nprocesses (n)", processes_cell, number=True, key="processes"),

@@ -41,10 +41,7 @@ def accepted_in(path: Path) -> tuple[Accepted, ...]:
     """The entries of the file. ``UsageError`` that names the file and the entry for anything else."""
     try:
         tables = read_toml(path)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{FLAG}: {path} cannot be read ({why})") from None
-    except (ValueError, ModuleNotFoundError) as error:
+    except (OSError, ValueError, ModuleNotFoundError) as error:
         raise UsageError(f"{FLAG}: {path} is no TOML ({error})") from None
     entries = tables.get(TABLE)
     if tables.keys() != {TABLE} or not isinstance(entries, list):
@@ -71,10 +68,10 @@ def without_accepted(
     results: Sequence[GateResult], accepted: Sequence[Accepted], today: date
 ) -> list[GateResult]:
     """The results without the cases that are accepted; a case whose date has passed says so, and fails."""
-    return [_judged(result, accepted, today) for result in results]
+    return [_without_accepted(result, accepted, today) for result in results]
 
 
-def _judged(result: GateResult, accepted: Sequence[Accepted], today: date) -> GateResult:
+def _without_accepted(result: GateResult, accepted: Sequence[Accepted], today: date) -> GateResult:
     cases, allowed = [], []
     for case in result.cases:
         known = [one for one in accepted if one.allows(result.gate.kind, case)]

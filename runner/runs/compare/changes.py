@@ -1,22 +1,41 @@
-"""Computes the changes between two runs. The values are for the outputs and are never stored."""
+"""Computes the changes between two runs. The values are for the outputs and are never stored.
+
+Two runs: times are paired within a run and not between runs.
+
+    change = ln(speedup in B) - ln(speedup in A)
+    its variance = within A + within B + between processes
+
+The rounds of each run give the first two parts. The third comes from a new process (memory layout, code
+alignment, clocks). The interval of a run with several processes contains it. A run with one process has the
+standard deviation that its own report assumes (``runner.analysis.verdicts.between``). Times of two runs have
+no change with an interval: the machine may have slowed one model.
+
+Two environments of a run: a round has four times, eager and compiled of A and of B. Each change is estimated
+from its ratio in each round. A round that is slow on both sides cancels, and no drift is between the sides.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+import numpy as np
+
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.noise import is_crowded
-from runner.analysis.statistics import false_discovery, geometric_mean, mean_of_logs, paired_speedup
-from runner.analysis.verdicts.decision import verdict
+from runner.analysis.statistics import Floats, false_discovery, mean_of_logs, paired_speedup
+from runner.analysis.verdicts.averages import geomean
+from runner.analysis.verdicts.between import ASSUMED_ACROSS
+from runner.analysis.verdicts.decision import Between, difference, judged_or_none, verdict
+from runner.analysis.verdicts.family import assumed_of
+from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
 from runner.analysis.verdicts.reasons import why_open
 from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
 from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
-from runner.runs.compare.statistics import Factors, factors
 
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05
@@ -29,6 +48,16 @@ class Ending(Enum):
     FIXED = "fixed"
     OTHER = "other"
     SAME = "same"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """Factors B / A: of the speedup and, of shared rounds, of the times of a step. None: unknown."""
+
+    speedup: Estimate | None = None
+    eager: Estimate | None = None
+    compiled: Estimate | None = None
+    rounds: int = 0  # those that timed both sides; 0: two runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +166,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         for pair, facts in zip(pairs, differing, strict=True)
     ]
     limits = _limits((*first.results, *second.results))
-    judged = _judged([change for change in changes if not change.first.is_control], limits)
+    judged = tuple(_judged([change for change in changes if not change.first.is_control], limits))
     return RunChanges(
         first=first,
         second=second,
@@ -172,14 +201,53 @@ def _change(pair: tuple[Result, Result], moved: PairedEstimate | None) -> Change
     if not (first.passed and second.passed):
         return change
     before, after = first.comparison, second.comparison
-    compiled = _factor(before.compile_s, after.compile_s) if alike_caches(pair) else None
+    compiled = _ratio(before.compile_s, after.compile_s) if alike_caches(pair) else None
     if compiled and moved and not changed.rounds and first.conditions["device"] == "cpu":
         compiled /= moved.factor  # on a CPU, eager shows the speed of what compiles
-    memory = _factor(before.memory_ratio, after.memory_ratio)
+    memory = _ratio(before.memory_ratio, after.memory_ratio)
     return replace(change, compile_factor=compiled, memory_factor=memory)
 
 
-def _factor(before: float | None, after: float | None) -> float | None:
+def factors(first: Result, second: Result) -> Factors:
+    """From the rounds that timed both sides, or from two runs."""
+    shared = shared_rounds(first, second)
+    return Factors(speedup=difference(first.speedup, second.speedup)) if shared is None else shared
+
+
+def shared_rounds(first: Result, second: Result) -> Factors | None:
+    """None for two runs, and below ``FEWEST`` rounds, which have no interval."""
+    if first.shares is None or first.shares != second.shares or not (first.passed and second.passed):
+        return None
+    before, after = _by_round(first), _by_round(second)
+    rounds, by_process = timed_in_both(before, after)
+    if len(rounds) < FEWEST:
+        return None
+
+    def factor(newer: Floats, older: Floats, tau: float) -> Estimate | None:
+        return judged_or_none(newer, older, by_process, Between(assumed_sd=tau))
+
+    (eager_a, compiled_a), (eager_b, compiled_b) = (
+        np.array([side[key] for key in rounds]).T for side in (before, after)
+    )
+    tau = math.hypot(assumed_of(first.record), assumed_of(second.record))
+    return Factors(
+        speedup=factor(eager_b / compiled_b, eager_a / compiled_a, tau),
+        eager=factor(eager_b, eager_a, ASSUMED_ACROSS),
+        compiled=factor(compiled_b, compiled_a, ASSUMED_ACROSS),
+        rounds=len(rounds),
+    )
+
+
+def _by_round(result: Result) -> Mapping[tuple[int, int], tuple[float, float]]:
+    """The seconds of eager and compiled; empty if the rounds have no number."""
+    samples = result.record.samples
+    if samples is None or len(samples.round_index) != len(samples):
+        return {}
+    rounds = zip(samples.process_of_round, samples.round_index, strict=True)
+    return dict(zip(rounds, zip(samples.baseline_s, samples.candidate_s, strict=True), strict=True))
+
+
+def _ratio(before: float | None, after: float | None) -> float | None:
     return after / before if before and after else None
 
 
@@ -189,22 +257,13 @@ def alike_caches(pair: tuple[Result, Result]) -> bool:
     return len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
-def _judged(changes: Sequence[Change], limits: Limits) -> tuple[Change, ...]:
-    speedups, times = [c.speedup for c in changes], [c.factors.compiled for c in changes]
-    q_values, time_q = (
-        false_discovery([estimate.p_value if estimate else None for estimate in family])
-        for family in (speedups, times)
-    )
-    return tuple(
-        _with_verdict(replace(change, q_value=q, compiled_q=of_time), limits)
-        for change, q, of_time in zip(changes, q_values, time_q, strict=True)
-    )
-
-
-def _with_verdict(change: Change, limits: Limits) -> Change:
-    word = verdict(change.speedup, change.q_value, limits)
-    sides = (change.first.speedup, change.second.speedup)
-    return replace(change, verdict=word, open_because=why_open(change.speedup, sides, word, limits))
+def _judged(changes: Sequence[Change], limits: Limits) -> Iterator[Change]:
+    q_values = false_discovery([c.speedup.p_value if c.speedup else None for c in changes])
+    compiled = false_discovery([c.factors.compiled.p_value if c.factors.compiled else None for c in changes])
+    for change, q, compiled_q in zip(changes, q_values, compiled, strict=True):
+        word = verdict(change.speedup, q, limits)
+        because = why_open(change.speedup, (change.first.speedup, change.second.speedup), word, limits)
+        yield replace(change, q_value=q, compiled_q=compiled_q, verdict=word, open_because=because)
 
 
 def _limits(results: Sequence[Result]) -> Limits:
@@ -224,9 +283,9 @@ def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
 
 
 def _group(compiler: str, where: str, members: Sequence[Change]) -> GroupChange:
-    timed = [(c.first.speedup, c.second.speedup) for c in members if c.speedup is not None]
-    before = [first.factor for first, _ in timed if first is not None]
-    after = [second.factor for _, second in timed if second is not None]
+    timed = [change for change in members if change.speedup is not None]
+    before = [change.first.speedup for change in timed if change.first.speedup is not None]
+    after = [change.second.speedup for change in timed if change.second.speedup is not None]
     return GroupChange(
         compiler=compiler,
         where=where,
@@ -234,9 +293,9 @@ def _group(compiler: str, where: str, members: Sequence[Change]) -> GroupChange:
         passed_first=sum(change.first.passed for change in members),
         passed_second=sum(change.second.passed for change in members),
         timed=len(timed),
-        geomean_first=geometric_mean(before)[0] if before else None,
-        geomean_second=geometric_mean(after)[0] if after else None,
-        speedup=mean_of_logs([math.log(y / x) for x, y in zip(before, after, strict=True)]),
+        geomean_first=geomean(before).value,
+        geomean_second=geomean(after).value,
+        speedup=mean_of_logs([math.log(y.factor / x.factor) for x, y in zip(before, after, strict=True)]),
         compile=mean_of_logs([math.log(c.compile_factor) for c in members if c.compile_factor]),
         memory=mean_of_logs([math.log(c.memory_factor) for c in members if c.memory_factor]),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.schema import COLD
 from harness.settings import SHARE
-from runner.analysis.digits import MISSING, p_text, share_text, speedup_text
+from runner.analysis.digits import estimate_text, p_text, share_text
 from runner.analysis.estimate import Estimate
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.compiling import by_round, paired_ratio, unpaired_ratio
@@ -37,6 +37,9 @@ class Gate:
 
     kind: str
     threshold: float | None = None
+
+    def share(self, of_the_runs: float) -> float:
+        return of_the_runs if self.threshold is None else self.threshold
 
     @property
     def words(self) -> str:
@@ -89,42 +92,40 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
         return _slower(changes, gate)
     if gate.kind in COUNTS:
         return _counted(changes, gate)
-    lost = changes.ended(Ending.NEW_FAILURE)
+    ended = changes.ended(Ending.NEW_FAILURE)
     if gate.kind == "parity":
-        title, cases = "results that passed before and fail now", [ending(change) for change in lost]
-    else:
-        title = "results with another status or number of graph breaks"
-        ended = [*lost, *changes.ended(Ending.FIXED), *changes.ended(Ending.OTHER)]
-        cases = [ending(change) for change in ended]
-        cases += breaks(changes, besides=ended)
-        cases += [
-            f"{first.title}: measured under other conditions ({differences_text(differences)})"
-            for first, _, differences in changes.mismatches
-        ]
-        cases += [f"{r.title}: {r.status}, only in the second run" for r in changes.only_second]
-    return GateResult(gate=gate, title=title, cases=tuple(cases))
+        title = "results that passed before and fail now"
+        return GateResult(gate=gate, title=title, cases=tuple(map(ending, ended)))
+    ended += (*changes.ended(Ending.FIXED), *changes.ended(Ending.OTHER))
+    unlike = [
+        f"{first.title}: measured under other conditions ({differences_text(differences)})"
+        for first, _, differences in changes.mismatches
+    ]
+    new = [f"{r.title}: {r.status}, only in the second run" for r in changes.only_second]
+    cases = (*map(ending, ended), *breaks(changes, besides=ended), *unlike, *new)
+    title = "results with another status or number of graph breaks"
+    return GateResult(gate=gate, title=title, cases=cases)
 
 
 def _slower(changes: RunChanges, gate: Gate) -> GateResult:
     """The results whose whole interval lies beyond the share, and whose change is significant."""
-    share = changes.limits.threshold if gate.threshold is None else gate.threshold
+    share = gate.share(changes.limits.threshold)
+    limit, sign = math.log1p(share), 1
     if gate.kind == "time":
         what = "compiled steps that became slower"
         why = "the gate needs two environments of one run, timed in the same rounds: --envs, and RUN@ENV"
-        factors = [(c, c.factors.compiled, c.compiled_q) for c in changes.changes]
-        limit, sign = math.log1p(share), 1
+        estimates = [c.factors.compiled for c in changes.changes]
     elif gate.kind == "compile":
         what = "compilations that take longer"
         why = "the gate needs results that both runs compiled several times: --compile-runs"
-        changed = [(c, compile_change(c.first, c.second)) for c in changes.changes]
-        q_values = false_discovery([estimate.p_value if estimate else None for _, estimate in changed])
-        factors = [(c, estimate, q) for (c, estimate), q in zip(changed, q_values, strict=True)]
-        limit, sign = math.log1p(share), 1
+        estimates = [compile_change(c.first, c.second) for c in changes.changes]
     else:
         what, why = "speedups that fell", "no shared result has a speedup in both runs"
-        factors = [(c, c.speedup, c.q_value) for c in changes.changes]
+        estimates = [c.speedup for c in changes.changes]
         limit, sign = -math.log1p(-share) if share < 1 else math.inf, -1
-    known = [(c, estimate, q) for c, estimate, q in factors if estimate is not None and q is not None]
+    q_values = false_discovery([estimate.p_value if estimate else None for estimate in estimates])
+    every = zip(changes.changes, estimates, q_values, strict=True)
+    known = [(c, estimate, q) for c, estimate, q in every if estimate is not None and q is not None]
     if not known:
         raise _cannot(changes, gate, why)
     cases = [
@@ -163,7 +164,7 @@ def compile_change(first: Result, second: Result) -> Estimate | None:
 
 def _larger(changes: RunChanges, gate: Gate) -> GateResult:
     """The results whose peak of memory, relative to eager's, grew by more than the share. It is counted."""
-    share = changes.limits.threshold if gate.threshold is None else gate.threshold
+    share = gate.share(changes.limits.threshold)
     known = [(c, 1 / c.memory_factor) for c in changes.changes if c.memory_factor]
     if not known:
         raise _cannot(changes, gate, "no shared result has peaks of memory in both")
@@ -177,8 +178,7 @@ def _counted(changes: RunChanges, gate: Gate) -> GateResult:
     metric, noun, more_is_worse = COUNTS[gate.kind]
     counts = [(c, before, after) for c, before, after in changes.counts(metric) if not c.first.is_control]
     if not counts:
-        why = f"no shared result has the number of {noun} in both"
-        raise UsageError(f"{FLAG} {gate.words}: these runs do not have the data for this gate ({why})")
+        raise _without_data(gate, f"no shared result has the number of {noun} in both")
     cases = tuple(
         f"{change.first.title}: {before} -> {after} {noun}"
         for change, before, after in counts
@@ -204,10 +204,6 @@ def breaks(changes: RunChanges, besides: Sequence[Change] = ()) -> list[str]:
     ]
 
 
-def estimate_text(estimate: Estimate | None) -> str:
-    return MISSING if estimate is None else speedup_text(estimate.factor, estimate.low, estimate.high)
-
-
 def differences_text(differences: Sequence[Difference]) -> str:
     """``batch size 8 -> 4, scale full -> small``"""
     return plain(", ".join(f"{name} {first} -> {second}" for name, first, second in differences))
@@ -217,4 +213,8 @@ def _cannot(changes: RunChanges, gate: Gate, why: str) -> UsageError:
     if changes.incomparable:
         (name, first, second), _ = changes.incomparable[0]
         why = f"times are not compared, because {name} is {first} in the first run and {second} in the second"
+    return _without_data(gate, why)
+
+
+def _without_data(gate: Gate, why: str) -> UsageError:
     return UsageError(f"{FLAG} {gate.words}: these runs do not have the data for this gate ({why})")

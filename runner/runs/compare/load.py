@@ -23,27 +23,19 @@ SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMI
 
 def load(flag: str, path: Path) -> Run:
     """The run at ``path``. Raises ``UsageError`` if it is missing or has no result."""
+    file = path / RECORDS if path.is_dir() else path
     try:
-        run = _load(flag, path)
+        if AT in path.name and not file.exists():
+            run = _of_environment(flag, path)
+        elif file.is_file():
+            run = load_records(file)
+        else:
+            raise UsageError(f"{flag}: there is no run in {path}; {WHAT}")
     except OSError as error:
         raise UsageError(f"{flag}: {path} cannot be read ({error.strerror}); {WHAT}") from None
     if not run.results:
         raise UsageError(f"{flag}: {path} holds no result; {WHAT}")
     return run
-
-
-def _load(flag: str, path: Path) -> Run:
-    if path.is_dir():
-        if (path / RECORDS).is_file():
-            return load_records(path / RECORDS)
-        raise UsageError(f"{flag}: {path} has no {RECORDS}; {WHAT}")
-    if not path.exists():
-        if AT in path.name:
-            return _of_environment(flag, path)
-        raise UsageError(f"{flag}: there is no {path}; {WHAT}")
-    if not path.is_file():
-        raise UsageError(f"{flag}: {path} is not a regular file; {WHAT}")
-    return load_records(path)
 
 
 def load_records(path: Path) -> Run:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from harness.schema import COLD
 from runner.analysis.comparison import CompilePair, Summary
-from runner.analysis.digits import share_text
+from runner.analysis.digits import estimate_text, share_text
 from runner.errors import UsageError
 from runner.labels import suite_labels, where
 from runner.plan.environments.plan import split_candidate
-from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, estimate_text, gates_asked
+from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, gates_asked
 
 DEFAULT_SHARE = 0.02
 KINDS = ("compile", "memory", *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse))
@@ -42,25 +42,25 @@ def run_results(summary: Summary, gates: Sequence[Gate]) -> list[GateResult]:
 
 
 def _of_records(summary: Summary, gate: Gate) -> GateResult:
-    share = DEFAULT_SHARE if gate.threshold is None else gate.threshold
+    share = gate.share(DEFAULT_SHARE)
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
-    cases = []
-    for comparison in summary.comparisons:
-        title = where(comparison.record, labels)
-        if gate.kind == "memory":
-            ratio = comparison.memory_ratio
-            if comparison.passed and ratio and ratio < 1 / (1 + share):
-                cases.append(f"{title}: {1 / ratio:.2f}x of eager's memory")
-        elif comparison.passed and (count := comparison.number(COUNTS[gate.kind][0])):
-            cases.append(f"{title}: {count:.0f} {COUNTS[gate.kind][1]}")
-    what = f"peaks of memory above eager's by more than {share_text(share)}"
-    title = what if gate.kind == "memory" else f"results with {COUNTS[gate.kind][1]}"
+    passed = [(where(c.record, labels), c) for c in summary.comparisons if c.passed]
+    if gate.kind == "memory":
+        title = f"peaks of memory above eager's by more than {share_text(share)}"
+        ratios = [(name, c.memory_ratio) for name, c in passed if c.memory_ratio]
+        large = [(name, ratio) for name, ratio in ratios if ratio < 1 / (1 + share)]
+        cases = [f"{name}: {1 / ratio:.2f}x of eager's memory" for name, ratio in large]
+    else:
+        metric, noun, _ = COUNTS[gate.kind]
+        title = f"results with {noun}"
+        counts = [(name, c.number(metric)) for name, c in passed]
+        cases = [f"{name}: {count:.0f} {noun}" for name, count in counts if count]
     return GateResult(gate=gate, title=title, cases=tuple(cases))
 
 
 def _compile(summary: Summary, gate: Gate) -> GateResult:
     """Cold starts of a compiler that take longer in an environment than in the reference environment."""
-    share = DEFAULT_SHARE if gate.threshold is None else gate.threshold
+    share = gate.share(DEFAULT_SHARE)
     labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
     pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
     if not pairs:

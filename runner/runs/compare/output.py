@@ -99,7 +99,7 @@ def _blocks(changes: RunChanges, results: Sequence[GateResult]) -> Iterator[Mark
             yield list_block((*result.cases, *result.accepted))
     yield list_block(head_lines(changes))
     for table, note in tables(changes):
-        block = table_block(table.header, table.rows, len(table.rows))
+        block = table_block(table)
         yield from _titled(table.title, block, fold=len(table.rows) > OPEN_ROWS)
         if note:
             yield text(escape(note))

@@ -10,14 +10,15 @@ from typing import TypeVar
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import (
     MISSING,
+    estimate_text,
     ms_text,
     p_text,
     ratio_text,
     seconds_text,
     share_text,
-    significant,
 )
 from runner.analysis.estimate import Estimate, Verdict
+from runner.analysis.verdicts.parity import percent
 from runner.labels import counted, plain
 from runner.reports.parts.grid import Table, optional
 from runner.runs.compare.changes import (
@@ -29,7 +30,7 @@ from runner.runs.compare.changes import (
     RunChanges,
     alike_caches,
 )
-from runner.runs.compare.gates import breaks, differences_text, ending, estimate_text
+from runner.runs.compare.gates import breaks, differences_text, ending
 from runner.runs.compare.run import Result, Run
 
 Row = TypeVar("Row")
@@ -84,17 +85,13 @@ def head_lines(changes: RunChanges) -> Iterator[str]:
     if timed:
         sides = [side.speedup for c in timed for side in (c.first, c.second) if side.speedup]
         assumed = sorted({side.assumed_sd for side in sides if side.assumed_sd})
-        percents = " to ".join(dict.fromkeys(map(_percent, (assumed[0], assumed[-1])))) if assumed else ""
+        percents = " to ".join(dict.fromkeys(map(percent, (assumed[0], assumed[-1])))) if assumed else ""
         text = f"{percents} of a speedup, {ASSUMED}" if assumed else MEASURED
         yield f"Noise of a process: {text}."
     controls = [change.speedup for change in changes.controls if change.speedup]
     if controls:
         held = sum(control.within(1) for control in controls)
         yield f"A/A control: in {held} of {len(controls)} the interval of the change contains 1."
-
-
-def _percent(sd: float) -> str:
-    return f"{significant(100 * sd, 2)} %"
 
 
 # -- the tables ---------------------------------------------------------------------------

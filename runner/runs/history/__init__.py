@@ -1,7 +1,6 @@
 """``--history``: the runs of a folder. Nothing is stored but the page, ``index.html``.
 
-runs      the folders -> ``Run``, from ``run.json`` and ``summary.json`` of each
+runs      the folders -> ``Run``, from ``run.json`` and ``summary.json`` of each; lines over time
 listing   the runs on a terminal
-trends    which runs belong to one line over time, and which statuses changed
 page      ``index.html``, with the charts of ``chart``
 """

@@ -11,8 +11,7 @@ from runner.analysis.comparison import CONTROL
 from runner.reports.parts.axes import COLORS, SHAPES, new_figure, ratio_ticks
 from runner.reports.parts.pictures import plain_style, svg
 from runner.reports.parts.sections import compiler_name
-from runner.runs.history.runs import Group
-from runner.runs.history.trends import Trend
+from runner.runs.history.runs import Group, Trend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

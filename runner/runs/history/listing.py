@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from runner.errors import UsageError
 from runner.reports.parts.grid import say
 from runner.runs.history.page import write_page
-from runner.runs.history.runs import Run, read_runs
-from runner.runs.history.trends import status_changes
+from runner.runs.history.runs import Run, read_runs, status_changes
 from runner.store.invocation import program
 
 if TYPE_CHECKING:
@@ -58,27 +57,23 @@ def matching(runs: Sequence[Run], request: HistoryRequest) -> list[Run]:
     runs = [run for run in runs if not request.tags or set(request.tags) & set(run.tags)]
     for name, words in (("suite", request.suites), ("compiler", request.compilers)):
         if words:
-            fitting = [[group for group in run.numbers.groups if group[name] in words] for run in runs]
-            runs = [
-                replace(run, numbers=replace(run.numbers, groups=tuple(groups)))
-                for run, groups in zip(runs, fitting, strict=True)
-                if groups
-            ]
+            fitting = [[group for group in run.groups if group[name] in words] for run in runs]
+            runs = [replace(run, groups=tuple(g)) for run, g in zip(runs, fitting, strict=True) if g]
     return list(runs)
 
 
 def _what(run: Run) -> set[str]:
-    return {group["what"] for group in run.numbers.groups}
+    return {group["what"] for group in run.groups}
 
 
 def _print_run(run: Run, console: Console) -> None:
     tags = f" [{', '.join(run.tags)}]" if run.tags else ""
     state = "" if run.state == "complete" else f"  {run.state}"
     say(console, f"{run.created:%Y-%m-%d %H:%M}  {run.name}{tags}{state}", "bold")
-    where = ", ".join(filter(None, (run.numbers.torch and f"torch {run.numbers.torch}", run.numbers.machine)))
+    where = ", ".join(filter(None, (run.torch and f"torch {run.torch}", run.machine)))
     if where:
         say(console, f"    {where}")
-    for group in run.numbers.groups[:SHOWN_GROUPS]:
+    for group in run.groups[:SHOWN_GROUPS]:
         say(console, f"    {group['what']}, {group['name']}: {group['text']}")
-    if len(run.numbers.groups) > SHOWN_GROUPS:
-        say(console, f"    {len(run.numbers.groups) - SHOWN_GROUPS} more are on the page")
+    if len(run.groups) > SHOWN_GROUPS:
+        say(console, f"    {len(run.groups) - SHOWN_GROUPS} more are on the page")

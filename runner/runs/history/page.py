@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.labels import plain
-from runner.reports.pages.templates import source, template
+from runner.reports.pages.templates import template
 from runner.runs.history.chart import chart
-from runner.runs.history.runs import Run
-from runner.runs.history.trends import status_changes, trends
+from runner.runs.history.runs import Run, status_changes, trends
 from runner.store.invocation import program
 from runner.store.run_folder import write_asked
 
@@ -30,18 +29,13 @@ def write_page(folder: Path, runs: Sequence[Run]) -> Path:
 
 def render(title: str, runs: Sequence[Run]) -> bytes:
     """The page. The same runs give the same bytes."""
-    from markupsafe import Markup
-
-    text = template(
-        "index.html.j2"
-    ).render(
+    text = template("index.html.j2").render(
         title=plain(title),
-        style=Markup(source("report.css")),  # noqa: S704 - our own file
         runs=runs[::-1],
         shown_groups=SHOWN_GROUPS,
         changes=list(status_changes(runs))[:SHOWN_CHANGES],
         trends=[
-            {"title": title, "chart": Markup(chart(trend, number))}  # noqa: S704 - matplotlib escapes
+            {"title": title, "chart": chart(trend, number)}
             for number, (title, trend) in enumerate(trends(runs).items())
         ],
         damaged=sum(run.damaged for run in runs),

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -45,28 +45,24 @@ Group = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """``statuses``: of every counted result, by its name."""
-
-    groups: tuple[Group, ...] = ()
-    statuses: Mapping[str, Status] = field(default_factory=dict)
-    torch: str = ""
-    machine: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """``state``: "complete", or what is missing or wrong. ``link``: to its report, relative to the folder."""
+    """``state``: "complete", or what is missing or wrong. ``link``: to its report, relative to the folder.
+
+    ``statuses``: of every counted result, by its name.
+    """
 
     name: str
     created: datetime
     command: str
     tags: tuple[str, ...]
     merged_from: tuple[str, ...]
-    numbers: Numbers
     state: str
     damaged: bool
     link: str | None
+    groups: tuple[Group, ...] = ()
+    statuses: Mapping[str, Status] = field(default_factory=dict)
+    torch: str = ""
+    machine: str = ""
 
 
 def read_runs(folder: Path) -> list[Run]:
@@ -88,20 +84,13 @@ def read_runs(folder: Path) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
-    return _there(path / RECORDS) or _there(path / RUN)
-
-
-def _there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # in a folder without read permission; the list shows this
-        return True
+    return any(os.path.exists(path / name) for name in (RECORDS, RUN))  # noqa: PTH110 - it raises nothing
 
 
 def _run(path: Path) -> Run:
     """One run. Never raises: ``state`` names the files that cannot be read."""
     wrong: list[str] = []
-    about, numbers, planned, done = dict[str, Any](), Numbers(), 0, 0
+    about, numbers, planned, done = dict[str, Any](), dict[str, Any](), 0, 0
     try:
         about = read_run_json(path)
         planned = sum(len(list(job["candidates"])) for job in about["jobs"])
@@ -122,14 +111,14 @@ def _run(path: Path) -> Run:
         command=plain(shlex.join((*program(), *words))) if words else "",
         tags=tuple(map(plain, _listed(about, "tags", str))),
         merged_from=tuple(plain(Path(str(origin)).name) for origin in origins),
-        numbers=numbers,
         state=plain(f"damaged: {'; '.join(dict.fromkeys(wrong))}" if wrong else state),
         damaged=bool(wrong),
-        link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if _there(path / REPORT) else None,
+        link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if (path / REPORT).exists() else None,
+        **numbers,
     )
 
 
-def _stored(path: Path, records: int) -> Numbers | None:
+def _stored(path: Path, records: int) -> dict[str, Any] | None:
     """The numbers of ``summary.json``; None if it is missing, of another version, or older than a record."""
     with contextlib.suppress(OSError, *WRONG):
         stored = json.loads((path / summary_json.FILE).read_text(encoding="utf-8"))
@@ -138,16 +127,17 @@ def _stored(path: Path, records: int) -> Numbers | None:
     return None
 
 
-def _derived(path: Path, wrong: list[str]) -> Numbers:
+def _derived(path: Path, wrong: list[str]) -> dict[str, Any]:
     run = read_run(path / RECORDS)
     if run.damage:
         wrong.append(f"{counted(run.unused, 'line')} of {RECORDS} cannot be read")
     if not run.records:
-        return Numbers()
+        return {}
     return _numbers(json.loads(summary_json.render(summarize(run.records))[summary_json.FILE]))
 
 
-def _numbers(summary: Mapping[str, Any]) -> Numbers:
+def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run that its summary gives."""
     facts = summary["environment"]
     suites = suite_labels(row["suite"] for row in (*summary["comparisons"], *summary["groups"]))
     statuses = {}
@@ -155,12 +145,12 @@ def _numbers(summary: Mapping[str, Any]) -> Numbers:
         words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
         name = " ".join((suites[row["suite"]], *words, *row["changes"], row["candidate"]))
         statuses[plain(name)] = Status(row["status"])
-    return Numbers(
-        groups=tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
-        statuses={name: status for name, status in statuses.items() if status.counted},
-        torch=plain(str(facts.get("torch") or "")),
-        machine=plain(str(facts.get("device_name") or facts.get("cpu") or "")),
-    )
+    return {
+        "groups": tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
+        "statuses": {name: status for name, status in statuses.items() if status.counted},
+        "torch": plain(str(facts.get("torch") or "")),
+        "machine": plain(str(facts.get("device_name") or facts.get("cpu") or "")),
+    }
 
 
 def _group(row: Mapping[str, Any], suite: str) -> Group:
@@ -192,11 +182,35 @@ def _why(error: Exception, otherwise: str) -> str:
 
 
 def _created(about: Mapping[str, Any], path: Path) -> datetime:
-    """The start that the run states, or the time of its files."""
+    """The start that the run states, or the time of its folder."""
     with contextlib.suppress(ValueError):
-        created = datetime.fromisoformat(str(about.get("created")))
-        return (created if created.tzinfo else created.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
-    for name in (RUN, RECORDS, ""):
-        with contextlib.suppress(OSError):
-            return datetime.fromtimestamp((path / name).stat().st_mtime, timezone.utc)
-    return datetime.fromtimestamp(0, timezone.utc)
+        return datetime.fromisoformat(str(about.get("created"))).astimezone(timezone.utc)
+    return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+
+
+Trend = Mapping[str, Sequence[tuple[Run, Group]]]
+"""One suite, mode, precision and device on one machine: points by compiler, oldest first."""
+
+
+def trends(runs: Sequence[Run]) -> dict[str, Trend]:
+    """By title: everything that several runs measured on one machine, the latest first."""
+    lines: dict[str, dict[str, list[tuple[Run, Group]]]] = {}
+    for run in runs:  # oldest first: a title that is measured again moves to the end
+        for group in run.groups:
+            title = " on ".join(filter(None, (group["what"], run.machine)))
+            lines[title] = lines.pop(title, {})
+            lines[title].setdefault(group["compiler"], []).append((run, group))
+    return {t: lines[t] for t in reversed(lines) if any(len(points) > 1 for points in lines[t].values())}
+
+
+def status_changes(runs: Sequence[Run]) -> Iterator[str]:
+    """A sentence for each result of the newest run that passes or fails otherwise than in the run before.
+
+    The run before is the latest earlier run with this result.
+    """
+    *earlier, newest = runs
+    before = {name: (run.name, status) for run in earlier for name, status in run.statuses.items()}
+    for name, status in newest.statuses.items():
+        run, was = before.get(name, ("", status))
+        if was.passed != status.passed:
+            yield f"{name}: {was.value} in {run}, {status.value} in {newest.name}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from harness.schema import Job, Record
+from harness.schema import Job, Mode, Record
 from runner.runs.why.explain import (
+    Attempt,
+    Proposal,
     Why,
     acting,
     candidates_for,
@@ -18,26 +20,26 @@ from runner.runs.why.explain import (
     with_together,
 )
 from runner.runs.why.looked import LOOKING, Looked
-from runner.runs.why.tune import tuning
 
 LOOK, PAIRS, TOGETHER = "look", "pairs", "together"
 LOOKS = 3  # rounds of the copy that is compiled for looking
+OF_CPU = (
+    *("layout_optimization=False", "force_layout_optimization=True", "fallback_random=True"),
+    *("decompose.threshold_backward=False", "epilogue_fusion=False", "cpp.simdlen=256", "cpp_wrapper=True"),
+    *("pattern_matcher=False", "max_autotune=True"),
+)
+OF_CUDA = (
+    *("mode=reduce-overhead", "mode=max-autotune-no-cudagraphs", "coordinate_descent_tuning=True"),
+    *("layout_optimization=False", "fallback_random=True", "epilogue_fusion=False", "pattern_matcher=False"),
+)
+TRAINING_ONLY = ("decompose.threshold_backward=False", "fallback_random=True")
 
 Measure = Callable[[Job, str], Sequence[Record]]
 """Measures the job, in a folder of this name, and returns its records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The explanation, and the records behind it; without times, the sentence that says so."""
-
-    why: Why | None
-    problem: str = ""
-    looked: Looked | None = None
-
-
-def asked_why(job: Job, measure: Measure, say: Callable[[str], None]) -> Answer:
-    """Why the job's only candidate is slower or faster than eager."""
+def asked_why(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
+    """Why the job's only candidate is slower or faster than eager. Raises ``NoTimes``."""
     (candidate,) = job.candidates
     look = with_setting(candidate, ",".join(LOOKING)) if "inductor" in candidate else candidate
     say(f"{job.case.name}: a second copy of {candidate}, for looking")
@@ -48,24 +50,33 @@ def asked_why(job: Job, measure: Measure, say: Callable[[str], None]) -> Answer:
     proposed = proposals(looked) if looked else ()
     pairs = replace(job, candidates=candidates_for(candidate, settings_to_try(proposed)), extras=extras)
     say(f"{job.case.name}: {', '.join(pairs.candidates)}, in the same rounds")
-    try:
-        why = explain(candidate, measure(pairs, PAIRS), proposed, looked)
-        if acting(why):
-            both = with_setting(candidate, together_setting(why))
-            say(f"{job.case.name}: more than one cause acts, so {both}")
-            why = with_together(why, candidate, measure(replace(job, candidates=(both, candidate)), TOGETHER))
-    except ValueError as error:
-        return Answer(why=None, problem=str(error), looked=looked)
-    return Answer(why=why, looked=looked)
+    why = explain(candidate, measure(pairs, PAIRS), proposed, looked)
+    if not acting(why):
+        return why
+    both = with_setting(candidate, together_setting(why))
+    say(f"{job.case.name}: more than one cause acts, so {both}")
+    return with_together(why, candidate, measure(replace(job, candidates=(both, candidate)), TOGETHER))
 
 
-def tuned(job: Job, measure: Measure, say: Callable[[str], None]) -> Answer:
-    """What the settings that matter on the device give for the job's only candidate."""
+def tuned(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
+    """What the settings that matter on the device give for the job's only candidate. Raises ``NoTimes``."""
     (candidate,) = job.candidates
     proposed = tuning(job)
     timed = replace(job, candidates=candidates_for(candidate, proposed[0].settings))
     say(f"{job.case.name}: {', '.join(timed.candidates)}, in the same rounds")
-    try:
-        return Answer(why=explain(candidate, measure(timed, PAIRS), proposed, None))
-    except ValueError as error:
-        return Answer(why=None, problem=str(error))
+    return explain(candidate, measure(timed, PAIRS), proposed, None)
+
+
+def tuning(job: Job) -> tuple[Proposal, ...]:
+    """The settings for this job, as one proposal: no cause is claimed."""
+    training = job.case.mode is Mode.TRAINING
+    settings = OF_CPU if job.device == "cpu" else OF_CUDA
+    chosen = [one for one in settings if training or one not in TRAINING_ONLY]
+    chosen += ["functorch.activation_memory_budget=0.5"] if training else ["freezing=True"]
+    return (Proposal(cause="a setting", sentence="", evidence="--tune", settings=tuple(chosen)),)
+
+
+def winner(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The fastest setting that helps; None: the plain candidate stays."""
+    helping = [one for one in attempts if one.helps]
+    return max(helping, key=lambda one: one.comparison.speedup or 0.0, default=None)

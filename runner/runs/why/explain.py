@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CandidatePair, Comparison
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import Estimate, Verdict, exp
 from runner.analysis.statistics import middle, walsh_averages
 from runner.analysis.verdicts.pairs import FEWEST, rounds_of
 from runner.labels import job_title
@@ -21,6 +22,7 @@ from runner.runs.why.looked import STEP, Looked
 
 STAGES = ("dynamo_eager", "aot_eager")
 CAPTURE = "capture"
+HALVES = ("forward", "backward")
 MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 RESAMPLES = 1000
 LEAST = 0.01  # of the step: what is seen to take less cannot be the loss, whatever its setting gains
@@ -30,6 +32,18 @@ CHECKS = (
     ("graph_breaks", "graph breaks"),
     ("eager_fallbacks", "functions left to eager"),
 )
+
+
+class NoTimes(ValueError):
+    """The candidate has no times. The message is a sentence."""
+
+
+class Ends(NamedTuple):
+    """A number, and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 class State(str, Enum):
@@ -50,20 +64,6 @@ class Proposal:
     metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
     part: float = 0.0  # of the compiled step, under the profiler; 0 if not known
 
-    @property
-    def too_small(self) -> bool:
-        """Whether a setting that helps must change something else."""
-        return 0 < self.part < LEAST
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """The share of the loss that is gone, with its 95 % interval; above 1: the step is faster than eager."""
-
-    value: float
-    low: float
-    high: float
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -81,12 +81,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """A proposed cause after the test."""
+    """A proposed cause after the test. ``share``: of the loss that is gone; above 1: faster than eager."""
 
     proposal: Proposal
     state: State
     attempt: Attempt | None = None  # the best one
-    share: Share | None = None
+    share: Ends | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +95,8 @@ class Stage:
 
     name: str
     over: str
-    speedup: float
-    low: float | None
-    high: float | None
+    estimate: Estimate
     halves_ms: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """What a part of the call takes: microseconds of a step with their 95 % interval."""
-
-    name: str
-    us: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +108,7 @@ class Why:
     causes: tuple[Tested, ...]
     attempts: tuple[Attempt, ...]
     stages: tuple[Stage, ...]
-    call: tuple[Span, ...]
+    call: Mapping[str, Ends]  # what a part of the call takes, in us of a step
     excluded: tuple[str, ...]
     shown: tuple[str, ...]  # checks that are not clean
     balance: Mapping[str, tuple[float, float]]
@@ -184,7 +172,7 @@ def explain(
 ) -> Why:
     """The explanation, from the records of one job that timed all candidates in the same rounds.
 
-    Raises ``ValueError`` with a sentence if the candidate has no times.
+    Raises ``NoTimes``.
     """
     summary = summarize(records)
     comparisons = {one.record.candidate: one for one in summary.comparisons}
@@ -192,7 +180,7 @@ def explain(
     plain = comparisons.get(candidate)
     if plain is None or not plain.n:
         status = "no record" if plain is None else plain.status.value
-        raise ValueError(f"{candidate} has no times ({status}), so there is nothing to explain")
+        raise NoTimes(f"{candidate} has no times ({status}), so there is nothing to explain")
     settings = dict.fromkeys(setting for one in proposed for setting in one.settings)
     attempts = tuple(
         Attempt(
@@ -232,41 +220,37 @@ def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, 
     if best is not None and lost:
         share = share_of_loss(plain.record.samples, best.comparison.record.samples)
     explained = best is not None and best.helps and share is not None and share.low > 0
-    explained = explained and not proposal.too_small
-    state = State.EXPLAINED if explained else State.SUSPECTED
+    state = State.EXPLAINED if explained and not 0 < proposal.part < LEAST else State.SUSPECTED
     return Tested(proposal=proposal, state=state, attempt=best, share=share)
 
 
 def _measured(proposal: Proposal, plain: Comparison, *, lost: bool) -> Tested:
     """A cause whose own pair gives its microseconds; its share is their part of the loss."""
-    span, share = span_of(plain, proposal.metric, proposal.cause), None
-    limits = plain.ci_low, plain.ci_high, plain.baseline_ms, plain.speedup
-    if lost and span is not None and None not in limits:
-        low, high, eager, speedup = (float(limit or 0) for limit in limits)
-        losses = [eager * 1e3 * (1 / ratio - 1) for ratio in (speedup, low, high)]
+    us, share, estimate = _span(plain, proposal.metric), None, plain.estimate
+    if lost and us is not None and estimate is not None and estimate.interval is not None:
+        ratios = [exp(log) for log in (estimate.log, *estimate.interval)]
+        losses = [estimate.baseline_ms * 1e3 * (1 / ratio - 1) for ratio in ratios]
         if min(losses) > 0:
-            share = Share(value=span.us / losses[0], low=span.low / losses[1], high=span.high / losses[2])
+            share = Ends(us.value / losses[0], us.low / losses[1], us.high / losses[2])
     noise_us = plain.record.job.protocol.noise_threshold * (plain.candidate_ms or 0.0) * 1e3
-    explained = span is not None and share is not None and span.low > noise_us
+    explained = us is not None and share is not None and us.low > noise_us
     return Tested(proposal=proposal, state=State.EXPLAINED if explained else State.SUSPECTED, share=share)
 
 
-def span_of(comparison: Comparison, metric: str, name: str) -> Span | None:
+def _span(comparison: Comparison, metric: str) -> Ends | None:
     """The metric of this candidate with its interval; None if one of the three was not measured."""
-    values = [comparison.number(f"candidate_{metric}{end}") for end in ("", "_low", "_high")]
-    if values[0] is None or values[1] is None or values[2] is None:
-        return None
-    return Span(name=name, us=values[0], low=values[1], high=values[2])
+    us, low, high = (comparison.number(f"candidate_{metric}{end}") for end in ("", "_low", "_high"))
+    return None if us is None or low is None or high is None else Ends(us, low, high)
 
 
-def _call(comparisons: Mapping[str, Comparison], candidate: str) -> tuple[Span, ...]:
+def _call(comparisons: Mapping[str, Comparison], candidate: str) -> Mapping[str, Ends]:
     """What is known of the cost of a call: the candidate's guards, and the net cost of Dynamo alone."""
-    asked = (
-        (candidate, "guards_us", "guards"),
-        (STAGES[0], "dynamo_us", "guards, lookup and wrapper, less the Python code they replace"),
+    named = (
+        ("guards", candidate, "guards_us"),
+        ("guards, lookup and wrapper, less the Python code they replace", STAGES[0], "dynamo_us"),
     )
-    spans = (span_of(comparisons[name], key, words) for name, key, words in asked if name in comparisons)
-    return tuple(span for span in spans if span is not None)
+    spans = {words: _span(comparisons[name], key) for words, name, key in named if name in comparisons}
+    return {words: span for words, span in spans.items() if span is not None}
 
 
 def acting(why: Why) -> tuple[Tested, ...]:
@@ -299,7 +283,7 @@ def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tupl
     if not lost or stage is None or stage.verdict is not Verdict.SLOWER:
         return ()
     share = share_of_loss(plain.record.samples, stage.record.samples)
-    rest = None if share is None else Share(value=1 - share.value, low=1 - share.high, high=1 - share.low)
+    rest = None if share is None else Ends(1 - share.value, 1 - share.high, 1 - share.low)
     proposal = Proposal(
         cause=CAPTURE,
         sentence="Dynamo's capture alone is slower: its guards, or another path of the model's code.",
@@ -310,7 +294,7 @@ def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tupl
     return (Tested(proposal=proposal, state=state, share=rest),)
 
 
-def share_of_loss(plain: Samples | None, other: Samples | None) -> Share | None:
+def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:
     """Which share of the plain candidate's loss against eager is gone with the other candidate.
 
     Loss and gain are pseudo-medians (Hodges and Lehmann) of log ratios of the same rounds. The interval is a
@@ -333,7 +317,7 @@ def share_of_loss(plain: Samples | None, other: Samples | None) -> Share | None:
         return None
     low, high = np.percentile(gains[losses > 0] / losses[losses > 0], [2.5, 97.5])
     value = middle(walsh_averages(gain)) / middle(walsh_averages(loss))
-    return Share(value=value, low=float(low), high=float(high))
+    return Ends(value, float(low), float(high))
 
 
 def _stages(
@@ -345,33 +329,21 @@ def _stages(
     names = [name for name in (*STAGES, candidate) if name in comparisons]
     rows = []
     for before, name in zip(["eager", *names], names, strict=False):
-        one = comparisons[name] if before == "eager" else pairs.get((name, before))
-        if one is None or one.speedup is None:
-            continue
-        halves = [comparisons[name].number(f"candidate_{half}_ms") for half in ("forward", "backward")]
-        rows.append(
-            Stage(
-                name=name,
-                over=before,
-                speedup=one.speedup,
-                low=one.ci_low,
-                high=one.ci_high,
-                halves_ms=None if halves[0] is None or halves[1] is None else (halves[0], halves[1]),
-            )
-        )
+        pair = comparisons[name] if before == "eager" else pairs.get((name, before))
+        if pair is not None and pair.estimate is not None:
+            forward, backward = (comparisons[name].number(f"candidate_{half}_ms") for half in HALVES)
+            halves = None if forward is None or backward is None else (forward, backward)
+            rows.append(Stage(name=name, over=before, estimate=pair.estimate, halves_ms=halves))
     return tuple(rows)
 
 
 def _checks(plain: Comparison) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the record excludes as a cause, and what it does not exclude; in words."""
-    excluded: list[str] = []
-    shown: list[str] = []
-    for name, words in CHECKS:
-        count = plain.number(name)
-        (shown if count else excluded).append(f"{count:g} {words}" if count else f"no {words}")
-    faults = [plain.number(f"{side}_minor_faults") or 0.0 for side in ("baseline", "candidate")]
-    many = faults[1] > faults[0] + MANY_FAULTS
-    (shown if many else excluded).append(f"page faults {faults[0]:g} -> {faults[1]:g} a step")
+    counts = [(plain.number(name), words) for name, words in CHECKS]
+    checks = [(f"{count:g} {words}" if count else f"no {words}", bool(count)) for count, words in counts]
+    before, after = (plain.number(f"{side}_minor_faults") or 0.0 for side in ("baseline", "candidate"))
+    checks.append((f"page faults {before:g} -> {after:g} a step", after > before + MANY_FAULTS))
     other = plain.record.job.baseline_dtype not in (None, plain.record.job.dtype)
-    (shown if other else excluded).append("another precision" if other else "the same precision")
-    return tuple(excluded), tuple(shown)
+    checks.append(("another precision" if other else "the same precision", other))
+    excluded, shown = (tuple(words for words, shows in checks if shows is side) for side in (False, True))
+    return excluded, shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
-from runner.reports.pages.templates import source, template
+from runner.reports.pages.templates import template
 from runner.reports.parts.axes import legend, light_grid, new_figure
 from runner.reports.parts.pictures import plain_style, png
 from runner.runs.why.explain import Why
@@ -17,18 +17,12 @@ WIDTH_IN, LINE_IN = 8.0, 0.42
 
 def page(whys: Sequence[Why], pictures: Mapping[str, bytes]) -> bytes:
     """The page. ``pictures``: the balance of each model by its title; a model without a balance has none."""
-    from markupsafe import Markup
-
     text = template("why.html.j2").render(
-        style=Markup(source("report.css")),  # noqa: S704 - our own file
         overview=overview(whys),
-        models=[(why.title, tuple(parts(why)), _embedded(pictures.get(why.title))) for why in whys],
+        models=[(why.title, tuple(parts(why))) for why in whys],
+        pictures={title: base64.b64encode(picture).decode() for title, picture in pictures.items()},
     )
     return text.encode()
-
-
-def _embedded(picture: bytes | None) -> str:
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}" if picture else ""
 
 
 def balance_png(why: Why) -> bytes | None:

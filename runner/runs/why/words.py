@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runner.analysis.digits import seconds_text, speedup_text
+from runner.analysis.digits import estimate_text, seconds_text
+from runner.analysis.estimate import Estimate
 from runner.reports.markdown import escape, list_block, table_block
 from runner.reports.parts.axes import shorten
 from runner.reports.parts.grid import Table, grid_of, optional, text_for
-from runner.runs.why.explain import Attempt, Share, Stage, Tested, Why
+from runner.runs.why.explain import Attempt, Ends, Stage, Tested, Why
 from runner.runs.why.looked import REST
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.analysis.comparison import Comparison
-
 VERSION = 1  # of why.json
 UNACCOUNTED = 0.1  # of a step
+ENDLESS = 1 << 20  # bytes of a table of why.md
 SHOWN_KERNELS, NAME_WIDTH = 5, 26
 SMALL_MS = 0.005  # lines of the balance sheet below it are left out
 
@@ -37,7 +37,7 @@ def verdict_text(why: Why) -> str:
     """``0.76x [0.74, 0.79], slower: 9.5 ms of a step of 39.6 ms are lost``"""
     one = why.plain
     verdict = one.verdict.value if one.verdict else "no verdict"
-    text = f"{one.compiler}: {speedup_text(one.speedup, one.ci_low, one.ci_high)}, {verdict}"
+    text = f"{one.compiler}: {estimate_text(one.estimate)}, {verdict}"
     if one.baseline_ms is None or one.speedup is None:
         return text
     lost = one.baseline_ms * (1 / one.speedup - 1)
@@ -63,17 +63,15 @@ def _cause_line(tested: Tested) -> str:
     text = f"{tested.state.value.capitalize()}: {tested.proposal.cause}. {tested.proposal.sentence}"
     if tested.attempt is not None:
         one = tested.attempt.comparison
-        text += (
-            f" With {tested.attempt.setting}: {speedup_text(one.speedup, one.ci_low, one.ci_high)} of eager"
-        )
+        text += f" With {tested.attempt.setting}: {estimate_text(one.estimate)} of eager"
         text += f", {_share_text(tested.share)} of the loss gone." if tested.share else "."
     elif tested.share is not None:
         text += f" It has {_share_text(tested.share)} of the loss."
     return f"{text} Seen: {tested.proposal.evidence}."
 
 
-def _share_text(share: Share) -> str:
-    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
+def _share_text(share: Ends) -> str:
+    return "{:.0%} [{:.0%}, {:.0%}]".format(*share)
 
 
 def parts(why: Why) -> Iterator[Part]:
@@ -81,10 +79,8 @@ def parts(why: Why) -> Iterator[Part]:
     yield Part(title=why.title, lines=(verdict_text(why),))
     yield Part(title="Cause", lines=cause_lines(why))
     if why.balance:
-        lines = unaccounted(why)
-        yield Part(
-            title="Balance of one step, in ms, under the profiler", lines=lines, table=balance_table(why)
-        )
+        title = "Balance of one step, in ms, under the profiler"
+        yield Part(title=title, lines=unaccounted(why), table=balance_table(why))
     if why.kernels:
         yield Part(title="Generated kernels that take longest", table=kernels_table(why))
     yield Part(title="Stages, for orientation", table=stages_table(why.stages))
@@ -106,32 +102,27 @@ def overview(whys: Sequence[Why]) -> Table:
 
 
 def overview_text(whys: Sequence[Why]) -> str:
-    return _block(overview(whys))
+    return table_block(overview(whys)).within(ENDLESS)
 
 
 def _overview_row(why: Why) -> tuple[str, ...]:
     """The cause with the largest share; all causes that act, where they were tested together."""
-    first = (why.title, f"{_speedup(why.plain)}, {why.plain.verdict.value if why.plain.verdict else ''}")
+    verdict = why.plain.verdict.value if why.plain.verdict else ""
+    first = (why.title, f"{estimate_text(why.plain.estimate)}, {verdict}")
     if not why.lost:
-        return (*first, "no loss", "", "", "", "", "")
-    tested = why.together
-    if tested is None or tested.share is None:
-        ordered = sorted(
-            why.causes, key=lambda one: (one.state.value, -(one.share.value if one.share else 0.0))
-        )
-        tested = ordered[0] if ordered else None
-    if tested is None:
-        return (*first, "not explained", "", "", "", "", "")
+        return (*first, "no loss", *[""] * 5)
+    ordered = sorted(why.causes, key=lambda one: (one.state.value, -one.share.value if one.share else 0.0))
+    if why.together is not None and why.together.share is not None:
+        ordered = [why.together]
+    if not ordered:
+        return (*first, "not explained", *[""] * 5)
+    tested, attempt = ordered[0], ordered[0].attempt
     share = _share_text(tested.share) if tested.share else ""
-    attempt = tested.attempt
+    named = (*first, tested.proposal.cause, tested.state.value, share)
     if attempt is None:
-        return (*first, tested.proposal.cause, tested.state.value, share, "", "", "")
-    with_it = _speedup(attempt.comparison), attempt.comparison.status.value
-    return (*first, tested.proposal.cause, tested.state.value, share, attempt.setting, *with_it)
-
-
-def _speedup(one: Comparison) -> str:
-    return speedup_text(one.speedup, one.ci_low, one.ci_high)
+        return (*named, "", "", "")
+    with_it = estimate_text(attempt.comparison.estimate), attempt.comparison.status.value
+    return (*named, attempt.setting, *with_it)
 
 
 def balance_table(why: Why) -> Table:
@@ -162,14 +153,13 @@ def kernels_table(why: Why) -> Table:
 
 
 def stages_table(stages: Sequence[Stage]) -> Table:
-    rows = [(one.name, one.over, speedup_text(one.speedup, one.low, one.high)) for one in stages]
-    halves = [one.halves_ms for one in stages]
-    header: tuple[str, ...] = ("stage", "over", "speedup [95 %]")
-    if all(halves) and halves:
-        header = (*header, "forward ms", "backward ms")
-        more = [tuple(f"{ms:.3g}" for ms in both or ()) for both in halves]
-        return Table(header=header, rows=tuple((*a, *b) for a, b in zip(rows, more, strict=True)))
-    return Table(header=header, rows=tuple(rows))
+    rows = [(one.name, one.over, estimate_text(one.estimate)) for one in stages]
+    halves = [tuple(f"{ms:.3g}" for ms in one.halves_ms or ()) for one in stages]
+    header = ("stage", "over", "speedup [95 %]")
+    if not stages or not all(halves):
+        return Table(header=header, rows=tuple(rows))
+    both = tuple((*row, *more) for row, more in zip(rows, halves, strict=True))
+    return Table(header=(*header, "forward ms", "backward ms"), rows=both)
 
 
 def call_lines(why: Why) -> tuple[str, ...]:
@@ -182,12 +172,8 @@ def call_lines(why: Why) -> tuple[str, ...]:
 def call_table(why: Why) -> Table:
     step_us = (why.plain.candidate_ms or 0.0) * 1e3
     rows = tuple(
-        (
-            span.name,
-            f"{span.us:.3g} [{span.low:.3g}, {span.high:.3g}]",
-            f"{span.us / step_us:.2%}" if step_us else "",
-        )
-        for span in why.call
+        (name, "{:.3g} [{:.3g}, {:.3g}]".format(*us), f"{us.value / step_us:.2%}" if step_us else "")
+        for name, us in why.call.items()
     )
     return Table(header=("", "us a step [95 %]", "of the step"), rows=rows)
 
@@ -198,8 +184,8 @@ def attempts_table(attempts: Sequence[Attempt]) -> Table:
     rows = tuple(
         (
             one.setting,
-            optional(one.over_plain, lambda pair: speedup_text(pair.speedup, pair.ci_low, pair.ci_high)),
-            speedup_text(one.comparison.speedup, one.comparison.ci_low, one.comparison.ci_high),
+            estimate_text(one.over_plain.estimate if one.over_plain else None),
+            estimate_text(one.comparison.estimate),
             one.comparison.status.value,
             optional(one.comparison.compile_s, seconds_text),
             "yes" if one.helps else "no",
@@ -226,14 +212,10 @@ def markdown(whys: Sequence[Why]) -> str:
     for part in (part for why in whys for part in parts(why)):
         blocks.append(f"{'##' if part.title in [why.title for why in whys] else '###'} {escape(part.title)}")
         if part.lines:
-            blocks.append(list_block(part.lines).within(1 << 20))
+            blocks.append(list_block(part.lines).within(ENDLESS))
         if part.table is not None:
-            blocks.append(_block(part.table))
+            blocks.append(table_block(part.table).within(ENDLESS))
     return "\n\n".join(blocks) + "\n"
-
-
-def _block(table: Table) -> str:
-    return table_block(table.header, table.rows, len(table.rows), table.numbers).within(1 << 20)
 
 
 def as_json(whys: Sequence[Why]) -> dict[str, Any]:
@@ -246,27 +228,22 @@ def _one(why: Why) -> dict[str, Any]:
         "job": why.plain.record.job.key,
         "candidate": why.plain.record.candidate,
         "verdict": why.plain.verdict.value if why.plain.verdict else None,
-        "speedup": _ratio(why.plain),
+        "speedup": _ends(why.plain.estimate),
         "baseline_ms": why.plain.baseline_ms,
         "causes": [_cause(tested) for tested in why.causes],
         "together": _cause(why.together) if why.together else None,
         "stages": [
-            {
-                "stage": one.name,
-                "over": one.over,
-                "speedup": [one.speedup, one.low, one.high],
-                "halves_ms": one.halves_ms,
-            }
-            for one in why.stages
+            {"stage": s.name, "over": s.over, "speedup": _ends(s.estimate), "halves_ms": s.halves_ms}
+            for s in why.stages
         ],
         "guards": why.plain.number("guards"),
         "guard_check_us": why.plain.number("guard_check_us"),
-        "call_us": {one.name: [one.us, one.low, one.high] for one in why.call},
+        "call_us": {name: list(us) for name, us in why.call.items()},
         "tried": [
             {
                 "setting": one.setting,
-                "over_plain": _ratio(one.over_plain) if one.over_plain else None,
-                "over_eager": _ratio(one.comparison),
+                "over_plain": _ends(one.over_plain.estimate) if one.over_plain else None,
+                "over_eager": _ends(one.comparison.estimate),
                 "status": one.comparison.status.value,
                 "compile_s": one.comparison.compile_s,
                 "helps": one.helps,
@@ -287,9 +264,9 @@ def _cause(tested: Tested) -> dict[str, Any]:
         "sentence": tested.proposal.sentence,
         "evidence": tested.proposal.evidence,
         "setting": tested.attempt.setting if tested.attempt else None,
-        "share": [tested.share.value, tested.share.low, tested.share.high] if tested.share else None,
+        "share": list(tested.share) if tested.share else None,
     }
 
 
-def _ratio(one: Any) -> list[float | None]:
-    return [one.speedup, one.ci_low, one.ci_high]
+def _ends(estimate: Estimate | None) -> list[float | None]:
+    return [None] * 3 if estimate is None else [estimate.factor, estimate.low, estimate.high]
