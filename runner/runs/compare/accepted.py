@@ -41,7 +41,10 @@ def accepted_in(path: Path) -> tuple[Accepted, ...]:
     """The entries of the file. ``UsageError`` that names the file and the entry for anything else."""
     try:
         tables = read_toml(path)
-    except (OSError, ValueError, ModuleNotFoundError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"{FLAG}: {path} cannot be read ({why})") from None
+    except (ValueError, ModuleNotFoundError) as error:
         raise UsageError(f"{FLAG}: {path} is no TOML ({error})") from None
     entries = tables.get(TABLE)
     if tables.keys() != {TABLE} or not isinstance(entries, list):
