@@ -55,10 +55,10 @@ def estimate_text(estimate: Estimate | None) -> str:
 def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
     """``9.12 [8.80, 9.45]``, with the digits of ``speedup_text``.
 
-    ``about 9``, if the ends of the interval differ by more than a factor of ``UNKNOWN``.
+    ``9 [unknown]``, if the ends of the interval differ by more than a factor of ``UNKNOWN``.
     """
     if high > UNKNOWN * low:
-        return f"about {significant(value, 1)}{unit}"
+        return f"{significant(value, 1)}{unit} [unknown]"
     half_width = value * math.log(high / low) / 2 if low > 0 else math.inf
     decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
     return f"{value:,.{decimals}f}{unit} [{low:,.{decimals}f}, {high:,.{decimals}f}]"
