@@ -212,7 +212,7 @@ class Protocol:
     )
     scheduler: str = _protocol(
         "none",
-        "--scheduler=NUMBER",
+        "--scheduler=KIND",
         kind=choice("learning rate", SCHEDULERS),
         help="change the optimizer's learning rate after each step, by one part in 1e12: none (default), "
         "float (a number of Python), tensor",

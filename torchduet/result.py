@@ -18,9 +18,6 @@ from runner.errors import UsageError
 from runner.labels import job_title, plain
 from runner.reports.parts.sections import Section, compiler_name, compilers, sections
 from runner.reports.parts.table import narrow_table
-from runner.runs.why.asking import asked_why
-from runner.runs.why.explain import NoTimes, Why
-from runner.runs.why.words import as_json, show
 from torchduet.advice import for_python
 
 if TYPE_CHECKING:
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from runner.analysis.comparison import Comparison, Summary
+    from runner.runs.why.explain import Why
 
 TABLE_WIDTH = 160
 NOTEBOOK_WIDTH = 110  # characters that fit into a notebook
@@ -222,10 +220,14 @@ class Explanation:
 
     def json(self) -> dict[str, Any]:
         """The content of ``why.json``."""
+        from runner.runs.why.words import as_json
+
         return as_json([self.why])
 
     def __str__(self) -> str:
         from rich.console import Console
+
+        from runner.runs.why.words import show
 
         text = io.StringIO()
         show(self.why, Console(file=text, width=NOTEBOOK_WIDTH, color_system=None, force_jupyter=False))
@@ -237,6 +239,9 @@ class Explanation:
 
 def explained(record: Record, again: Callable[[Job], Sequence[Record]] | None) -> Explanation:
     """The explanation of this record's candidate; ``again`` measures the same model with another job."""
+    from runner.runs.why.asking import asked_why  # few results are explained
+    from runner.runs.why.explain import NoTimes
+
     name = record.candidate
     if again is None:
         raise UsageError("why: this result cannot be measured again; use the result of compare()")

@@ -12,9 +12,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from harness.protocol import Protocol
 
 LEARNING_RATE = 1e-4  # small: a sample of a thousand steps begins and ends with much the same weights
-LITTLE = (
-    2.0**-40
-)  # a change of the learning rate after which every sample does the same work, for parity, too
+LITTLE = 2.0**-40
+"""Share by which the learning rate changes in a step: every sample does the same work, and parity holds."""
+RATES = 1024  # different learning rates in turn
 CLASSES: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType(
     {
         "sgd": partial(torch.optim.SGD, momentum=0.9),
@@ -41,7 +41,7 @@ class Update:
         self._make_state()
         self._scheduler = None
         if protocol.scheduler != "none":
-            self._scheduler = LambdaLR(self._optimizer, lambda step: 1 + step % 1024 * LITTLE)
+            self._scheduler = LambdaLR(self._optimizer, lambda step: 1 + step % RATES * LITTLE)
 
     def __call__(self) -> None:
         if self._scale != 1.0:

@@ -27,12 +27,12 @@ def _axis(text: str) -> Axis:
         raise ValueError(no_such(name, "axis", AXES))
     span = SPAN.fullmatch(values)
     numbers = _spanned(span) if span else (whole(word, least=1) for word in split_list(values))
-    found = tuple(dict.fromkeys(itertools.islice(numbers, MOST + 1)))
-    if not 0 < len(found) <= MOST:
-        raise ValueError(
-            f"{text!r} has {'more than ' if found else ''}{MOST if found else 'no'} values; {EXAMPLES}"
-        )
-    return name, found
+    different = tuple(dict.fromkeys(itertools.islice(numbers, MOST + 1)))
+    if not different:
+        raise ValueError(f"{text!r} has no values; {EXAMPLES}")
+    if len(different) > MOST:
+        raise ValueError(f"{text!r} has more than {MOST} values; {EXAMPLES}")
+    return name, different
 
 
 def _spanned(span: re.Match[str]) -> Iterator[int]:
@@ -48,12 +48,10 @@ AXIS = Kind(_axis, lambda axis: f"{axis[0]}={','.join(map(str, axis[1]))}")
 
 
 def points(job: Job, axes: Sequence[Axis]) -> Iterator[Job]:
-    """The job at each combination of the values; without axes, the job. ``UsageError`` where it has no such
-    size.
-    """
+    """The job at each combination of the values, or alone. ``UsageError`` if it has no such size."""
     names = [name for name, _ in axes]
     for values in itertools.product(*(values for _, values in axes)):
-        yield _at(job, dict(zip(names, values, strict=True))) if axes else job
+        yield _at(job, dict(zip(names, values, strict=True)))
 
 
 def _at(job: Job, point: dict[str, int]) -> Job:

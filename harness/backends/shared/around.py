@@ -14,6 +14,8 @@ from harness.program import Batch, Compiled, Forward
 
 SETTLING_CALLS = 8
 """Calls after which all compilation is done; TorchScript's executor needs three."""
+Run = Callable[..., tuple[Any, Any]]
+"""A ``Forward`` or a ``Batch``."""
 
 
 def around(
@@ -24,13 +26,8 @@ def around(
     The step calls ``loss.backward()`` outside of the forward. Therefore this loss gets its own ``backward``.
     """
     plain_backward: Callable[..., None] = torch.Tensor.backward
-    left = calls if calls is not None else -1
 
-    def wrapped(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
-        nonlocal left
-        if left == 0:
-            return forward(args, kwargs, target)
-        left -= left > 0
+    def within(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
         with context():
             loss, output = forward(args, kwargs, target)
         if isinstance(loss, torch.Tensor) and loss.requires_grad:
@@ -46,28 +43,40 @@ def around(
             loss.backward = backward  # type: ignore[method-assign]
         return loss, output
 
-    return wrapped
+    return _first(within, forward, calls)
+
+
+def _first(within: Run, after: Run, calls: int | None) -> Run:
+    """``within`` for the first ``calls`` calls, or all; then ``after``."""
+    if calls is None:
+        return within
+    left = calls
+
+    def run(*given: Any) -> tuple[Any, Any]:
+        nonlocal left
+        if left == 0:
+            return after(*given)
+        left -= 1
+        return within(*given)
+
+    return run
 
 
 def inside(
     compiled: Compiled, context: Callable[[], AbstractContextManager[Any]], *, calls: int | None = None
 ) -> Compiled:
-    """The same of what was compiled, which may be the whole step."""
+    """``around`` for what was compiled, which may be the whole step: its backward is in the call."""
     compile_batch = compiled.compile_batch
     if compile_batch is None:
         return replace(compiled, forward=around(compiled.forward, context, calls=calls))
 
     def compile_inside(batch: Batch) -> Batch:
-        ran, left = compile_batch(batch), -1 if calls is None else calls
+        run = compile_batch(batch)
 
-        def wrapped(*given: Any) -> tuple[Any, Any]:
-            nonlocal left
-            if left == 0:
-                return ran(*given)
-            left -= left > 0
+        def within(*given: Any) -> tuple[Any, Any]:
             with context():
-                return ran(*given)
+                return run(*given)
 
-        return wrapped
+        return _first(within, run, calls)
 
     return replace(compiled, compile_batch=compile_inside)

@@ -25,16 +25,16 @@ Point = tuple[float, float, float, float]
 
 def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
     """A curve over each axis, for each candidate and all values of the other axes."""
-    found: dict[tuple[str, Case, str, str, str], list[Comparison]] = {}
-    for axis in dict.fromkeys(axis for one in comparisons for axis in one.record.job.case.at):
-        for one in comparisons:
-            job, case = one.record.job, one.record.job.case
+    members: dict[tuple[str, Case, str, str, str], list[Comparison]] = {}
+    for axis in dict.fromkeys(axis for c in comparisons for axis in c.record.job.case.at):
+        for comparison in comparisons:
+            job, case = comparison.record.job, comparison.record.job.case
             if axis in case.at:
                 others = tuple(word for word in case.point if not word.startswith(f"{axis}="))
                 alike = replace(case, batch_size=None, sequence=None, prompt_tokens=None, point=others)
-                key = (axis, alike, job.device, job.dtype, one.record.candidate)
-                found.setdefault(key, []).append(one)
-    return tuple(_curve(axis, case, some) for (axis, case, *_), some in found.items() if len(some) > 1)
+                key = (axis, alike, job.device, job.dtype, comparison.record.candidate)
+                members.setdefault(key, []).append(comparison)
+    return tuple(_curve(axis, case, some) for (axis, case, *_), some in members.items() if len(some) > 1)
 
 
 def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:

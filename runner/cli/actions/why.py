@@ -79,8 +79,10 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
         show(why, console)
         if not asks_why:
             best = winner(why.attempts)
-            keep = best.setting if best else "the plain candidate: no setting wins with parity."
-            say(console, f"Keep: {keep}" if best else f"Keep {keep}")
+            kept = (
+                f"Keep: {best.setting}" if best else "Keep the plain candidate: no setting wins with parity."
+            )
+            say(console, kept)
         whys.append(why)
     if len(whys) > 1:
         console.print()

@@ -65,15 +65,13 @@ class Change:
     """One model with one compiler, in both runs. All factors are B / A. None: unknown.
 
     ``factors``: of the speedup over eager, above 1 is better, and of the times of a step, above 1 is slower.
-    ``q_value`` and ``compiled_q``: p of the speedup and of the compiled step after Benjamini and Hochberg's
-    correction over all changes.
+    ``q_value``: p of the speedup after Benjamini and Hochberg's correction over all changes.
     """
 
     first: Result
     second: Result
     factors: Factors = field(default_factory=Factors)
     q_value: float | None = None
-    compiled_q: float | None = None
     verdict: Verdict | None = None
     open_because: Reason | None = None
     compile_factor: float | None = None
@@ -259,11 +257,10 @@ def alike_caches(pair: tuple[Result, Result]) -> bool:
 
 def _judged(changes: Sequence[Change], limits: Limits) -> Iterator[Change]:
     q_values = false_discovery([c.speedup.p_value if c.speedup else None for c in changes])
-    compiled = false_discovery([c.factors.compiled.p_value if c.factors.compiled else None for c in changes])
-    for change, q, compiled_q in zip(changes, q_values, compiled, strict=True):
+    for change, q in zip(changes, q_values, strict=True):
         word = verdict(change.speedup, q, limits)
         because = why_open(change.speedup, (change.first.speedup, change.second.speedup), word, limits)
-        yield replace(change, q_value=q, compiled_q=compiled_q, verdict=word, open_because=because)
+        yield replace(change, q_value=q, verdict=word, open_because=because)
 
 
 def _limits(results: Sequence[Result]) -> Limits:

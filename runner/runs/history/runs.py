@@ -84,7 +84,14 @@ def read_runs(folder: Path) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
-    return any(os.path.exists(path / name) for name in (RECORDS, RUN))  # noqa: PTH110 - it raises nothing
+    return _there(path / RECORDS) or _there(path / RUN)
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # in a folder without read permission; the list shows this
+        return True
 
 
 def _run(path: Path) -> Run:
@@ -113,7 +120,7 @@ def _run(path: Path) -> Run:
         merged_from=tuple(plain(Path(str(origin)).name) for origin in origins),
         state=plain(f"damaged: {'; '.join(dict.fromkeys(wrong))}" if wrong else state),
         damaged=bool(wrong),
-        link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if (path / REPORT).exists() else None,
+        link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if _there(path / REPORT) else None,
         **numbers,
     )
 
@@ -182,10 +189,14 @@ def _why(error: Exception, otherwise: str) -> str:
 
 
 def _created(about: Mapping[str, Any], path: Path) -> datetime:
-    """The start that the run states, or the time of its folder."""
+    """The start that the run states, or the time of its files."""
     with contextlib.suppress(ValueError):
-        return datetime.fromisoformat(str(about.get("created"))).astimezone(timezone.utc)
-    return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+        created = datetime.fromisoformat(str(about.get("created")))
+        return (created if created.tzinfo else created.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    for name in (RUN, RECORDS, ""):
+        with contextlib.suppress(OSError):
+            return datetime.fromtimestamp((path / name).stat().st_mtime, timezone.utc)
+    return datetime.fromtimestamp(0, timezone.utc)
 
 
 Trend = Mapping[str, Sequence[tuple[Run, Group]]]
