@@ -77,7 +77,7 @@ test-slow: $(STAMP)
 test-long: $(STAMP)
 	$(RUN) -m pytest $(SIDE_BY_SIDE) -m long
 
-# The lines that mention a device and that no unit test reaches; docs/GPU.md has the last result
+# The lines that mention a device and that no unit test reaches
 coverage-devices: $(STAMP)
 	$(RUN) -m tests.device_lines
 

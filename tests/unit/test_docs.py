@@ -15,6 +15,7 @@ from docs import pages
 from harness import schema
 from harness.codec import recorded_name
 from harness.schema import CompilerOptions, Extras, Protocol
+from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
 from runner.reports.console import print_answer, print_report
 from runner.store.record_file import read_records
@@ -72,6 +73,9 @@ def test_the_page_of_the_api_has_every_argument_and_attribute() -> None:
     assert re.findall(r"^\| `(\w+)` \|", text.split("\n## Result\n")[0], re.MULTILINE) == arguments
     own = [name for name in dir(Result) if not name.startswith("_")]
     assert [name for name in own if f"`{name}" not in text] == []
+    cells = re.findall(r"^\| (`.+?) \|", text.split("\n## Comparison\n")[1].split("\n## ")[0], re.MULTILINE)
+    shown = re.findall(r"`(\w+)", " ".join(cells))
+    assert [name for name in shown if not hasattr(Comparison, name)] == []
 
 
 def test_every_status_is_explained() -> None:
