@@ -13,11 +13,12 @@ from harness.schema import CompilerOptions, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
+from runner.plan.sweep import points
 from runner.runs.compare.changes import Change, Ending, RunChanges, changes_between
 from runner.runs.compare.gates import GateResult, breaks, gate_result, gates_asked
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Run
-from runner.runs.compare.words import head_lines
+from runner.runs.compare.words import head_lines, tables
 from runner.store.record_file import append_record
 from tests.factories import control, known, make_job, make_record
 
@@ -101,6 +102,21 @@ def test_what_was_measured_in_another_way_is_named_and_in_no_number(
     assert result.name == "model"
     assert [name for name, _, _ in differences] == [condition]
     assert changes.groups[0].shared == 1
+
+
+def test_a_sweep_is_compared_point_by_point_and_its_points_are_no_models_to_average(tmp_path: Path) -> None:
+    axes = [("batch", (2, 8)), ("threads", (1, 2))]
+    jobs = [job for name in ("model", "other") for job in points(make_job(name), axes)]
+    before = write(tmp_path / "a", [make_record(job, speedup=1.5) for job in jobs])
+    after = write(tmp_path / "b", [make_record(j, speedup=1.2 if j is jobs[1] else 1.5) for j in jobs[::-1]])
+    changes = compared(before, after)
+    assert all(change.first.record.job == change.second.record.job for change in changes.changes)
+    assert len(changes.timed) == len(jobs)
+    (lost,) = (c.first for c in changes.changes if c.verdict is Verdict.SLOWER)
+    assert lost.title.endswith("(training, float32, cpu, scale full, changes batch=2 threads=2), inductor")
+    assert (changes.groups, known(changes.drift).n) == ((), 2)
+    (table,) = (table for table, _ in tables(changes))
+    assert table.rows[0][0] == "model (batch=2 threads=2)"
 
 
 def test_two_gpus_of_one_kind_are_the_same_device(tmp_path: Path) -> None:

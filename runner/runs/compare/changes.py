@@ -93,7 +93,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """All shared results of one compiler in one (suite, mode, precision, device).
+    """All shared results of one compiler in one (suite, mode, precision, device), without points of a sweep.
 
     The geometric means are of the ``timed`` models, which passed with a time in both runs.
     """
@@ -181,12 +181,14 @@ def changes_between(first: Run, second: Run) -> RunChanges:
 
 
 def _drift(pairs: Pairs) -> PairedEstimate | None:
-    """Each model once: the candidates of one worker share their eager times."""
+    """Each model once: its candidates share their eager times, and its points are not several models."""
     logs_of: dict[tuple[object, ...], list[float]] = {}
     for first, second in pairs:
         before, after = first.comparison.baseline_ms, second.comparison.baseline_ms
         if before and after:
-            model = (first.name, *(item for item in first.conditions.items() if item[0] != "compiler"))
+            swept = ("batch size", "changes") if first.record.job.case.point else ()
+            kept = {n: v for n, v in first.conditions.items() if n not in ("compiler", *swept)}
+            model = (first.name, *kept.items())
             logs_of.setdefault(model, []).append(math.log(after / before))
     ratios = [math.exp(sum(logs) / len(logs)) for logs in logs_of.values()]
     return paired_speedup(ratios, [1.0] * len(ratios)) if ratios else None
@@ -272,7 +274,7 @@ def _limits(results: Sequence[Result]) -> Limits:
 def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
     members: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
-        if change.second.status != NO_RECORD:
+        if change.second.status != NO_RECORD and not change.first.record.job.case.point:
             known = change.first.conditions
             where = ", ".join(known[name] for name in ("suite", "mode", "precision", "device"))
             members.setdefault((change.first.compiler, where), []).append(change)

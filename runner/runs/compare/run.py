@@ -133,7 +133,8 @@ def conditions(job: Job, suite: str, compiler: str, batch: int | None) -> Iterat
     yield "precision", job.dtype
     yield "compiler", compiler
     yield "scale", case.scale
-    yield "batch size", "own" if case.batch_size is None else str(batch)
+    ran = "own" if case.batch_size is None else str(batch)
+    yield "batch size", "" if "batch" in case.at else ran  # a swept batch is among the changes
     yield "changes", " ".join(case.changes)
     yield "options", " ".join(job.option_words)
     own = identity(job.protocol)
