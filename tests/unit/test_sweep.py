@@ -18,7 +18,7 @@ from runner.cli.commands import job_command
 from runner.errors import UsageError
 from runner.plan.jobs import plan
 from runner.plan.sweep import AXIS, points
-from runner.reports import curves_plot, markdown, summary_json
+from runner.reports import curves_plot, html, markdown, summary_json
 from runner.reports.closing import closing_lines
 from runner.reports.parts.curves import curve_tables
 from tests.command_line import config_of_words
@@ -191,6 +191,7 @@ def test_a_run_tells_the_crossover_in_every_report() -> None:
     assert "![curves](toys_float32_curves.png)" in text
     assert "faster from batch 6 [" in text
     assert sorted(curves_plot.render(summary)) == ["toys_float32_curves.png", "toys_float32_curves.svg"]
+    assert html.render(summary)["report.html"].count(b"data:image/svg+xml") == 1
     (told,) = json.loads(summary_json.render(summary)["summary.json"])["curves"]
     assert (told["axis"], told["points"], told["candidate"]) == ("batch", [*BATCHES], "inductor")
     assert told["crossovers"][0]["at"] == pytest.approx(6.0, rel=0.05)
