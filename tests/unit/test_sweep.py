@@ -62,20 +62,6 @@ def test_a_wrong_axis_is_named(text: str, says: str) -> None:
         config_of_words([*WORDS, f"--sweep={text}"])
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--sweep=batch=1,2", "--batch-size=4"], "--sweep sets the batch size; leave --batch-size and"),
-        (["--sweep=threads=1", "--threads=1"], "--sweep sets the threads; leave -t/--threads out"),
-        (["--sweep=sequence=8", "--generate", "--prompt-tokens=8"], "--sweep sets the prompt"),
-        (["--sweep=batch=1", "--sweep=batch=2"], "--sweep: name an axis once"),
-    ],
-)
-def test_what_is_set_twice_is_refused(words: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=f"^{says}"):
-        config_of_words([*WORDS, *words])
-
-
 def test_each_point_is_a_job_whose_command_makes_it_again() -> None:
     words = ("--only=MLP_addition", "--sweep=batch=2,64", "--sweep=threads=1,2")
     jobs = jobs_of(*words)
