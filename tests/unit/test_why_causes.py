@@ -107,6 +107,15 @@ def test_a_step_without_a_cause_shows_none(mode: Mode) -> None:
     assert proposals(look(mode=mode)) == ()
 
 
+def test_a_long_kernel_beside_convolutions_may_have_the_wrong_memory_format() -> None:
+    """dm_nfnet_f0: a kernel over the weights takes 15 % of the step, the convolutions as long as in eager."""
+    own = {"cpp_fused_mul_0": 2.0, "step": 12.0}
+    convolution = {"aten::mkldnn_convolution": 2.0}
+    beside = look("cpp_fused_mul_0", eager=convolution, compiled=own | convolution)
+    assert [one.settings[0] for one in proposals(beside)] == ["layout_optimization=False"]
+    assert proposals(look("cpp_fused_mul_0", compiled=own)) == ()
+
+
 # -- the pair decides ------------------------------------------------------------------------------
 
 

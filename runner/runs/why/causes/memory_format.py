@@ -1,4 +1,4 @@
-"""Another memory format than eager's: copies before convolutions, or a slow backward in that order."""
+"""Another memory format than eager's: copies before convolutions, or slow kernels in that order."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from runner.runs.why.looked import STEP, Looked
 NAME = "memory format"
 SENTENCE = (
     "inductor runs convolutions in another memory format than eager: it copies tensors, "
-    "or convolutions are slower in that order."
+    "or convolutions or the kernels beside them are slower in that order."
 )
 CONVOLUTION = r"(?:aten|mkldnn)::\w*conv\w*"
 GROWN = 1.05  # of eager's time
 LEAST = 0.02  # of the step
+LONG = 0.1  # of the step: a single kernel, whose loops follow the format
 
 
 def signature(looked: Looked) -> str:
     convolutions = looked.ms(CONVOLUTION) + looked.ms_of("copy")
     before = looked.ms(CONVOLUTION, compiled=False)
-    return (
-        f"convolutions and copies {before:.3g} -> {convolutions:.3g} ms"
-        if convolutions > max(GROWN * before, before + LEAST * looked.compiled.get(STEP, 0.0))
-        else ""
-    )
+    step = looked.compiled.get(STEP, 0.0)
+    if convolutions > max(GROWN * before, before + LEAST * step):
+        return f"convolutions and copies {before:.3g} -> {convolutions:.3g} ms"
+    ms = _longest_ms(looked)
+    return f"beside convolutions, a single kernel takes {ms:.3g} ms" if ms > LONG * step else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:
@@ -29,4 +30,10 @@ def settings(looked: Looked) -> tuple[str, ...]:
 
 
 def cost(looked: Looked) -> float:
-    return looked.ms(CONVOLUTION) + looked.ms_of("copy") - looked.ms(CONVOLUTION, compiled=False)
+    grown = looked.ms(CONVOLUTION) + looked.ms_of("copy") - looked.ms(CONVOLUTION, compiled=False)
+    return max(grown, _longest_ms(looked))
+
+
+def _longest_ms(looked: Looked) -> float:
+    """ms of the longest generated kernel; 0 without convolutions."""
+    return max((ms for _, ms, *_ in looked.kernel_rows), default=0.0) if looked.ms(CONVOLUTION) else 0.0
