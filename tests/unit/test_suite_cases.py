@@ -325,6 +325,7 @@ def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
     assert entry.published_batch >= 1
     assert entry.published_batch & (entry.published_batch - 1) == 0
     assert set(entry.tags) <= {"field", "modern", "generate", "quick", "on_request"}
+    assert {*entry.small, *entry.tiny} <= {"batch", "sequence", "config"}
     assert bool(entry.gone) == (entry.parameters is None)
     assert entry.parameters is None or entry.parameters > 10_000
     assert entry.sequence is not None or name not in FIELD
