@@ -189,22 +189,6 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     assert strict.records[0].status is Status.FAIL_TO_RUN
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (
-            {"options": CompilerOptions(inductor_config=("max_autotun=1",))},
-            "options.inductor_config: inductor",
-        ),
-        ({"protocol": Protocol(threads=9999)}, "protocol.threads: 9999 is more than the"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_what_cannot_be_is_refused_before_anything_is_measured(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(says)):
-        compare(torch.nn.Linear(2, 2), torch.ones(2, 2), compilers=["eager"], **given)
-
-
 @pytest.mark.parametrize("name", ["inputs", "loss", "target"])
 def test_a_model_by_name_takes_nothing_of_a_module(name: str) -> None:
     given: dict[str, Any] = {name: torch.sum}

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from harness import devices
-from harness.schema import Protocol, Status
+from harness.schema import CompilerOptions, Protocol, Status
 from runner.errors import UsageError
 from tests.factories import known
 from torchduet import Result, caller, compare
@@ -82,6 +82,8 @@ def test_torchs_own_words_for_precision_and_device() -> None:
         ({"device": torch.device("meta")}, "device: there is no device called 'meta'"),
         ({"protocol": Protocol(repeat=0)}, "protocol.repeat: 0 is too small; give a whole number from 1 up"),
         ({"protocol": Protocol(threads=0)}, "protocol.threads: 0 is too small"),
+        ({"protocol": Protocol(threads=9999)}, "protocol.threads: 9999 is more than the"),
+        ({"options": CompilerOptions(inductor_config=("max_autotun=1",))}, "options.inductor_config: ind"),
         ({"protocol": Protocol(ci_width=0.0)}, "protocol.ci_width: '0.0' is not between 0 and 100 %"),
     ],
 )
