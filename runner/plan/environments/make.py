@@ -40,11 +40,11 @@ def cache_folder(current: Mapping[str, str] = os.environ) -> Path:
     return cache_root(current) / "envs"
 
 
-def key_of(requirements: Sequence[str], python: str = sys.version) -> str:
+def key_of(requirements: Sequence[str]) -> str:
     """The environment's folder name, from its requirements, the version of Python and the machine type."""
     words = "_".join(requirements)
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")[:60]
-    whole = "\0".join((*sorted(requirements), python, platform.machine()))
+    whole = "\0".join((*sorted(requirements), sys.version, platform.machine()))
     digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
     return f"{slug}-py{sys.version_info[0]}.{sys.version_info[1]}-{digest}"
 

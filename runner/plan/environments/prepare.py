@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,6 @@ from runner.plan.environments.plan import candidates_in, in_environments
 from runner.plan.environments.probe import Facts, probe, same, versions_text
 from runner.plan.environments.spec import DIFFERENT, EnvSpec
 from runner.plan.probe import asking_for
-
-Probe = Callable[[Path, str, str], Facts]
 
 
 def prepared(
@@ -66,7 +64,7 @@ Checked = Mapping[Environment, Facts]
 """Environments, the reference first, and the facts that their interpreters report."""
 
 
-def resolved(asked: Sequence[EnvSpec], say: Say, ask: Probe = probe) -> Checked:
+def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
     """Makes the missing environments, and asks each for its facts.
 
     Raises ``UsageError`` if one cannot be used, or if two are the same.
@@ -74,7 +72,7 @@ def resolved(asked: Sequence[EnvSpec], say: Say, ask: Probe = probe) -> Checked:
     checked = {}
     for one in asked:
         python = one.python or made(one.name, one.requirements, say)
-        facts = ask(python, one.name, "--envs")
+        facts = probe(python, one.name, "--envs")
         say(f"{one.name}: {versions_text(facts)}")
         torch = str(facts["torch"])
         checked[Environment(name=one.name, python=str(python), asked=one.text, torch=torch)] = facts
@@ -85,24 +83,24 @@ def resolved(asked: Sequence[EnvSpec], say: Say, ask: Probe = probe) -> Checked:
     return checked
 
 
-def check_devices(checked: Checked, devices: Sequence[str], flag: str = "--devices") -> None:
-    """Raises ``UsageError``, which names ``flag``, if an environment cannot use a device."""
+def check_devices(checked: Checked, devices: Sequence[str]) -> None:
+    """Raises ``UsageError`` if an environment cannot use a device."""
     for one, facts in checked.items():
         for device in devices:
             known = device_named(device)
             there = int(facts.get("devices", {}).get(known.type, 0))
             if known.accelerated and (known.index or 0) >= there:
                 raise UsageError(
-                    f"{flag}: {one.name} (torch {one.torch}) cannot use {device}: "
-                    f"it finds {there} {known.label} devices; use {flag}=cpu"
+                    f"--devices: {one.name} (torch {one.torch}) cannot use {device}: "
+                    f"it finds {there} {known.label} devices; use --devices=cpu"
                 )
 
 
-def check_still_there(jobs: Sequence[Job], ask: Probe = probe) -> None:
+def check_still_there(jobs: Sequence[Job]) -> None:
     """For ``--resume``: raises ``UsageError`` if an environment of the plan is missing or has changed."""
     known: Mapping[str, Environment] = {one.name: one for job in jobs for one in job.environments}
     for one in known.values():
-        facts = ask(Path(one.python), one.name, "--resume")
+        facts = probe(Path(one.python), one.name, "--resume")
         if str(facts["torch"]) != one.torch:
             raise UsageError(
                 f"--resume: {one.name} has torch {facts['torch']} now, but had {one.torch} when the run "
