@@ -56,48 +56,16 @@ class NotFinite(Noisy):
         return noisy * (torch.inf if torch.compiler.is_compiling() else 1.0), plain
 
 
-@pytest.mark.slow
-def test_no_compiler_is_accused_for_a_dropout() -> None:
-    model = dropping()
-    found = records(model, "aot_eager", "inductor")
-    assert {name: record.status for name, record in found.items()} == {
-        "aot_eager": Status.PASS,
-        "inductor": Status.PASS,
-    }
-    facts = found["inductor"].model
-    assert facts is not None
-    assert facts.generators == ("torch's CPU generator",)
-    remark = "dropout (0.1) is 1e-30: it runs and drops nothing (--dropout=keep leaves it)"
-    assert remark in facts.remarks
-    assert isinstance(model[1], nn.Dropout)
-    assert model[1].p == 0.1
-
-
-@pytest.mark.slow
-def test_a_dropout_that_is_kept_is_compared_where_the_same_numbers_are_drawn() -> None:
-    result = compare(
-        dropping(),
-        torch.randn(32, 16),
-        compilers=["aot_eager", "inductor"],
-        protocol=Protocol(repeat=10, min_sample_s=0.0),
-        dropout="keep",
-    )
-    eager, inductor = (record for record in result.records)
-    assert eager.status is Status.PASS
-    assert inductor.status is Status.CANNOT_JUDGE
-    assert inductor.parity is not None
-    assert inductor.parity.random == "bernoulli_"
-    (group,) = (g for g in result.summary.groups if g.compiler == "inductor")
-    assert (group.passed, group.total, group.mean.value) == (0, 1, None)
-    text = str(result)
-    assert "cannot_judge" in text
-    assert "eager draws random numbers (bernoulli_)" in text
-    assert "compute something else" not in text
-
-
-@pytest.mark.parametrize(("model", "draws"), [(Noisy, "randn_like"), (Literal, "bernoulli_")])
-def test_what_is_no_module_is_named(model: Callable[[], nn.Module], draws: str) -> None:
-    record = records(model(), "inductor", mode="inference")["inductor"]
+@pytest.mark.parametrize(
+    ("model", "draws", "more"),
+    [
+        (Noisy, "randn_like", {"mode": "inference"}),
+        (Literal, "bernoulli_", {"mode": "inference"}),
+        pytest.param(dropping, "bernoulli_", {"dropout": "keep"}, marks=pytest.mark.slow),
+    ],
+)
+def test_what_draws_is_named(model: Callable[[], nn.Module], draws: str, more: dict[str, str]) -> None:
+    record = records(model(), "inductor", **more)["inductor"]
     assert (record.status, record.parity and record.parity.random) == (Status.CANNOT_JUDGE, draws)
 
 
@@ -116,7 +84,9 @@ def test_a_wrong_answer_beside_a_dropout_that_drops_nothing_fails() -> None:
             wrong: torch.Tensor = self.parts(x) * (1.1 if torch.compiler.is_compiling() else 1.0)
             return wrong
 
-    assert records(Wrong(), "aot_eager")["aot_eager"].status is Status.FAIL_ACCURACY
+    model = Wrong()
+    assert records(model, "aot_eager")["aot_eager"].status is Status.FAIL_ACCURACY
+    assert getattr(model.parts[1], "p", None) == 0.1  # of the caller
 
 
 def test_a_model_in_eval_mode_says_nothing_of_dropout() -> None:
