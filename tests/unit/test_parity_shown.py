@@ -36,6 +36,8 @@ def test_a_pass_says_how_fine_it_was_for_outputs_and_gradients() -> None:
     assert cell(judged(passed, resolution_outputs=0.0012)) == "pass, to 0.12 %"
     fine = {"resolution_outputs": 0.0012, "resolution_gradients": 0.02}
     assert cell(judged(passed, **fine)) == "pass, to 0.12 % (gradients 2.0 %)"
+    endless = judged(passed, resolution_outputs=0.0012, resolution_gradients=3.8e10)
+    assert cell(endless) == "pass*, to 0.12 % (gradients over 1,000 %)"
     kinks = judged(passed, **fine, sensitive_tensors=("a", "b"))
     assert cell(kinks) == "pass, to 0.12 % (gradients 2.0 %, 2 sensitive)"
 

@@ -6,6 +6,7 @@ from harness.schema import Parity, Record, Status
 from runner.analysis.digits import significant
 
 COARSE = 0.1  # share of a tensor's size: a pass that would not have shown such an error is no plain pass
+MOST = 10.0  # above this share of a tensor's size, a number says no more
 MARK = "*"
 
 
@@ -42,4 +43,4 @@ def resolution_text(parity: Parity) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{significant(share * 100, 2)} %"
+    return f"{significant(share * 100, 2)} %" if share <= MOST else f"over {MOST * 100:,.0f} %"

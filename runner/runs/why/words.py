@@ -51,7 +51,7 @@ def cause_lines(why: Why) -> tuple[str, ...]:
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
     ordered = sorted(why.causes, key=lambda one: one.state.value)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
-    why_not = "no tested setting removes a part of the loss"
+    why_not = "no tested setting removes a part of the loss beyond noise"
     if any(one.helps for one in why.attempts):
         why_not = "a setting helps, but what is seen of its cause takes too little of the step"
     if why.unseen:
