@@ -211,22 +211,6 @@ def test_one_operation_off_by_a_hundredth_fails_accuracy(plant: Callable[..., No
     assert metrics["unique_graphs"] == 1
 
 
-def test_a_compiler_that_goes_wrong_after_its_first_call_is_caught(plant: Callable[..., None]) -> None:
-    def compile(program: Any) -> Any:  # noqa: A001 - as the real ones are called
-        forward = program.forward()
-        calls = iter(range(10**6))
-
-        def drifting(*given: Any) -> Any:
-            loss, output = forward(*given)
-            return (loss, output) if next(calls) == 0 else (loss * 1.5, output)
-
-        made = untouched(program)
-        return type(made)(forward=drifting, region="forward", compiler_calls=lambda: 1)
-
-    plant(drifting=compile)
-    assert opened(job()).prepare("drifting")[0] is Status.FAIL_ACCURACY
-
-
 def test_a_forward_that_no_compiler_touched_is_not_compiled(plant: Callable[..., None]) -> None:
     plant(pretending=untouched)
     ready = opened(job())

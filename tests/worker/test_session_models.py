@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.schema import BASELINE, Case, Job, Mode, Protocol, Status
+from harness.schema import Case, Job, Mode, Protocol, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
@@ -269,18 +269,6 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
     ready.keep_only(())
     ready.warm_up()
     assert len(ready.measure(1)[0]) == 1
-
-
-def test_a_variant_that_fails_at_the_end_costs_its_metrics_alone(session: Callable[..., Session]) -> None:
-    ready = session(around(lambda x: x), accuracy=False)
-    ready.open()
-    ready.prepare("eager")
-
-    def broken(*_: Any) -> Any:
-        raise RuntimeError
-
-    ready._variants["eager"].use(broken)
-    assert set(ready.finish()[1]) == {BASELINE}
 
 
 def test_threads_are_those_of_the_job(session: Callable[..., Session]) -> None:

@@ -134,8 +134,8 @@ def test_a_candidate_that_fails_now_has_failed() -> None:
         raise ValueError("late")
 
     session._variants["eager"].use(forward)
-    changed, _, failed = session.finish()
-    assert changed == {}
+    changed, metrics, failed = session.finish()
+    assert (changed, set(metrics)) == ({}, {BASELINE})
     assert {n: (e.phase, e.message) for n, e in failed.items()} == {"eager": ("finish", "late")}
 
 
