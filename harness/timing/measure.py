@@ -115,9 +115,7 @@ def streamed(iterations: int, history: Sequence[Round]) -> int:
     return max(iterations, min(STREAM, max(2, int(LONGEST_STREAM_S / max(slowest, 1e-9)))))
 
 
-def enough_iterations(
-    history: Sequence[Round], again: Callable[[int], Round], min_sample_s: float, *, attempts: int = 3
-) -> int:
+def enough_iterations(history: Sequence[Round], again: Callable[[int], Round], min_sample_s: float) -> int:
     """Steps per sample for all variants, so that the fastest variant's sample lasts ``min_sample_s``.
 
     ``history`` holds rounds of single steps. A single step of microseconds starts with cold caches and takes
@@ -129,7 +127,7 @@ def enough_iterations(
     slowest = max(min(one.seconds[variant] for one in last) for variant in last[0].seconds)
     most = max(1000, min(100_000, int(LONGEST_SAMPLE_S / max(slowest, 1e-9))))
     iterations = iterations_for(fastest, min_sample_s, most=most)
-    for _ in range(attempts):
+    for _ in range(3):
         if iterations < SHORT_STEPS:
             break
         needed = iterations_for(min(again(iterations).seconds.values()), min_sample_s, most=most)

@@ -17,7 +17,7 @@ from runner.analysis.estimate import Estimate, Verdict, exp
 from runner.analysis.statistics import middle, walsh_averages
 from runner.analysis.verdicts.pairs import FEWEST, rounds_of
 from runner.labels import job_title
-from runner.runs.why.causes import Cause, causes, cost_of, settings_of
+from runner.runs.why.causes import causes, cost_of, settings_of
 from runner.runs.why.looked import STEP, Looked
 
 STAGES = ("dynamo_eager", "aot_eager")
@@ -126,11 +126,11 @@ class Why:
         return tuple(tested for tested in self.causes if tested.state is State.EXPLAINED)
 
 
-def proposals(looked: Looked, known: Sequence[Cause] | None = None) -> tuple[Proposal, ...]:
+def proposals(looked: Looked) -> tuple[Proposal, ...]:
     """The causes whose signatures show, the most costly first, with the settings that remove them."""
     if not looked.compiled:  # the copy for looking failed
         return ()
-    ordered = sorted(causes() if known is None else known, key=lambda cause: -cost_of(cause, looked))
+    ordered = sorted(causes(), key=lambda cause: -cost_of(cause, looked))
     shown = ((cause, cause.signature(looked)) for cause in ordered)
     return tuple(
         Proposal(
@@ -146,11 +146,11 @@ def proposals(looked: Looked, known: Sequence[Cause] | None = None) -> tuple[Pro
     )
 
 
-def settings_to_try(proposed: Sequence[Proposal], most: int = MOST) -> tuple[str, ...]:
-    """The first settings of each cause in turn, then the second ones; at most ``most``."""
+def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
+    """The first settings of each cause in turn, then the second ones; at most ``MOST``."""
     depth = max((len(one.settings) for one in proposed), default=0)
     turns = (one.settings[place] for place in range(depth) for one in proposed if place < len(one.settings))
-    return tuple(dict.fromkeys(turns))[:most]
+    return tuple(dict.fromkeys(turns))[:MOST]
 
 
 def with_setting(candidate: str, setting: str) -> str:
