@@ -100,6 +100,7 @@ def iterations_for(step_s: float, min_sample_s: float, *, most: int = 1000) -> i
 
 
 SHORT_STEPS = 20  # with as many steps or more, calibrate on whole samples
+ATTEMPTS = 3  # whole samples from which the number of steps is corrected
 LONGEST_SAMPLE_S = 0.5  # limits the slowest variant's sample where more than 1000 steps are needed
 
 
@@ -127,7 +128,7 @@ def enough_iterations(history: Sequence[Round], again: Callable[[int], Round], m
     slowest = max(min(one.seconds[variant] for one in last) for variant in last[0].seconds)
     most = max(1000, min(100_000, int(LONGEST_SAMPLE_S / max(slowest, 1e-9))))
     iterations = iterations_for(fastest, min_sample_s, most=most)
-    for _ in range(3):
+    for _ in range(ATTEMPTS):
         if iterations < SHORT_STEPS:
             break
         needed = iterations_for(min(again(iterations).seconds.values()), min_sample_s, most=most)
