@@ -1,7 +1,7 @@
 """The published rule: allclose, else the RMS error against m times eager's, else the cosine."""
 
+import itertools
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -99,10 +99,11 @@ def test_in_a_session_the_first_and_third_call_are_judged_by_it(factor: float, s
 
 
 def test_two_runs_of_eager_must_have_the_same_bits() -> None:
+    calls = itertools.count()  # every call differs; random numbers would repeat by chance
+
     class Unsteady(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            generator = torch.Generator().manual_seed(time.perf_counter_ns())
-            return super().forward(x) * (1.0 + 1e-5 * torch.rand(1, generator=generator))
+            return super().forward(x) * (1.0 + 1e-6 * next(calls))
 
     def work() -> object:
         made = workload("mlp")
