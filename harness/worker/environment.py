@@ -20,7 +20,7 @@ from harness.worker.limits import GLIBC_SETTINGS
 TF32_OVERRIDE, BLOCKING = "NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING"
 RECORDED_PREFIXES = (
     *("TORCH", "PYTORCH", "CUBLAS", "CUDNN", "CUDA_", TF32_OVERRIDE, "HIP_", "HSA_"),
-    *("OMP_", "MKL_", "KMP_"),
+    *("OMP_", "MKL_", "KMP_", "ATEN_", "ONEDNN_", "DNNL_"),
     *("MALLOC_", "GLIBC_TUNABLES"),
 )
 
