@@ -1,12 +1,14 @@
 """Single operations: the limits of the hardware, and the share that eager and compiled code reach.
 
-Matrix products over sizes, views beside copies, elementwise operations, reductions, softmax, layer
-norm, attention. ``ops.toml`` beside this file holds their sizes. Several precisions in one run show the
-gain of each:
+Matrix products over sizes, views beside copies, elementwise operations, reductions, softmax, norms,
+attention, rotary embedding, SwiGLU, cross-entropy, embedding, convolution. ``ops.toml`` beside this file
+holds their sizes. Several precisions in one run show the gain of each:
 
     python suites/ops.py --inference --dtypes=float32,bfloat16 --compilers=inductor
 
-A step is the forward alone. A view moves no data, so its time is the cost of a call.
+A step of inference is the forward. A step of training also computes the gradients of all floating inputs
+and weights, from a random gradient of the output; views and copies have none. A view moves no data, so its
+time is the cost of a call.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class Entry:
     shares: bool | None = None
     tags: tuple[str, ...] = ()
     cpu_tags: tuple[str, ...] = ()
+    skip_cpu_training: str = ""
 
     def sizes(self, scale: str) -> tuple[int, ...]:
         return tuple({"full": self.full, "small": self.small, "tiny": self.tiny}[scale])
@@ -60,9 +63,10 @@ def entries() -> Mapping[str, Entry]:
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
-    """Every operation, in inference; the batch size is the first of its sizes."""
-    if setting.mode is not Mode.INFERENCE:
-        return ()  # an operation has no loss, and its backward consists of other operations
+    """Every operation, in training without views and copies; the batch size is the first of its sizes."""
+    if setting.mode is Mode.GENERATE:
+        return ()
+    cpu_training = setting.mode is Mode.TRAINING and setting.device_type == "cpu"
     return tuple(
         Case(
             suite="ops",
@@ -72,19 +76,28 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             published_batch_size=entry.full[0],
             scale=setting.scale,
             tags=(OPERATION, *entry.tags, *(() if setting.scale == "full" else entry.cpu_tags)),
+            skip=entry.skip_cpu_training if cpu_training else "",
         )
         for name, entry in entries().items()
+        if setting.mode is Mode.INFERENCE or entry.shares is None
     )
 
 
 def build(case: Case) -> Workload:
     """The operation with random inputs. ``ValueError`` where a view copies, or a copy does not."""
+    import torch
+
     from harness.workload import Workload
-    from suites.models.operations import make_operation
+    from suites.models.operations import make_operation, weighted_sum
 
     if case.config or case.pretrained:
         raise LookupError("--model-config and --pretrained: the operations of ops have sizes, and no weights")
     entry = entries()[case.name]
     sizes = (case.batch, *entry.sizes(case.scale)[1:])
     module, inputs = make_operation(entry.operation, sizes, shares=entry.shares)
-    return Workload(module=module, args=inputs)
+    if case.mode is Mode.INFERENCE:
+        return Workload(module=module, args=inputs)
+    with torch.no_grad():
+        target = torch.randn_like(module(*inputs))
+    inputs = tuple(x.requires_grad_() if x.is_floating_point() else x for x in inputs)
+    return Workload(module=module, args=inputs, target=target, loss=weighted_sum)

@@ -2,7 +2,11 @@
 
 It counts matrix products, convolutions and attention, with a multiplication and an addition as two
 operations; all other operations are left out, as is usual. The number is eager's, so it is the same for
-every compiler. None if the step has no operation that the counter knows.
+every compiler.
+
+A step without any of these that computes by elementwise operations, sums, means and maxima alone has one for
+each number of an elementwise result and for each number that is reduced: m * n for the addition of two
+matrices of m x n, and m * n for its sum. With any other operation (a fused softmax or norm) it is None.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ METRICS = (
     Metric(
         "flops_per_step",
         "FLOP",
-        "floating point operations of one eager step: products, convolutions and attention",
+        "floating point operations of one eager step: products, convolutions and attention; without any, "
+        "elementwise operations and sums",
         group=WORK,
     ),
     Metric(
@@ -40,10 +45,43 @@ METRICS = (
 
 @contextmanager
 def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
-    counter = flop_counter()
-    with counter:
+    counter, elements = flop_counter(), element_counter()
+    with counter, elements:
         yield
-    numbers["flops_per_step"] = int(counter.get_total_flops()) or None
+    alone = 0 if elements.others else elements.flops
+    numbers["flops_per_step"] = int(counter.get_total_flops()) or alone or None
+
+
+REDUCTIONS = ("sum", "mean", "amax")
+MOVES = ("clone", "copy_", "_to_copy", "cat", "fill_", "zero_", "slice_backward", "_unsafe_view")
+MAKES = ("empty", "zeros", "ones", "full", "new_", "scalar_tensor", "rand")
+
+
+def element_counter() -> Any:
+    """A context manager: ``flops`` of elementwise operations and sums, ``others``: whether others ran."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        flops, others = 0, False
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            name = func._schema.name.removeprefix("aten::")  # noqa: SLF001 - torch's name
+            aliases = [r.alias_info for r in func._schema.returns]  # noqa: SLF001 - torch's name
+            if name in MOVES or name.startswith(MAKES) or any(a and not a.is_write for a in aliases):
+                return result
+            if name in REDUCTIONS:
+                self.flops += args[0].numel()
+            elif torch.Tag.pointwise in func.tags:
+                self.flops += result.numel()
+            else:
+                self.others = True
+            return result
+
+    return Counter()  # type: ignore[no-untyped-call]
 
 
 def flop_counter() -> Any:

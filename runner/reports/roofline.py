@@ -2,9 +2,10 @@
 
 Left: the roofline (Williams, Waterman, Patterson 2009), FLOP/s over FLOP/byte, below the limits
 of memory and processor that the same workers measured. Right: bytes per second, for all operations,
-because torch counts FLOPs of matrix products and attention only. The number of a row is the number
-of its point on the left. Bytes are the bytes of eager's operations, also for compiled points: a
-point above the roof moved fewer bytes. Only for cases tagged as operations; report.html has models.
+because fused norms and softmax, and copies, have no FLOPs (``harness/metrics/flops.py``).
+The number of a row is the number of its point on the left. Bytes are the bytes of eager's operations,
+also for compiled points: a point above the roof moved fewer bytes. Only for cases tagged as operations;
+report.html has models.
 """
 
 from __future__ import annotations

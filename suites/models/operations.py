@@ -1,8 +1,8 @@
 """The operations of suite ops: modules with inputs of a given size.
 
 A class is called with its sizes; the first size is the batch. ``inputs()`` makes the arguments of
-its forward. Weights are parameters, as in a model. Every module is scriptable, exportable and free of
-control flow, so that every compiler accepts it.
+its forward. Weights are parameters, as in a model. Every module is free of control flow and, but for
+flex_attention, scriptable and exportable, so that every compiler accepts it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +18,16 @@ from torch.nn import functional
 
 
 class Operation(nn.Module):
-    """One input of the given sizes, unless a subclass makes others."""
+    """``INPUTS`` inputs of the given sizes, unless a subclass makes others."""
+
+    INPUTS = 1
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__()
         self.sizes = tuple(sizes)
 
     def inputs(self) -> tuple[Tensor, ...]:
-        return (torch.randn(self.sizes),)
+        return tuple(torch.randn(self.sizes) for _ in range(self.INPUTS))
 
 
 # -- matrix products ----------------------------------------------------------------
@@ -109,8 +111,7 @@ class CopyClone(Operation):
 
 
 class Add(Operation):
-    def inputs(self) -> tuple[Tensor, ...]:
-        return torch.randn(self.sizes), torch.randn(self.sizes)
+    INPUTS = 2
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return x + y
@@ -192,17 +193,153 @@ class LayerNormSpelledOut(Operation):
         return centered * spread * self.weight + self.bias
 
 
+class RmsNorm(Operation):
+    """torch 2.4 or newer."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.norm = nn.RMSNorm(self.sizes[-1], eps=1e-5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal: Tensor = self.norm(x)
+        return normal
+
+
+class RmsNormSpelledOut(Operation):
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.weight = nn.Parameter(torch.ones(self.sizes[-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * (x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-5))
+
+
+class Rotary(Operation):
+    """(batch, heads, length, width): the halves of each head are turned by an angle of their position."""
+
+    if TYPE_CHECKING:  # TorchScript cannot read it
+        cos: Tensor
+        sin: Tensor
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        *_, length, width = self.sizes
+        speeds = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        angles = torch.outer(torch.arange(length), speeds).repeat(1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = x.chunk(2, dim=-1)
+        return x * self.cos + torch.cat((-second, first), dim=-1) * self.sin
+
+
+class Swiglu(Operation):
+    """The gate and the values lie beside each other, as one product makes them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, values = x.chunk(2, dim=-1)
+        return functional.silu(gate) * values
+
+
+class CrossEntropy(Operation):
+    """(rows, vocabulary)"""
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        rows, vocabulary = self.sizes
+        return torch.randn(self.sizes), torch.randint(vocabulary, (rows,))
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return functional.cross_entropy(logits, target)
+
+
+class Embedding(Operation):
+    """(tokens, vocabulary, width)"""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.weight = nn.Parameter(torch.randn(self.sizes[1:]))
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (torch.randint(self.sizes[1], self.sizes[:1]),)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return functional.embedding(tokens, self.weight)
+
+
+class Convolution(Operation):
+    """(batch, channels, side, kernel), as many channels as before, channels first."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        _, channels, _, kernel = self.sizes
+        self.convolution = nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=False)
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        batch, channels, side, _ = self.sizes
+        return (torch.randn(batch, channels, side, side),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.convolution(x)
+        return result
+
+
+class ConvolutionChannelsLast(Convolution):
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (super().inputs()[0].contiguous(memory_format=torch.channels_last),)
+
+
 class Attention(Operation):
     """(batch, heads, length, width) of a head; causal."""
 
-    def inputs(self) -> tuple[Tensor, ...]:
-        return torch.randn(self.sizes), torch.randn(self.sizes), torch.randn(self.sizes)
+    INPUTS = 3
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
+class AttentionUnmasked(Operation):
+    INPUTS = 3
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(query, key, value)
+
+
+class AttentionPadded(Operation):
+    """With a boolean mask (batch, 1, 1, length): the last quarter of each sequence is padding."""
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        batch, _, length, _ = self.sizes
+        mask = (torch.arange(length) < length - length // 4).expand(batch, 1, 1, length)
+        return *(torch.randn(self.sizes) for _ in range(3)), mask.contiguous()
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+class FlexAttention(Operation):
+    """Causal by its ``score_mod``, so no block is left out. Eager writes the scores. torch 2.5 or newer."""
+
+    INPUTS = 3
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        from torch.nn.attention.flex_attention import flex_attention
+
+        result: Any = flex_attention(query, key, value, score_mod=causal)
+        return result  # type: ignore[no-any-return]
+
+
+def causal(score: Tensor, batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    return torch.where(row >= column, score, -math.inf)
+
+
 class AttentionSpelledOut(Operation):
+    INPUTS = 3
+
     if TYPE_CHECKING:  # TorchScript cannot read it
         mask: Tensor
 
@@ -212,9 +349,6 @@ class AttentionSpelledOut(Operation):
         later = torch.ones(length, length, dtype=torch.bool).triu(diagonal=1)
         self.register_buffer("mask", later)
 
-    def inputs(self) -> tuple[Tensor, ...]:
-        return torch.randn(self.sizes), torch.randn(self.sizes), torch.randn(self.sizes)
-
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
         shares = functional.softmax(scores.masked_fill(self.mask, -math.inf), dim=-1)
@@ -222,7 +356,8 @@ class AttentionSpelledOut(Operation):
 
 
 OPERATIONS = {
-    re.sub(r"(?<=.)([A-Z])", r"_\1", kind.__name__).lower(): kind for kind in Operation.__subclasses__()
+    re.sub(r"(?<=.)([A-Z])", r"_\1", kind.__name__).lower(): kind
+    for kind in (*Operation.__subclasses__(), ConvolutionChannelsLast)
 }
 """``CopyTranspose`` is the operation ``copy_transpose``."""
 
@@ -256,3 +391,8 @@ def hold_to_storage(module: nn.Module, inputs: tuple[Tensor, ...], *, shares: bo
 
 def same_storage(one: Tensor, other: Tensor) -> bool:
     return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def weighted_sum(output: Tensor, target: Tensor) -> Tensor:
+    """The loss of an operation: the sum of its output times random numbers, where its backward begins."""
+    return (output * target).sum()
