@@ -49,7 +49,6 @@ class Entry:
     shares: bool | None = None
     tags: tuple[str, ...] = ()
     cpu_tags: tuple[str, ...] = ()
-    skip_cpu_training: str = ""
 
     def sizes(self, scale: str) -> tuple[int, ...]:
         return tuple({"full": self.full, "small": self.small, "tiny": self.tiny}[scale])
@@ -66,7 +65,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
     """Every operation, in training without views and copies; the batch size is the first of its sizes."""
     if setting.mode is Mode.GENERATE:
         return ()
-    cpu_training = setting.mode is Mode.TRAINING and setting.device_type == "cpu"
     return tuple(
         Case(
             suite="ops",
@@ -76,7 +74,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             published_batch_size=entry.full[0],
             scale=setting.scale,
             tags=(OPERATION, *entry.tags, *(() if setting.scale == "full" else entry.cpu_tags)),
-            skip=entry.skip_cpu_training if cpu_training else "",
         )
         for name, entry in entries().items()
         if setting.mode is Mode.INFERENCE or entry.shares is None

@@ -1,8 +1,9 @@
 """The operations of suite ops: modules with inputs of a given size.
 
 A class is called with its sizes; the first size is the batch. ``inputs()`` makes the arguments of
-its forward. Weights are parameters, as in a model. Every module is free of control flow and, but for
-flex_attention, scriptable and exportable, so that every compiler accepts it.
+its forward. Weights are parameters, as in a model. Every module is scriptable, exportable and free of
+control flow, so that every compiler accepts it. FlexAttention has no place here: torch compiles it in
+eager, too, so it has no baseline.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -319,22 +320,6 @@ class AttentionPadded(Operation):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-
-
-class FlexAttention(Operation):
-    """Causal by its ``score_mod``, so no block is left out. Eager writes the scores. torch 2.5 or newer."""
-
-    INPUTS = 3
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        from torch.nn.attention.flex_attention import flex_attention
-
-        result: Any = flex_attention(query, key, value, score_mod=causal)
-        return result  # type: ignore[no-any-return]
-
-
-def causal(score: Tensor, batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    return torch.where(row >= column, score, -math.inf)
 
 
 class AttentionSpelledOut(Operation):

@@ -86,7 +86,7 @@ def test_words_reach_the_runner_as_they_were_typed() -> None:
 # -- ops ------------------------------------------------------------
 
 
-PRODUCTS = ("matmul", "attention", "flex_attention", "convolution")
+PRODUCTS = ("matmul", "attention", "convolution")
 L3_BYTES = 32 * 2**20  # of the processor whose runs are committed
 
 

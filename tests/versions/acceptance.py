@@ -89,7 +89,7 @@ def help_(ground: Ground) -> Skips:
 
 def list_(ground: Ground) -> Skips:
     """``--list`` and ``--list-compilers``: each suite and its models."""
-    words = ["--list", "--inference", f"--suites={','.join(SUITE_NAMES)}"]  # ops has no training
+    words = ["--list", "--inference", f"--suites={','.join(SUITE_NAMES)}"]
     text = run(ground, "list", [*ground.torchduet, *words])
     missing = [name for name in (*every_model(), *OPERATIONS) if f" {name} " not in text]
     if missing:

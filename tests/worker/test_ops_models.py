@@ -27,10 +27,8 @@ from tests.worker.planted import silent
 NAMES = list(ops.entries())
 VIEWS = [name for name in NAMES if name.startswith("view")]
 COPIES = [name for name in NAMES if name.startswith("copy")]
-FLEX = "flex_attention"  # nobody can script it, and eager warns that it is slow
 FLOAT = 4  # bytes
 
-pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 INFERENCE = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="small")
 
 
@@ -177,18 +175,11 @@ def test_elementwise_operations_and_sums_have_one_flop_for_each_number(name: str
     assert counter.others == (name == "softmax")
 
 
-def test_flex_attention_is_causal_attention() -> None:
-    given = workload(FLEX)
-    expected = torch.nn.functional.scaled_dot_product_attention(*given.args[:3], is_causal=True)  # type: ignore[misc]
-    torch.testing.assert_close(result_of(given), expected)
-
-
 def test_an_operation_trains_but_views_and_copies_do_not() -> None:
     cases = {c.name: c for c in ops.cases(dataclasses.replace(INFERENCE, mode=Mode.TRAINING, scale="tiny"))}
     assert set(NAMES) - set(cases) == {*VIEWS, *COPIES}
-    assert [name for name, case in cases.items() if case.skip] == [FLEX]
-    for name in set(cases) - {FLEX}:
-        given = ops.build(cases[name])
+    for name, case in cases.items():
+        given = ops.build(case)
         assert given.loss is not None
         torch.autograd.backward(given.loss(given.module(*given.args), given.target))
         floating = [x for x in (*given.args, *given.module.parameters()) if x.is_floating_point()]
@@ -234,7 +225,7 @@ def test_a_compiled_view_is_a_view_and_the_record_says_that_nothing_moves(name: 
     assert found["flops_per_step"] is None
 
 
-@pytest.mark.parametrize("name", sampled(5, [name for name in NAMES if name != FLEX]))
+@pytest.mark.parametrize("name", sampled(5, NAMES))
 def test_every_operation_is_scripted_and_passes(name: str) -> None:
     session = Session(job_of(name, "torchscript"), silent)
     session.open()
