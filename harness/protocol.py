@@ -26,6 +26,7 @@ from harness.settings import (
     setting,
     within,
 )
+from harness.shapes import spec
 
 PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")
@@ -268,6 +269,8 @@ class CompilerOptions:
         identifies=True,
     )
     nopython: bool = _option(False, "--nopython", help="a graph break is an error")
+    # of a process of --shapes: `eager` or its strategy; in a record empty
+    strategy: str = ""
     whole_step: bool = _option(
         False, "--whole-step", help="torch.compile compiles the training step with its backward and optimizer"
     )
@@ -316,6 +319,14 @@ class Extras:
         help="K times, race eager and each candidate in fresh processes over 100 steps: from nothing, from "
         "filled caches, from torch's cache file, from an AOTInductor package: docs/MEASURING.md",
     )
+    # a stream of calls with inputs of these sizes, by each strategy in fresh processes; empty: none
+    shapes: str = _extra(
+        "",
+        "--shapes=AXIS=SIZES",
+        kind=Kind(spec),
+        help="a stream of calls of changing batch or sequence, such as sequence=64,128,96, batch=16:+-20%%:50 "
+        "or sequence=FILE, in --processes fresh processes of eager and each strategy: docs/HOWTO.md",
+    )
     allocator: str = _extra(
         "default",
         "--allocator=NAME",
@@ -327,4 +338,4 @@ class Extras:
     @property
     def times_compiling(self) -> bool:
         """Whether compilations are timed that no other job may disturb."""
-        return bool(self.compile_runs or self.start_up)
+        return bool(self.compile_runs or self.start_up or self.shapes)

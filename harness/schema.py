@@ -410,6 +410,16 @@ EAGER_START = "eager"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """The calls of a process of ``--shapes``, whose seconds are ``first_calls_s``."""
+
+    sizes: tuple[int, ...]  # of the inputs of each call, in order
+    compiled: tuple[int, ...]  # numbers of the calls, from 0, in which graphs were compiled
+    # of the calls in which no compiled code ran; null: not known
+    eager: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
     """One compilation of a candidate in a fresh process, beside that of the process that is timed."""
 
@@ -425,6 +435,7 @@ class Compilation:
     # `--start-up`: seconds of each step of the process
     first_calls_s: tuple[float, ...] = ()
     stored_bytes: int | None = None  # size of what it began with
+    stream: Stream | None = None  # `--shapes`: its calls; `start` is then the strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,6 +465,7 @@ class Record:
     env_parity: Parity | None = None
     # seconds of the calls before timing; three count as compilation
     first_calls_s: tuple[float, ...] = ()
+    stream: Stream | None = None  # of a process of `--shapes`; in a record null
     # those of other processes: `--compile-runs`, `--start-up`, and later ones of `--processes`
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,

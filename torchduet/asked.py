@@ -43,7 +43,7 @@ ARGUMENTS = Names({"modes": "mode", "dtypes": "dtype", "devices": "device"})
 EXAMPLE = "for example compilers=['inductor']"
 IN_A_WORKER = (
     *("extras.allocator", "extras.profiler_trace"),
-    *("extras.compile_runs", "extras.start_up"),
+    *("extras.compile_runs", "extras.start_up", "extras.shapes"),
     *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
     "protocol.phase_timeouts_s",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -238,10 +239,11 @@ class Variant:
     ) -> None:
         """``exact``: an fp64 program. ``protocol``: what a training step does beside forward and backward."""
         self.program = program
+        self._channels_last = protocol is not None and protocol.channels_last
         protocol = protocol if protocol is not None and program.training else Protocol()
         self._repeats = protocol.gradient_accumulation
         self._update = update_of(protocol, program.module, program.loss_scale)
-        self._precision = precision
+        self._precision, self._device = precision, device
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
             InFp64 if exact else lambda: precision.context(device.type)
@@ -264,6 +266,22 @@ class Variant:
         if compile_batch is not None:
             self._batch, self.whole = compile_batch(self._batch), True
         self.step = self._make_step()
+
+    def with_inputs(self, workload: Workload) -> Variant:
+        """The same module and forward with the workload's inputs. Not of a step that updates or is whole."""
+        made = copy.copy(self)
+        device, cast = self._device, self._precision.cast
+        values = [
+            fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)
+        ]
+        if self._channels_last:
+            values = [map_tensors(value, in_channels_last) for value in values]
+        args, kwargs, target = values
+        made.program = dataclasses.replace(self.program, args=args, kwargs=kwargs, target=target)
+        made._of_smaller = {}
+        made.step = made._make_step()
+        made.remember()
+        return made
 
     def _batch_of(self, forward: Forward) -> Batch:
         return batch_of_training(self.program, forward, self._context, self._update, self._repeats)

@@ -41,6 +41,7 @@ from harness.timing.warm_up import warm_up
 from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
+from harness.worker.shapes import ShapeStream
 from harness.worker.status_page import Activity
 from harness.workload import Build
 
@@ -66,7 +67,8 @@ class Session:
         build: Build | None = None,
         compilers: Compilers | None = None,
     ) -> None:
-        self._job = job
+        self.stream = ShapeStream(job, announce, build) if job.options.strategy else None
+        self._job = job = job if self.stream is None else self.stream.job
         self._compilers = compilers or {}
         self._builder = build
         self._announce = announce
@@ -167,6 +169,9 @@ class Session:
             notes += more
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
+        elif self.stream is not None and self._job.protocol.accuracy and not compiled.control:
+            status, parity, more = self.stream.judge(compiled)
+            notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE
         self._variants[candidate] = variant
@@ -202,6 +207,8 @@ class Session:
             calls = list[float]()
             if start_up.races:
                 calls = start_up.steps(variant.step, bench.synchronize)
+            elif self.stream is not None:
+                calls = self.stream.run(bench, variant, compiled)
             elif self._checks is not None:
                 results = first_calls(bench, variant, calls)
             else:
@@ -211,7 +218,7 @@ class Session:
         self.first_calls_s[candidate] = calls
         if start_up.races:
             start_up.store()
-        else:
+        elif self.stream is None:
             numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
         numbers["compiled_region"] = compiled.region
         if autotuned := compiled.autotuned():

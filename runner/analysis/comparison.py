@@ -289,6 +289,30 @@ class StartForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeForm:
+    """The ``n`` streams (``--shapes``) of a candidate by one strategy, with compilation in all times.
+
+    ``speedup``: eager's total / its own. ``settled_ms``: mean of the second half of the calls. ``overtakes``: the
+    call from which no stream is behind eager's; None: not in all streams.
+    """
+
+    comparison: Comparison
+    strategy: str
+    n: int
+    calls: int
+    total: Typical
+    speedup: Typical | None
+    recompiles: float | None  # calls after the first that compiled
+    eager_calls: float | None
+    compile_s: float | None
+    first_s: float  # of the first ten calls
+    settled_ms: float
+    overtakes: float | None
+    status: Status
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Crossover:
     """Where a curve crosses a speedup of 1, with its 95 % interval; an end beyond the points is None."""
 
@@ -359,5 +383,6 @@ class Summary:
     compile_starts: tuple[CompileStart, ...] = ()
     compile_pairs: tuple[CompilePair, ...] = ()
     start_forms: tuple[StartForm, ...] = ()
+    shape_forms: tuple[ShapeForm, ...] = ()
     curves: tuple[Curve, ...] = ()
     figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
 from runner.analysis.start_up.forms import start_forms
+from runner.analysis.start_up.streams import shape_forms
 from runner.analysis.statistics import false_discovery
 from runner.analysis.sweep.curves import curves
 from runner.analysis.verdicts.averages import geomean, wilson
@@ -59,6 +60,7 @@ def summarize(records: Sequence[Record]) -> Summary:
         compile_starts=compile_starts(comparisons),
         compile_pairs=compile_pairs(comparisons),
         start_forms=start_forms(comparisons),
+        shape_forms=shape_forms(comparisons),
         curves=curves(comparisons),
     )
 

@@ -231,7 +231,8 @@ def _failed_compilation(comparison: Comparison) -> str:
 
 
 def _fails(compilation: Compilation) -> bool:
-    return bool(compilation.failure) and compilation.status is not Status.FAIL_ACCURACY
+    known = (Status.FAIL_ACCURACY, Status.SKIP)
+    return bool(compilation.failure) and compilation.status not in known
 
 
 def _wrong_form(comparison: Comparison) -> str:

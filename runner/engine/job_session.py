@@ -186,6 +186,7 @@ class JobState:
             env=env,
             env_parity=reported.parity,
             first_calls_s=state.first_calls_s,
+            stream=state.stream,
             rounds_ended=state.rounds_ended,
             assumed_between_sd=None if assumed is None else assumed.sd,
             calibrated="" if assumed is None else assumed.calibrated,

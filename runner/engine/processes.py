@@ -42,6 +42,7 @@ from harness.schema import (
     Status,
     of_environment,
 )
+from harness.shapes import STRATEGIES
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged
@@ -229,7 +230,7 @@ Run = Callable[[Job, Path | None], Steps]
 
 Compilations = dict[str, tuple[Compilation, ...]]
 
-STARTS = (EAGER_START, COLD, WARM, CACHE_FILE, PACKAGE)
+STARTS = (EAGER_START, COLD, WARM, CACHE_FILE, PACKAGE, *STRATEGIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +257,7 @@ def with_fresh_runs(
     for step in run(job, None):
         if isinstance(step, Record):
             own = compilations.get(step.candidate, ())
-            yield replace(step, compilations=(*own, *step.compilations))
+            yield _with_streams(replace(step, compilations=(*own, *step.compilations)))
         else:
             yield step
 
@@ -267,8 +268,14 @@ def fresh_runs(
     """The compilations of these candidates. A start of a candidate that fails once is not repeated."""
     able = [name for name in candidates if _has_compiler(job, name)]
     found: Compilations = dict.fromkeys(able, ())
-    for rounds, races in ((job.extras.compile_runs, False), (job.extras.start_up, True)):
-        for name, compilation in _rounds(job, able, rounds, run, folder, stop, races=races):
+    streams = (job.protocol.processes or LEAST_ACROSS) if job.extras.shapes else 0
+    for rounds, races, streaming in (
+        (job.extras.compile_runs, False, False),
+        (job.extras.start_up, True, False),
+        (streams, True, True),
+    ):
+        what = _streaming(job) if streaming else job
+        for name, compilation in _rounds(what, able, rounds, run, folder, stop, races=races):
             for candidate in able:
                 if name == candidate or name == _eager_of(job, candidate):
                     found[candidate] += (compilation,)
@@ -296,6 +303,7 @@ def _rounds(
             if (
                 (start == EAGER_START) != (name in eager)
                 or (start in (CACHE_FILE, PACKAGE) and not races)
+                or (start != EAGER_START and (start in STRATEGIES) != bool(job.options.strategy))
                 or (needed is not None and not needed.exists())
                 or ended & {(name, start), (name, COLD)}
             ):
@@ -323,9 +331,14 @@ def _begun(
         for path in (caches, begins.stored):
             path.mkdir(exist_ok=True)
         alone = _only(job, name, start if races else "", begins.stored, accuracy=accuracy)
+        if job.options.strategy:
+            alone = replace(alone, options=replace(job.options, strategy=start))
         return next((r for r in run(alone, caches) if isinstance(r, Record)), None)
 
-    record = record_of(f"{begins.caches.name}-of-{STARTS.index(start)}", accuracy=False)
+    record = record_of(
+        f"{begins.caches.name}-of-{STARTS.index(start)}",
+        accuracy=bool(job.options.strategy) and job.protocol.accuracy,
+    )
     if record is None:
         return None
     compilation = Compilation(
@@ -336,11 +349,30 @@ def _begun(
         failure="" if record.failure is None else f"{record.failure.kind}: {record.failure.message}",
         first_calls_s=record.first_calls_s if races else (),
         stored_bytes=size,
+        stream=record.stream,
     )
+    if record.stream is not None:
+        return _with_parity(compilation, record)
     if size is None or number or compilation.failure or not job.protocol.accuracy:
         return compilation
     checked = record_of(f"{begins.caches.name}-checking-{STARTS.index(start)}", accuracy=True)
     return compilation if checked is None else _with_parity(compilation, checked)
+
+
+def _streaming(job: Job) -> Job:
+    """The job whose processes are streams: of one batch size, in eager or by a strategy."""
+    protocol = replace(job.protocol, fixed_batch=True, processes=1)
+    return replace(job, protocol=protocol, options=replace(job.options, strategy=EAGER))
+
+
+def _with_streams(record: Record) -> Record:
+    """A candidate has failed if any size of its streams has failed parity."""
+    wrong = next((c for c in record.compilations if c.stream and c.status is Status.FAIL_ACCURACY), None)
+    if wrong is None or not record.status.passed:
+        return record
+    message = f"{wrong.start} shapes: {wrong.failure}"
+    failure = Failure(kind="AnotherSize", message=message, phase="check")
+    return replace(record, status=Status.FAIL_ACCURACY, failure=failure, notes=(*record.notes, message))
 
 
 def _with_parity(compilation: Compilation, checked: Record) -> Compilation:

@@ -20,6 +20,7 @@ from harness.schema import (
     Samples,
     Scalar,
     Status,
+    Stream,
     TensorError,
     Where,
     of_environment,
@@ -116,6 +117,7 @@ class CandidateState:
     metrics: dict[str, Scalar] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     first_calls_s: tuple[float, ...] = ()
+    stream: Stream | None = None
     rounds: list[Round] = field(default_factory=list)
     measured_again: bool = False  # its first rounds had no common speedup, and were discarded
     recompiling: int = 0  # batches during which the candidate was compiled again
@@ -299,6 +301,7 @@ def _state(checked: Checked, notes: tuple[str, ...]) -> CandidateState:
         metrics=dict(checked.metrics),
         notes=(*notes, *checked.notes),
         first_calls_s=checked.first_calls_s,
+        stream=checked.stream,
     )
 
 

@@ -77,6 +77,7 @@ def where_asked(given: Given, config: RunConfig) -> Where:
     for flag, runs in (
         ("--compile-runs", config.extras.compile_runs),
         ("--start-up", config.extras.start_up),
+        ("--shapes", bool(config.extras.shapes)),
     ):
         if runs and several:
             raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
@@ -204,6 +205,20 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
         lambda c: _sweeps(c, "threads") and c.protocol.threads is not None
     ),
     "<sweep>: name an axis once, with all its values": (lambda c: len(dict(c.sweep)) < len(c.sweep)),
+    "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "
+    "<environments> out": lambda c: bool(
+        c.extras.shapes and (c.sweep or c.extras.start_up or c.environments)
+    ),
+    "<extras.shapes> is for a forward, or one with its backward; leave <modes=generate>, <protocol.optimizer> and "
+    "<options.whole_step=True> out": lambda c: bool(
+        c.extras.shapes
+        and (Mode.GENERATE in c.modes or c.protocol.optimizer != "none" or c.options.whole_step)
+    ),
+    "<extras.shapes> measures dynamic shapes as strategies; leave <options.dynamic_shapes=True>, "
+    "<options.dynamic_batch=True> and [dynamic=True] out": lambda c: bool(
+        c.extras.shapes
+        and (c.options.dynamic_shapes or c.options.dynamic_batch or any("dynamic=" in n for n in c.compilers))
+    ),
     f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
     "name it in PYTHONPATH, or install the package torchbenchmark": (
         lambda c: TORCHBENCH in c.suites and not c.environments and find_spec("torchbenchmark") is None

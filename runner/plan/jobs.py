@@ -18,7 +18,7 @@ from runner.plan.batch_sizes import BATCH_SIZE_FILE
 from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.partition import balanced
 from runner.plan.probe import LIMIT_S, ask_suite, limit_for, listed_cases
-from runner.plan.sweep import points
+from runner.plan.sweep import check_stream, points
 
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
@@ -113,6 +113,7 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
                         extras=config.extras,
                         own_compilers=dict(config.own_compilers),
                     )
+                    check_stream(job)
                     jobs += points(job, config.sweep)
     if not jobs:
         raise UsageError(_nothing_selected(config, mode, catalog))

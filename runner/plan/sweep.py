@@ -54,7 +54,14 @@ def points(job: Job, axes: Sequence[Axis]) -> Iterator[Job]:
         yield _at(job, dict(zip(names, values, strict=True)))
 
 
-def _at(job: Job, point: dict[str, int]) -> Job:
+def check_stream(job: Job) -> None:
+    """``UsageError`` if the model has no such size as ``--shapes`` changes."""
+    axis, _, sizes = job.extras.shapes.partition("=")
+    if sizes:
+        _at(job, {axis: 1}, "--shapes")
+
+
+def _at(job: Job, point: dict[str, int], flag: str = "--sweep") -> Job:
     case, protocol = job.case, job.protocol
     if "batch" in point:  # half of a batch would be another point
         case = replace(case, batch_size=point["batch"])
@@ -64,8 +71,8 @@ def _at(job: Job, point: dict[str, int]) -> Job:
     elif "sequence" in point:
         if case.sequence is None and not is_own_model(case.suite):
             raise UsageError(
-                f"--sweep: {case.name} of {case.suite} has no sequence length that can be set; leave it out "
-                "(-x), or sweep another axis"
+                f"{flag}: {case.name} of {case.suite} has no sequence length that can be set; leave it out "
+                "(-x), or give another axis"
             )
         case = replace(case, sequence=point["sequence"])
     if "threads" in point:

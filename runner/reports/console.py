@@ -29,6 +29,7 @@ from runner.reports.parts.sections import (
     sections,
     top_models,
 )
+from runner.reports.parts.shapes import shape_tables
 from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import NOT_CHECKED, coarse_note, narrow_table
 
@@ -67,6 +68,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
             *curve_tables(summary),
             *compile_tables(summary),
             *start_up_tables(summary),
+            *shape_tables(summary),
             *short_pair_tables(summary),
         )
     )

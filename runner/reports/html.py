@@ -35,6 +35,7 @@ from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.pairs import compile_tables, pair_tables
 from runner.reports.parts.sections import environment_line, protocol_line
+from runner.reports.parts.shapes import shape_tables
 from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import coarse_note
 
@@ -124,7 +125,12 @@ def _page(summary: Summary) -> dict[str, Any]:
         "curve_pictures": _curve_pictures(summary),
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
-        "pairs": (*compile_tables(summary), *start_up_tables(summary), *pair_tables(summary)),
+        "pairs": (
+            *compile_tables(summary),
+            *start_up_tables(summary),
+            *shape_tables(summary),
+            *pair_tables(summary),
+        ),
         "facts": [
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],

@@ -92,7 +92,9 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
     for one in record.compilations:
         if one.first_calls_s:  # of --start-up
             ends = [*accumulate(one.first_calls_s)]
-            yield _metric("start_up", ends, "s", start=one.start, round=one.round)
+            yield _metric(
+                "start_up" if one.stream is None else "shapes", ends, "s", start=one.start, round=one.round
+            )
 
 
 def _metric(name: str, values: list[float], unit: str = "", **more: Any) -> dict[str, Any]:

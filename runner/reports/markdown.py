@@ -29,6 +29,7 @@ from runner.reports.parts.sections import (
     protocol_line,
     sections,
 )
+from runner.reports.parts.shapes import shape_tables
 from runner.reports.parts.start_up import start_up_tables
 from runner.reports.parts.table import coarse_note, section_table
 
@@ -105,7 +106,12 @@ def _curves(summary: Summary) -> Iterator[MarkdownBlock]:
 
 
 def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in (*compile_tables(summary), *start_up_tables(summary), *pair_tables(summary)):
+    for table in (
+        *compile_tables(summary),
+        *start_up_tables(summary),
+        *shape_tables(summary),
+        *pair_tables(summary),
+    ):
         yield folded(escape(table.title), table_block(table))
 
 

@@ -125,6 +125,7 @@ def with_settings(compile_it: Compile, settings: Sequence[str], takes: Sequence[
             compiled = compile_it(replace(program, options=own.options_with(program.options)))
         if not own.patches and not own.kept:
             return compiled
-        return inside(compiled, own.active, calls=SETTLING_CALLS)
+        calls = None if program.options.strategy else SETTLING_CALLS  # of a stream, any call may compile
+        return inside(compiled, own.active, calls=calls)
 
     return compiled_with

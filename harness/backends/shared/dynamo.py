@@ -12,6 +12,7 @@ import torch
 from harness.backends.shared.options import DYNAMO, mark_dynamic_batch, notes_on
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program, own_code
+from harness.shapes import DYNAMIC, STATIC
 
 ENTRY_POINTS = "torch_dynamo_backends"
 SETTINGS = ("dynamo", "functorch", "dynamic", "fullgraph", "whole_step")
@@ -65,7 +66,8 @@ def dynamo_options(
     if options.dynamic_batch and "dynamic_batch" in takes:
         why_not = mark_dynamic_batch(program)
         notes += (f"{name}: {why_not}",) if why_not else ()
-    return {"dynamic": True if options.dynamic_shapes else None, "fullgraph": options.nopython}, notes
+    dynamic = {STATIC: False, DYNAMIC: True}.get(options.strategy, True if options.dynamic_shapes else None)
+    return {"dynamic": dynamic, "fullgraph": options.nopython}, notes
 
 
 # -- names that are registered with torch.compile: any --backend=NAME -------------------

@@ -14,11 +14,13 @@ import torch
 
 from harness.program import Program
 from harness.schema import CompilerOptions
+from harness.shapes import DYNAMIC, MARKED, STATIC
 from harness.tensors import named_tensors
 
 DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython", "whole_step")
 """The options that every ``torch.compile`` backend takes."""
 
+NOT_TAKEN = "do not exist for this compiler"
 _FLAGS = {
     "inductor_config": "--inductor-config",
     "dynamic_shapes": "--dynamic-shapes",
@@ -32,8 +34,11 @@ _FLAGS = {
 
 def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple[str, ...]:
     """One note for each given option that this compiler does not support."""
+    takes = tuple(takes)
     given = [option for option in _FLAGS if getattr(options, option)]
-    return tuple(
+    refused = options.strategy in (STATIC, DYNAMIC, MARKED) and "dynamic_shapes" not in takes
+    unused = (f"{name}: {options.strategy} shapes {NOT_TAKEN}",) if refused else ()
+    return unused + tuple(
         f"{name}: {_FLAGS[o]} was not used, because this compiler does not support it"
         for o in given
         if o not in takes

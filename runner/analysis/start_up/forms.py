@@ -34,7 +34,7 @@ def _race(form: StartForm) -> tuple[str, str]:
 def _forms(comparison: Comparison) -> list[StartForm]:
     races: dict[str, dict[int, Compilation]] = {}
     for one in comparison.record.compilations:
-        if one.first_calls_s:
+        if one.first_calls_s and one.stream is None:
             races.setdefault(one.start, {})[one.round] = one
     ends = {start: _ends(members) for start, members in races.items()}
     eager = ends.get(EAGER_START, {})

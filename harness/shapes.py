@@ -1,0 +1,104 @@
+"""``--shapes AXIS=SIZES``: a stream of calls of one model, each with inputs of its size.
+
+sequence=64,128,96             these sizes, one call each; sequence=64,128,96:50: again from the first
+sequence=100:+-20%:50          50 whole numbers, uniform within 20 % of 100, drawn from the seed
+sequence=FILE                  a file with one size a line
+.../96,128                     the sizes that the strategy *padded* pads to (else powers of two)
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.settings import no_such, whole
+
+if TYPE_CHECKING:
+    from harness.schema import Case
+
+STRATEGIES = (STATIC, AUTOMATIC, DYNAMIC, MARKED, PADDED) = (
+    *("static", "automatic", "dynamic", "marked", "padded"),
+)
+
+FIELDS = {"batch": "batch_size", "sequence": "sequence"}
+"""Axis -> field of the case."""
+CALLS, MOST_CALLS = 50, 1000
+SPREAD = re.compile(r"(\d{1,12}):\+-(\d{1,2})%(?::(\d{1,12}))?")
+EXAMPLES = "write for example sequence=64,128,96, batch=16:+-20%:50 or sequence=FILE"
+
+
+def spec(text: str) -> str:
+    """The text in its own form: a file's sizes are a list. ``ValueError`` with a sentence."""
+    axis, equals, values = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} names no axis; {EXAMPLES}")
+    if axis not in FIELDS:
+        raise ValueError(no_such(axis, "axis", FIELDS))
+    path = Path(values)
+    if values and path.is_file():
+        lines = path.read_text(encoding="utf-8", errors="replace").split()
+        if not lines:
+            raise ValueError(f"the file {values!r} is empty; write one size a line")
+        values = ",".join(lines)
+    text = f"{axis}={values}"
+    calls, pads = calls_of(text, 0), pads_of(text)
+    if len(calls) > MOST_CALLS:
+        raise ValueError(f"{len(calls)} calls are more than {MOST_CALLS}")
+    if pads and max(pads) < max(calls):
+        raise ValueError(f"no size to pad to is as large as {max(calls)}")
+    return text
+
+
+def calls_of(text: str, seed: int) -> tuple[int, ...]:
+    """The size of each call."""
+    values = text.partition("=")[2].partition("/")[0]
+    spread = SPREAD.fullmatch(values)
+    if spread is not None:
+        middle, share = whole(spread[1], least=1), int(spread[2]) / 100
+        draw = random.Random(seed)
+        low, high = max(1, round(middle * (1 - share))), round(middle * (1 + share))
+        return tuple(draw.randint(low, high) for _ in range(min(_count(spread[3], CALLS), MOST_CALLS + 1)))
+    listed, _, count = values.partition(":")
+    if not listed:
+        raise ValueError(f"{text!r} has no sizes; {EXAMPLES}")
+    sizes = [whole(word, least=1) for word in listed.split(",")]
+    number = min(_count(count, len(sizes)), MOST_CALLS + 1)
+    return tuple(sizes[place % len(sizes)] for place in range(number))
+
+
+def _count(text: str | None, default: int) -> int:
+    return whole(text, least=2) if text else default
+
+
+def pads_of(text: str) -> tuple[int, ...]:
+    """The stated sizes to pad to; () for powers of two."""
+    stated = text.partition("/")[2]
+    return tuple(sorted(whole(word, least=1) for word in stated.split(","))) if stated else ()
+
+
+def padded(text: str, size: int, largest: int) -> int:
+    """The size to which an input of this size is padded; powers of two end at the ``largest`` size."""
+    pads = pads_of(text)
+    if pads:
+        return next(pad for pad in pads if pad >= size)
+    return min(largest, 1 << (size - 1).bit_length())
+
+
+def sizes_run(text: str, seed: int, strategy: str) -> tuple[int, ...]:
+    """The size of the inputs of each call of this strategy."""
+    calls = calls_of(text, seed)
+    if strategy != PADDED:
+        return calls
+    return tuple(padded(text, size, max(calls)) for size in calls)
+
+
+def case_at(case: Case, text: str, size: int) -> Case:
+    return replace(case, **{FIELDS[text.partition("=")[0]]: size})
+
+
+def largest_of(text: str, seed: int) -> int:
+    """The size at which the one model is built, which every strategy runs."""
+    return max(*calls_of(text, seed), *pads_of(text), 1)
