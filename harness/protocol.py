@@ -324,8 +324,8 @@ class Extras:
         "",
         "--shapes=AXIS=SIZES",
         kind=Kind(spec),
-        help="a stream of calls of changing batch or sequence, such as sequence=64,128,96, batch=16:+-20%%:50 "
-        "or sequence=FILE, in --processes fresh processes of eager and each strategy: docs/HOWTO.md",
+        help="calls of changing batch or sequence, such as sequence=64,128,96, batch=16:+-20%%:50, "
+        "sequence=FILE, in --processes fresh processes of eager and each strategy: docs/HOWTO.md",
     )
     allocator: str = _extra(
         "default",

@@ -23,8 +23,7 @@ STRATEGIES = (STATIC, AUTOMATIC, DYNAMIC, MARKED, PADDED) = (
     *("static", "automatic", "dynamic", "marked", "padded"),
 )
 
-FIELDS = {"batch": "batch_size", "sequence": "sequence"}
-"""Axis -> field of the case."""
+AXES = ("batch", "sequence")
 CALLS, MOST_CALLS = 50, 1000
 SPREAD = re.compile(r"(\d{1,12}):\+-(\d{1,2})%(?::(\d{1,12}))?")
 EXAMPLES = "write for example sequence=64,128,96, batch=16:+-20%:50 or sequence=FILE"
@@ -35,8 +34,8 @@ def spec(text: str) -> str:
     axis, equals, values = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} names no axis; {EXAMPLES}")
-    if axis not in FIELDS:
-        raise ValueError(no_such(axis, "axis", FIELDS))
+    if axis not in AXES:
+        raise ValueError(no_such(axis, "axis", AXES))
     path = Path(values)
     if values and path.is_file():
         lines = path.read_text(encoding="utf-8", errors="replace").split()
@@ -96,7 +95,9 @@ def sizes_run(text: str, seed: int, strategy: str) -> tuple[int, ...]:
 
 
 def case_at(case: Case, text: str, size: int) -> Case:
-    return replace(case, **{FIELDS[text.partition("=")[0]]: size})
+    if text.startswith("batch="):
+        return replace(case, batch_size=size)
+    return replace(case, sequence=size)
 
 
 def largest_of(text: str, seed: int) -> int:

@@ -278,8 +278,8 @@ class Variant:
             values = [map_tensors(value, in_channels_last) for value in values]
         args, kwargs, target = values
         made.program = dataclasses.replace(self.program, args=args, kwargs=kwargs, target=target)
-        made._of_smaller = {}
-        made.step = made._make_step()
+        made._of_smaller = {}  # noqa: SLF001 - of this class
+        made.step = made._make_step()  # noqa: SLF001
         made.remember()
         return made
 

@@ -1,12 +1,13 @@
 """A process of ``--shapes``: the calls of one candidate, each with inputs of its size.
 
-The one model is built at the largest size. The clock has the calls alone: state and seeds are set before each,
-and results are kept after it. Then each size that ran is looked at again: whether compiled code runs, and the
-check of parity, to which also the result of its first call in the stream is given.
+The one model is built at the largest size. The clock has the calls alone: state and seeds are set before
+each, and results are kept after it. Then each size that ran is looked at again: whether compiled code runs,
+and the check of parity, to which also the result of its first call in the stream is given.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -78,9 +79,7 @@ class ShapeStream:
             if size not in self._results and self.job.protocol.accuracy:
                 self._results[size] = here.results(loss, output, take)
             del loss, output
-        compiled_in = tuple(
-            n for n, (before, now) in enumerate(zip(graphs, graphs[1:], strict=False)) if now > before
-        )
+        compiled_in = tuple(n for n, (before, now) in enumerate(itertools.pairwise(graphs)) if now > before)
         eager = (
             {size for size in self._variants if not self._runs_compiled(size)}
             if graphs[-1] > graphs[0]
@@ -109,7 +108,7 @@ class ShapeStream:
         verdicts: list[Verdict] = []
         for size, variant in self._variants.items():
             job = replace(self.job, options=replace(self.job.options, strategy=""))
-            opening = Opening(job, self._bench.device, self._say, lambda _, size=size: self._workloads[size])
+            opening = Opening(job, self._bench.device, self._say, self._builder(size))
             with attempting("eager", Status.EAGER_1ST_RUN_FAIL, explain=self._named(size)):
                 opening.open()
                 checks = opening.checks
@@ -121,12 +120,15 @@ class ShapeStream:
             verdicts.append((status, self._with_size(parity, size), notes))
         failed = [v for v in verdicts if v[0] is Status.FAIL_ACCURACY]
         others = [v for v in verdicts if not v[0].passed]
-        return (failed or others or [max(verdicts, key=lambda v: (v[1] and v[1].used) or 0.0)])[0]
+        return (failed or others or [max(verdicts, key=lambda v: v[1].used or 0.0)])[0]
 
-    def _with_size(self, parity: Parity | None, size: int) -> Parity | None:
-        if parity is None or parity.worst is None:
+    def _with_size(self, parity: Parity, size: int) -> Parity:
+        if parity.worst is None:
             return parity
         return replace(parity, worst=replace(parity.worst, name=f"{self._at(size)}: {parity.worst.name}"))
+
+    def _builder(self, size: int) -> Build:
+        return lambda _: self._workloads[size]
 
     def _say(self, phase: str) -> None:
         self._announce(Activity(phase=phase, variant=self.job.candidates[0]))
@@ -140,4 +142,4 @@ def mark(states: list[list[tuple[str, torch.Tensor]]]) -> None:
         for place in range(tensors[0].dim()):
             if len({tensor.shape[place] for tensor in tensors}) > 1:
                 for tensor in tensors:
-                    torch._dynamo.mark_dynamic(tensor, place)
+                    torch._dynamo.mark_dynamic(tensor, place)  # noqa: SLF001

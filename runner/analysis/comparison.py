@@ -292,8 +292,8 @@ class StartForm:
 class ShapeForm:
     """The ``n`` streams (``--shapes``) of a candidate by one strategy, with compilation in all times.
 
-    ``speedup``: eager's total / its own. ``settled_ms``: mean of the second half of the calls. ``overtakes``: the
-    call from which no stream is behind eager's; None: not in all streams.
+    ``speedup``: eager's total / its own. ``settled_ms``: mean of the second half of the calls. ``overtakes``:
+    the call from which no stream is behind eager's; None: not in all streams.
     """
 
     comparison: Comparison

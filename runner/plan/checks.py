@@ -209,8 +209,8 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<environments> out": lambda c: bool(
         c.extras.shapes and (c.sweep or c.extras.start_up or c.environments)
     ),
-    "<extras.shapes> is for a forward, or one with its backward; leave <modes=generate>, <protocol.optimizer> and "
-    "<options.whole_step=True> out": lambda c: bool(
+    "<extras.shapes> is for a forward, or one with its backward; leave <modes=generate>, "
+    "<protocol.optimizer> and <options.whole_step=True> out": lambda c: bool(
         c.extras.shapes
         and (Mode.GENERATE in c.modes or c.protocol.optimizer != "none" or c.options.whole_step)
     ),

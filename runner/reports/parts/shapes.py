@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from harness.schema import EAGER_START
-from runner.analysis.comparison import ShapeForm, Summary, Typical
+from runner.analysis.comparison import ShapeForm, Summary
 from runner.analysis.digits import MISSING, interval_text, ms_text, number_text, seconds_text, speedup_text
+from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name
@@ -19,8 +20,8 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     first = summary.shape_forms[0]
     job = first.comparison.record.job
     title = (
-        f"Changing shapes ({job.extras.shapes}, seed {job.protocol.seed}): {first.calls} calls in fresh processes, "
-        "compilation included"
+        f"Changing shapes ({job.extras.shapes}, seed {job.protocol.seed}): {first.calls} calls in fresh "
+        "processes, compilation included"
     )
     cells: tuple[TextColumn[ShapeForm], ...] = (
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
