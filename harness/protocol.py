@@ -26,7 +26,7 @@ from harness.settings import (
     setting,
     within,
 )
-from harness.shapes import spec
+from harness.shapes.sizes import spec
 
 PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")

@@ -424,7 +424,8 @@ class Compilation:
     """One compilation of a candidate in a fresh process, beside that of the process that is timed."""
 
     # `cold`: empty caches; `warm`: those that the cold one of this round has filled; `as found`: a later
-    # process of `--processes`; of `--start-up` also `cache file`, `package` and `eager`
+    # process of `--processes`; of `--start-up` also `cache file`, `package` and `eager`; of `--shapes`
+    # `eager` or the strategy: `static`, `automatic`, `dynamic`, `marked` or `padded`
     start: str
     round: int  # in a round, all candidates compile in a random order
     # `compilation_latency_s` and the like, see *Metrics*
@@ -432,10 +433,10 @@ class Compilation:
     # how the process ended; `--start-up`: the parity of what was loaded, in the first round
     status: Status = Status.PASS_DUE_TO_SKIP
     failure: str = ""  # why it compiled nothing, or what is wrong
-    # `--start-up`: seconds of each step of the process
+    # `--start-up`, `--shapes`: seconds of each step of the process
     first_calls_s: tuple[float, ...] = ()
     stored_bytes: int | None = None  # size of what it began with
-    stream: Stream | None = None  # `--shapes`: its calls; `start` is then the strategy
+    stream: Stream | None = None  # `--shapes`: its calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

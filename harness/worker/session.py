@@ -31,6 +31,7 @@ from harness.parity.checks import Checks
 from harness.parity.watch import Watch
 from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
+from harness.shapes.stream import ShapeStream
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.heating import heat
 from harness.timing.measure import STREAM_S, enough_iterations, placement, streamed
@@ -41,7 +42,6 @@ from harness.timing.warm_up import warm_up
 from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
-from harness.worker.shapes import ShapeStream
 from harness.worker.status_page import Activity
 from harness.workload import Build
 

@@ -106,7 +106,9 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     jobs = [c.record.job for c in comparisons]
     training = {job.protocol.optimizer for job in jobs if job.case.mode is Mode.TRAINING}
     limits = (
-        "" if all(map(_changes_shapes, comparisons)) else "shapes are fixed",
+        ""
+        if all(_changes_shapes(c) or c.record.job.extras.shapes for c in comparisons)
+        else "shapes are fixed",
         *(STEP.format(UPDATES.get(optimizer, UPDATED).format(optimizer)) for optimizer in sorted(training)),
         HEAP if any(c.n > 0 and _keeps_heap(c.record.job) for c in comparisons) else "",
         *_assumptions(comparisons),

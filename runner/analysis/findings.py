@@ -116,9 +116,11 @@ def _number(comparison: Comparison, name: str) -> float:
 
 
 def _wrong(comparison: Comparison) -> str:
-    parity = comparison.record.parity
+    parity, failure = comparison.record.parity, comparison.record.failure
     if parity is None:
         return "failed"
+    if failure is not None and not parity.failed:  # at another size, with --shapes
+        return failure.message
     text = f"{parity.failed} of {parity.tensors} tensors differ too much"
     worst = parity.worst
     if worst is None:

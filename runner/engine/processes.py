@@ -42,7 +42,7 @@ from harness.schema import (
     Status,
     of_environment,
 )
-from harness.shapes import STRATEGIES
+from harness.shapes.sizes import STRATEGIES
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged

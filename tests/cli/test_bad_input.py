@@ -45,6 +45,7 @@ SENTENCES = [
     (["--generate", "--sweep=sequence=8", "--prompt-tokens=8"], "--sweep sets the prompt; leave --prompt"),
     (["--training", "--sweep=batch=1", "--sweep=batch=2"], "--sweep: name an axis once, with all its values"),
     (["--training", "--only=MLP_addition", "--sweep=sequence=8"], "--sweep: MLP_addition of tiny_gpt has no"),
+    (["--training", "--only=MLP_addition", "--shapes=sequence=8"], "--shapes: MLP_addition of tiny_gpt has"),
     (["--training", "--baseline-dtype=fp64"], "--baseline-dtype: there is no precision called 'fp64'"),
     pytest.param(
         ["--training", "-dcpu", "--compilers=cudagraphs"],

@@ -55,6 +55,15 @@ def test_actions() -> None:
 
 BAD = [
     ([], "--training, --inference or --generate"),
+    (["--training", "--shapes=size=1"], "--shapes: there is no axis called 'size'; choose from batch"),
+    (["--training", "--shapes=batch=0,4"], "--shapes: 0 is too small"),
+    (["--training", "--shapes=batch=no/such/file"], "--shapes: there is no file 'no/such/file'"),
+    (["--training", "--shapes=batch=1,2", "--sweep=threads=1,2"], "--shapes has sizes of its own in one"),
+    (["--training", "--shapes=batch=1,2", "--start-up=1"], "leave --sweep, --start-up and --envs out"),
+    (["--training", "--shapes=batch=1,2", "--envs=a=/x/python"], "--shapes has sizes of its own in one"),
+    (["--training", "--shapes=batch=1,2", "--dynamic-shapes"], "--shapes measures dynamic shapes as"),
+    (["--generate", "--shapes=batch=1,2"], "leave --generate, --optimizer and"),
+    (["--training", "--shapes=batch=1,2", "--optimizer=sgd"], "--shapes is for a forward, or one with"),
     (["--training", "--suites=tiny_gtp"], "did you mean tiny_gpt"),
     (["--training", "--suites=none.py"], "no file 'none.py'"),
     (["--training", "--dtypes=bfloat61"], "did you mean bfloat16"),

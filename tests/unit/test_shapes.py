@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.shapes import calls_of, sizes_run, spec
+from harness.shapes.sizes import calls_of, sizes_run, spec
 
 
 def test_a_list_is_these_calls_again_from_the_first_up_to_the_count() -> None:
@@ -26,6 +26,7 @@ def test_a_file_has_a_size_a_line(tmp_path: Path) -> None:
     file = tmp_path / "sizes.txt"
     file.write_text("7\n9\n")
     assert spec(f"batch={file}") == "batch=7,9"
+    assert len(calls_of(spec("batch=" + ",".join(["1000"] * 300)), 0)) == 300  # longer than a file's name
     file.write_text("\n")
     with pytest.raises(ValueError, match="is empty; write one size a line"):
         spec(f"batch={file}")
@@ -44,7 +45,8 @@ def test_padded_sizes_are_powers_of_two_or_the_stated_ones() -> None:
         ("threads=1,2", "there is no axis called 'threads'"),
         ("batch=", "has no sizes"),
         ("batch=0,4", "too small"),
-        ("batch=x", "not a whole number"),
+        ("batch=x", "there is no file 'x'; write for example"),
+        ("batch=4,x", "not a whole number"),
         ("batch=4,8:5000", "more than 1000"),
         ("batch=4,8/6", "no size to pad to is as large as 8"),
     ],

@@ -12,7 +12,7 @@ import torch
 from harness.backends.shared.options import DYNAMO, mark_dynamic_batch, notes_on
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program, own_code
-from harness.shapes import DYNAMIC, STATIC
+from harness.shapes.sizes import DYNAMIC, STATIC
 
 ENTRY_POINTS = "torch_dynamo_backends"
 SETTINGS = ("dynamo", "functorch", "dynamic", "fullgraph", "whole_step")

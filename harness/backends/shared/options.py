@@ -14,7 +14,7 @@ import torch
 
 from harness.program import Program
 from harness.schema import CompilerOptions
-from harness.shapes import DYNAMIC, MARKED, STATIC
+from harness.shapes.sizes import DYNAMIC, MARKED, STATIC
 from harness.tensors import named_tensors
 
 DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython", "whole_step")

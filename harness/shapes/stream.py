@@ -22,7 +22,7 @@ from harness.parity.measure import sketch
 from harness.parity.rule import Verdict
 from harness.program import Compiled
 from harness.schema import Failure, Job, Parity, Status, Stream
-from harness.shapes import MARKED, case_at, largest_of, sizes_run
+from harness.shapes.sizes import MARKED, case_at, largest_of, sizes_run
 from harness.timing.first_calls import timed
 from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import Results, Workbench, cloned

@@ -36,12 +36,13 @@ def spec(text: str) -> str:
         raise ValueError(f"{text!r} names no axis; {EXAMPLES}")
     if axis not in AXES:
         raise ValueError(no_such(axis, "axis", AXES))
-    path = Path(values)
-    if values and path.is_file():
-        lines = path.read_text(encoding="utf-8", errors="replace").split()
+    if _is_file(values):
+        lines = Path(values).read_text(encoding="utf-8", errors="replace").split()
         if not lines:
             raise ValueError(f"the file {values!r} is empty; write one size a line")
         values = ",".join(lines)
+    elif values and not values[0].isdigit():
+        raise ValueError(f"there is no file {values!r}; {EXAMPLES}")
     text = f"{axis}={values}"
     calls, pads = calls_of(text, 0), pads_of(text)
     if len(calls) > MOST_CALLS:
@@ -49,6 +50,13 @@ def spec(text: str) -> str:
     if pads and max(pads) < max(calls):
         raise ValueError(f"no size to pad to is as large as {max(calls)}")
     return text
+
+
+def _is_file(values: str) -> bool:
+    try:
+        return Path(values).is_file()
+    except OSError:  # a long list is no name of a file
+        return False
 
 
 def calls_of(text: str, seed: int) -> tuple[int, ...]:
