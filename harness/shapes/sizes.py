@@ -19,9 +19,8 @@ from harness.settings import no_such, whole
 if TYPE_CHECKING:
     from harness.schema import Case
 
-STRATEGIES = (STATIC, AUTOMATIC, DYNAMIC, MARKED, PADDED) = (
-    *("static", "automatic", "dynamic", "marked", "padded"),
-)
+STATIC, AUTOMATIC, DYNAMIC, MARKED, PADDED = "static", "automatic", "dynamic", "marked", "padded"
+STRATEGIES = (STATIC, AUTOMATIC, DYNAMIC, MARKED, PADDED)
 
 AXES = ("batch", "sequence")
 CALLS, MOST_CALLS = 50, 1000
@@ -44,11 +43,12 @@ def spec(text: str) -> str:
     elif values and not values[0].isdigit():
         raise ValueError(f"there is no file {values!r}; {EXAMPLES}")
     text = f"{axis}={values}"
-    calls, pads = calls_of(text, 0), pads_of(text)
+    calls, pads, spread = calls_of(text, 0), pads_of(text), _spread(text)
     if len(calls) > MOST_CALLS:
         raise ValueError(f"{len(calls)} calls are more than {MOST_CALLS}")
-    if pads and max(pads) < max(calls):
-        raise ValueError(f"no size to pad to is as large as {max(calls)}")
+    largest = max(calls) if spread is None else spread[1]  # another seed may draw it
+    if pads and max(pads) < largest:
+        raise ValueError(f"no size to pad to is as large as {largest}")
     return text
 
 
@@ -61,19 +61,31 @@ def _is_file(values: str) -> bool:
 
 def calls_of(text: str, seed: int) -> tuple[int, ...]:
     """The size of each call."""
-    values = text.partition("=")[2].partition("/")[0]
-    spread = SPREAD.fullmatch(values)
+    spread = _spread(text)
     if spread is not None:
-        middle, share = whole(spread[1], least=1), int(spread[2]) / 100
+        low, high, calls = spread
         draw = random.Random(seed)
-        low, high = max(1, round(middle * (1 - share))), round(middle * (1 + share))
-        return tuple(draw.randint(low, high) for _ in range(min(_count(spread[3], CALLS), MOST_CALLS + 1)))
-    listed, _, count = values.partition(":")
+        return tuple(draw.randint(low, high) for _ in range(calls))
+    listed, _, count = _values(text).partition(":")
     if not listed:
         raise ValueError(f"{text!r} has no sizes; {EXAMPLES}")
     sizes = [whole(word, least=1) for word in listed.split(",")]
     number = min(_count(count, len(sizes)), MOST_CALLS + 1)
     return tuple(sizes[place % len(sizes)] for place in range(number))
+
+
+def _values(text: str) -> str:
+    return text.partition("=")[2].partition("/")[0]
+
+
+def _spread(text: str) -> tuple[int, int, int] | None:
+    """The smallest and largest size that may be drawn, and the number of calls; None: sizes are listed."""
+    spread = SPREAD.fullmatch(_values(text))
+    if spread is None:
+        return None
+    middle, share = whole(spread[1], least=1), int(spread[2]) / 100
+    low, high = max(1, round(middle * (1 - share))), round(middle * (1 + share))
+    return low, high, min(_count(spread[3], CALLS), MOST_CALLS + 1)
 
 
 def _count(text: str | None, default: int) -> int:

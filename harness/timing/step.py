@@ -82,13 +82,10 @@ def replica(
     if cast is not None:
         cast_module(module, cast)
     module = module.to(device)
-    values = [fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)]
     if exact:
         cast_module(module, torch.float64)
-        values = [fresh_copy(value, device, torch.float64) for value in values]
     if channels_last:
         module_in_channels_last(module)
-        values = [map_tensors(value, in_channels_last) for value in values]
     module, compiled = unwrapped(module, workload.module)
     said = (
         [f"unwrapped from torch.compile, for eager must be eager: {', '.join(compiled)}"] if compiled else []
@@ -97,12 +94,9 @@ def replica(
     rates = () if keep_dropout else neutralize(module)
     if checkpointing and training and not exact:  # recomputed outside of the context of fp64
         said.append(checkpoint_activations(module))
-    args, kwargs, target = values
     return Program(
         module=module,
-        args=args,
-        kwargs=kwargs,
-        target=target,
+        **given_of(workload, device, cast, exact=exact, channels_last=channels_last),
         loss=workload.loss,
         training=training,
         drive=workload.drive,
@@ -111,6 +105,19 @@ def replica(
         rates=rates,
         loss_scale=loss_scale,
     )
+
+
+def given_of(
+    workload: Workload, device: torch.device, cast: torch.dtype | None, *, exact: bool, channels_last: bool
+) -> dict[str, Any]:
+    """Fresh copies of the workload's inputs and target on the device: the program's fields of these names."""
+    given = {"args": workload.args, "kwargs": dict(workload.kwargs), "target": workload.target}
+    given = {name: fresh_copy(value, device, cast) for name, value in given.items()}
+    if exact:  # after the cast, see ``replica``
+        given = {name: fresh_copy(value, device, torch.float64) for name, value in given.items()}
+    if channels_last:
+        given = {name: map_tensors(value, in_channels_last) for name, value in given.items()}
+    return given
 
 
 def _copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
@@ -270,14 +277,10 @@ class Variant:
     def with_inputs(self, workload: Workload) -> Variant:
         """The same module and forward with the workload's inputs. Not of a step that updates or is whole."""
         made = copy.copy(self)
-        device, cast = self._device, self._precision.cast
-        values = [
-            fresh_copy(v, device, cast) for v in (workload.args, dict(workload.kwargs), workload.target)
-        ]
-        if self._channels_last:
-            values = [map_tensors(value, in_channels_last) for value in values]
-        args, kwargs, target = values
-        made.program = dataclasses.replace(self.program, args=args, kwargs=kwargs, target=target)
+        given = given_of(
+            workload, self._device, self._precision.cast, exact=False, channels_last=self._channels_last
+        )
+        made.program = dataclasses.replace(self.program, **given)
         made._of_smaller = {}  # noqa: SLF001 - of this class
         made.step = made._make_step()  # noqa: SLF001
         made.remember()

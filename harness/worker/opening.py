@@ -79,9 +79,8 @@ class Opening:
         self.bench = Workbench(self._job, self._device, workload)
         self._settle("while it is built")
         set_threads(self._job.protocol.threads)
-        if (
-            StartUp(self._job.protocol).races or self._job.options.strategy
-        ):  # its first step is the first of this process
+        # the candidate's first step is the first of a process that races or has a stream of shapes
+        if StartUp(self._job.protocol).races or self._job.options.strategy:
             self.baseline = self.bench.variant(self.bench.baseline_precision)
             return facts_of(self.baseline.program, self._remarks, ())
         self._say("eager")

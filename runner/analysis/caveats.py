@@ -58,6 +58,10 @@ def _changes_shapes(comparison: Comparison) -> bool:
     return options.dynamic_shapes or options.dynamic_batch
 
 
+def _fixed_shapes(comparison: Comparison) -> bool:
+    return not (_changes_shapes(comparison) or comparison.record.job.extras.shapes)
+
+
 def _borrowed(c: Comparison) -> bool:
     assumed = c.estimate is not None and c.estimate.assumed_sd is not None
     return assumed and not c.record.calibrated and of(c.record.job.device).accelerated
@@ -106,9 +110,7 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     jobs = [c.record.job for c in comparisons]
     training = {job.protocol.optimizer for job in jobs if job.case.mode is Mode.TRAINING}
     limits = (
-        ""
-        if all(_changes_shapes(c) or c.record.job.extras.shapes for c in comparisons)
-        else "shapes are fixed",
+        "shapes are fixed" if any(map(_fixed_shapes, comparisons)) else "",
         *(STEP.format(UPDATES.get(optimizer, UPDATED).format(optimizer)) for optimizer in sorted(training)),
         HEAP if any(c.n > 0 and _keeps_heap(c.record.job) for c in comparisons) else "",
         *_assumptions(comparisons),

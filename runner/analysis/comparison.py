@@ -297,7 +297,7 @@ class ShapeForm:
     """
 
     comparison: Comparison
-    strategy: str
+    start: str  # the strategy, or eager
     n: int
     calls: int
     total: Typical

@@ -230,7 +230,10 @@ Run = Callable[[Job, Path | None], Steps]
 
 Compilations = dict[str, tuple[Compilation, ...]]
 
-STARTS = (EAGER_START, COLD, WARM, CACHE_FILE, PACKAGE, *STRATEGIES)
+COMPILED = (COLD, WARM)
+RACED = (EAGER_START, *COMPILED, CACHE_FILE, PACKAGE)
+STREAMED = (EAGER_START, *STRATEGIES)
+"""The starts of ``--compile-runs``, ``--start-up`` and ``--shapes``, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,13 +272,12 @@ def fresh_runs(
     able = [name for name in candidates if _has_compiler(job, name)]
     found: Compilations = dict.fromkeys(able, ())
     streams = (job.protocol.processes or LEAST_ACROSS) if job.extras.shapes else 0
-    for rounds, races, streaming in (
-        (job.extras.compile_runs, False, False),
-        (job.extras.start_up, True, False),
-        (streams, True, True),
+    for alike, rounds, starts in (
+        (job, job.extras.compile_runs, COMPILED),
+        (job, job.extras.start_up, RACED),
+        (_streaming(job), streams, STREAMED),
     ):
-        what = _streaming(job) if streaming else job
-        for name, compilation in _rounds(what, able, rounds, run, folder, stop, races=races):
+        for name, compilation in _rounds(alike, able, rounds, run, folder, stop, starts):
             for candidate in able:
                 if name == candidate or name == _eager_of(job, candidate):
                     found[candidate] += (compilation,)
@@ -289,21 +291,19 @@ def _rounds(
     run: Run,
     folder: Path,
     stop: Callable[[], bool],
-    *,
-    races: bool,
+    starts: Sequence[str],
 ) -> Iterator[tuple[str, Compilation]]:
+    races = EAGER_START in starts
     eager = dict.fromkeys(_eager_of(job, candidate) for candidate in candidates) if races else {}
     names = (*eager, *candidates)
     ended: set[tuple[str, str]] = set()
     for number in range(rounds if candidates else 0):
         order = round_order(names, job.protocol, number)
-        for start, (place, name) in product(STARTS, enumerate(order)):
+        for start, (place, name) in product(starts, enumerate(order)):
             begins = Begins(caches=folder / f"{place}-caches", stored=folder / f"{place}-stored")
             needed = begins.file(start)
             if (
                 (start == EAGER_START) != (name in eager)
-                or (start in (CACHE_FILE, PACKAGE) and not races)
-                or (start != EAGER_START and (start in STRATEGIES) != bool(job.options.strategy))
                 or (needed is not None and not needed.exists())
                 or ended & {(name, start), (name, COLD)}
             ):
@@ -336,7 +336,7 @@ def _begun(
         return next((r for r in run(alone, caches) if isinstance(r, Record)), None)
 
     record = record_of(
-        f"{begins.caches.name}-of-{STARTS.index(start)}",
+        f"{begins.caches.name}-of-{start.replace(' ', '-')}",
         accuracy=bool(job.options.strategy) and job.protocol.accuracy,
     )
     if record is None:
@@ -355,7 +355,7 @@ def _begun(
         return _with_parity(compilation, record)
     if size is None or number or compilation.failure or not job.protocol.accuracy:
         return compilation
-    checked = record_of(f"{begins.caches.name}-checking-{STARTS.index(start)}", accuracy=True)
+    checked = record_of(f"{begins.caches.name}-checking-{start.replace(' ', '-')}", accuracy=True)
     return compilation if checked is None else _with_parity(compilation, checked)
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from statistics import median
+from typing import TypeVar
 
 from harness.schema import EAGER_START, Compilation
-from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, StartForm
+from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, ShapeForm, StartForm
 from runner.analysis.estimate import BreakEven, PairedEstimate
 from runner.analysis.verdicts.compiling import break_even, typical_of
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
+
+Form = TypeVar("Form", StartForm, ShapeForm)
 
 Races = Mapping[int, tuple[float, ...]]
 """Round -> seconds from the beginning to the end of each step."""
@@ -22,20 +25,30 @@ Races = Mapping[int, tuple[float, ...]]
 
 def start_forms(comparisons: Sequence[Comparison]) -> tuple[StartForm, ...]:
     """The forms of each candidate, in the order in which they were raced. Candidates share eager's race."""
-    forms = [form for comparison in comparisons for form in _forms(comparison)]
+    return sharing_eager([form for comparison in comparisons for form in _forms(comparison)])
+
+
+def sharing_eager(forms: Sequence[Form]) -> tuple[Form, ...]:
+    """Eager once for all candidates of a job and environment."""
     eagers = {_race(form): form for form in reversed(forms) if form.start == EAGER_START}
     return tuple(form for form in forms if form.start != EAGER_START or form is eagers[_race(form)])
 
 
-def _race(form: StartForm) -> tuple[str, str]:
+def _race(form: StartForm | ShapeForm) -> tuple[str, str]:
     return form.comparison.record.job.key, form.comparison.record.env
 
 
-def _forms(comparison: Comparison) -> list[StartForm]:
-    races: dict[str, dict[int, Compilation]] = {}
+def by_start(comparison: Comparison, *, streams: bool) -> dict[str, dict[int, Compilation]]:
+    """Start -> round -> the process whose steps are timed; ``streams``: of ``--shapes``, else of a race."""
+    members: dict[str, dict[int, Compilation]] = {}
     for one in comparison.record.compilations:
-        if one.first_calls_s and one.stream is None:
-            races.setdefault(one.start, {})[one.round] = one
+        if one.first_calls_s and (one.stream is not None) == streams:
+            members.setdefault(one.start, {})[one.round] = one
+    return members
+
+
+def _forms(comparison: Comparison) -> list[StartForm]:
+    races = by_start(comparison, streams=False)
     ends = {start: _ends(members) for start, members in races.items()}
     eager = ends.get(EAGER_START, {})
     return [_form(comparison, start, [*races[start].values()], ends[start], eager) for start in races]

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from harness.declared import finite
 from harness.schema import EAGER_START, Compilation
 from runner.analysis.comparison import Comparison, ShapeForm
-from runner.analysis.start_up.forms import crossing
+from runner.analysis.start_up.forms import by_start, crossing, sharing_eager
 from runner.analysis.verdicts.compiling import typical_of
 
 FIRST = 10
@@ -18,16 +18,11 @@ Streams = Mapping[int, Compilation]
 
 def shape_forms(comparisons: Sequence[Comparison]) -> tuple[ShapeForm, ...]:
     """Each strategy of each candidate. Candidates of a job share eager's streams."""
-    forms = [form for comparison in comparisons for form in _forms(comparison)]
-    eagers = {f.comparison.record.job.key: f for f in reversed(forms) if f.strategy == EAGER_START}
-    return tuple(f for f in forms if f.strategy != EAGER_START or f is eagers[f.comparison.record.job.key])
+    return sharing_eager([form for comparison in comparisons for form in _forms(comparison)])
 
 
 def _forms(comparison: Comparison) -> list[ShapeForm]:
-    streams: dict[str, dict[int, Compilation]] = {}
-    for one in comparison.record.compilations:
-        if one.stream is not None and one.first_calls_s:
-            streams.setdefault(one.start, {})[one.round] = one
+    streams = by_start(comparison, streams=True)
     eager = streams.get(EAGER_START, {})
     return [_form(comparison, strategy, members, eager) for strategy, members in streams.items()]
 
@@ -48,7 +43,7 @@ def _form(comparison: Comparison, strategy: str, members: Streams, eager: Stream
     seconds = [value for one, _ in each if (value := finite(one.metrics.get("compile_dynamo_s"))) is not None]
     return ShapeForm(
         comparison=comparison,
-        strategy=strategy,
+        start=strategy,
         n=len(members),
         calls=len(each[0][1].sizes),
         total=typical_of([*own.values()]),

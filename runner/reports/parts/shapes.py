@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from harness.schema import EAGER_START
 from runner.analysis.comparison import ShapeForm, Summary
-from runner.analysis.digits import MISSING, interval_text, ms_text, number_text, seconds_text, speedup_text
+from runner.analysis.digits import MISSING, ms_text, number_text, seconds_text, speedup_text
 from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
-from runner.reports.parts.sections import compiler_name
+from runner.reports.parts.start_up import form_name, typical_seconds
 
 NEVER = "not in the stream"
 
@@ -25,8 +25,8 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     )
     cells: tuple[TextColumn[ShapeForm], ...] = (
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
-        TextColumn("strategy", strategy_name),
-        TextColumn("total\ns", lambda form: _seconds(form.total), number=True),
+        TextColumn("strategy", form_name),
+        TextColumn("total\ns", lambda form: typical_seconds(form.total), number=True),
         TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), number=True),
         TextColumn("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), number=True),
         TextColumn("eager\ncalls", lambda form: optional(form.eager_calls, "{:g}".format), number=True),
@@ -34,7 +34,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("first 10\ns", lambda form: seconds_text(form.first_s), number=True),
         TextColumn("later calls\nms", lambda form: ms_text(form.settled_ms), number=True),
         TextColumn("overtakes eager\nafter calls", _overtakes, number=True),
-        TextColumn("parity", lambda form: MISSING if form.strategy == EAGER_START else form.status.value),
+        TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else form.status.value),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
     droppable = ("n", "first 10\ns", "compiling\ns", "overtakes eager\nafter calls")
@@ -43,23 +43,11 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     )
 
 
-def strategy_name(form: ShapeForm) -> str:
-    """``inductor, padded``, or ``eager``."""
-    eager = form.strategy == EAGER_START
-    return form.strategy if eager else f"{compiler_name(form.comparison.compiler)}, {form.strategy}"
-
-
-def _seconds(total: Typical) -> str:
-    if total.low is None or total.high is None:
-        return seconds_text(total.value)
-    return interval_text(total.value, total.low, total.high)
-
-
 def _speedup(ratio: Typical) -> str:
     return speedup_text(ratio.value, ratio.low, ratio.high)
 
 
 def _overtakes(form: ShapeForm) -> str:
-    if form.strategy == EAGER_START:
+    if form.start == EAGER_START:
         return MISSING
     return NEVER if form.overtakes is None else number_text(form.overtakes, "")

@@ -6,8 +6,9 @@ import math
 from functools import partial
 
 from harness.schema import EAGER_START
-from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
+from runner.analysis.comparison import TOLD_AFTER, ShapeForm, StartForm, Summary
 from runner.analysis.digits import MISSING, break_even_text, interval_text, number_text, seconds_text
+from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name
@@ -40,8 +41,8 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
     )
 
 
-def form_name(form: StartForm) -> str:
-    """``inductor, warm``, or ``eager``."""
+def form_name(form: StartForm | ShapeForm) -> str:
+    """``inductor, warm``, ``inductor, padded``, or ``eager``."""
     eager = form.start == EAGER_START
     return form.start if eager else f"{compiler_name(form.comparison.compiler)}, {form.start}"
 
@@ -62,8 +63,11 @@ def _overtaking_s(form: StartForm) -> str:
 
 def _after(number: int, form: StartForm) -> str:
     seconds = form.after.get(number)
-    if seconds is None:
-        return MISSING
+    return optional(seconds, typical_seconds)
+
+
+def typical_seconds(seconds: Typical) -> str:
+    """The seconds with their interval, if several processes give one."""
     if seconds.low is None or seconds.high is None:
         return seconds_text(seconds.value)
     return interval_text(seconds.value, seconds.low, seconds.high)
