@@ -66,12 +66,17 @@ def checks(folder: Path, why: Why) -> str:
     return f"| {folder.name} | {why.plain.n} | {len(records) - 1} | {' and '.join(lacks)} |"
 
 
+def explanations() -> dict[Path, Why]:
+    """Of each folder of this one, what its records explain."""
+    folders = sorted(path.parent for path in HERE.glob("*/look.jsonl"))
+    return {folder: why for folder in folders if (why := why_of(folder)) is not None}
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["add"]:
         add(Path(sys.argv[2]))
     else:
-        folders = sorted(path.parent for path in HERE.glob("*/look.jsonl"))
-        whys = {folder: why for folder in folders if (why := why_of(folder)) is not None}
+        whys = explanations()
         print(overview_text(list(whys.values())))
         print(
             "\n| model | rounds | more compilations | not accounted, eager and compiled |\n|---|---|---|---|"

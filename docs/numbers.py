@@ -1,0 +1,211 @@
+"""The numbers of README.md and RESULTS.md, from committed records: ``python -m docs.numbers``.
+
+Prints each line that the pages must have. ``tests/unit/test_numbers.py`` fails if a page lacks a line, or has
+a row or a digit of its own. The averages are over both processors, and a sentence gives those of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from scipy.stats import gmean
+
+from harness.loading.python_file import load_file
+from harness.schema import Record
+from runner.analysis.columns import columns, frame
+from runner.analysis.derive import summarize
+from runner.analysis.digits import MISSING, speedup_text, steps_text
+from runner.analysis.estimate import Verdict
+from runner.store.record_file import read_records
+
+if TYPE_CHECKING:
+    from runner.analysis.comparison import Comparison, GroupSummary
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = ROOT / "results" / "headline-cpu"
+SUITES = ("timm_models", "huggingface", "tiny_gpt")
+DECIDED = (Verdict.FASTER, Verdict.SAME, Verdict.SLOWER)
+DASH = "\N{EN DASH}"
+POOLED = "cpu"  # in place of the name of a processor
+
+
+def records_below(folder: Path) -> Iterator[Record]:
+    """The first record of each job and candidate, of a run or of all runs in the folder."""
+    first: dict[tuple[str, str], Record] = {}
+    for file in sorted([*folder.glob("records.jsonl")] or folder.glob("*/records.jsonl")):
+        for record in read_records(file).records:
+            first.setdefault((record.job.key, record.candidate), record)
+    yield from first.values()
+
+
+def processor(device: str) -> str:
+    """``Intel Xeon`` of ``cpu (Intel(R) Xeon(R) Processor)``; empty if all runs have the same."""
+    name = device.partition(" (")[2].removesuffix(")")
+    return name.replace("(R)", "").removesuffix(" Processor")
+
+
+def pooled(records: Iterable[Record]) -> list[Record]:
+    """The records as if one processor had made them, in the order of the tables."""
+    names = {"cpu": POOLED, "device_name": POOLED}
+    blind = [replace(record, environment={**record.environment, **names}) for record in records]
+    return sorted(blind, key=lambda record: record.job.case.mode.value)
+
+
+class Numbers:
+    """What the pages say about the models of a folder of runs."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        summary = summarize(pooled(records))
+        self.groups = {(group.compiler, group.suite, group.mode): group for group in summary.groups}
+        self.comparisons = summary.comparisons
+        data = frame(summary.comparisons, columns().values())
+        self.data = data.assign(comparison=list(summary.comparisons))
+
+    def of(self, compiler: str, suite: str, mode: str) -> pd.DataFrame:
+        """The rows of the models that passed, with a speedup."""
+        data = self.data[self.data["passed"]].dropna(subset="speedup")
+        keys = {"compiler": compiler, "suite": suite, "mode": mode}
+        return data[(data[[*keys]] == pd.Series(keys)).all(axis=1)]
+
+    def counts(self, group: GroupSummary) -> list[int]:
+        """How many models are faster, the same, slower, open."""
+        decided = [group.verdicts.get(verdict.value, 0) for verdict in DECIDED]
+        return [*decided, sum(group.verdicts.values()) - sum(decided)]
+
+
+def mean_of(group: GroupSummary) -> str:
+    return speedup_text(group.mean.value, group.mean.low, group.mean.high)
+
+
+def steps(median: float | None) -> str:
+    return MISSING if median is None else steps_text(median)
+
+
+def first_page(numbers: Numbers) -> Iterator[str]:
+    """The rows of README's table."""
+    for mode, suite in itertools.product(("inference", "training"), SUITES):
+        group = numbers.groups["inductor", suite, mode]
+        median = numbers.of("inductor", suite, mode)["speedup"].median()
+        even = group.break_even
+        yield (
+            f"| `{suite}`, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_of(group)} "
+            f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models} after "
+            f"{steps(even.median_of_paying)}; over all models {steps(even.median)} |"
+        )
+
+
+def results_table(numbers: Numbers) -> Iterator[str]:
+    """The rows of the first table of RESULTS."""
+    for mode, suite in itertools.product(("inference", "training"), SUITES):
+        group = numbers.groups["inductor", suite, mode]
+        low, median, high = numbers.of("inductor", suite, mode)["speedup"].quantile([0.1, 0.5, 0.9])
+        even = group.break_even
+        yield (
+            f"| {suite}, {mode} | {group.passed}/{group.total} [{100 * group.pass_low:.0f}, "
+            f"{100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} | {low:.2f}{DASH}{high:.2f} "
+            f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models}, "
+            f"{steps(even.median_of_paying)}; {steps(even.median)} |"
+        )
+
+
+def sentences(numbers: Numbers) -> Iterator[str]:
+    """What RESULTS says below its table."""
+    count = {mode: _counts(numbers, mode) for mode in ("inference", "training")}
+    passed = {mode: sum(counts) for mode, counts in count.items()}
+    faster, _, slower, still = count["inference"]
+    yield (
+        f"In inference Inductor is faster in {faster} of {passed['inference']} models that passed, slower in "
+        f"{slower}, and {still} are open."
+    )
+    faster, same, slower, still = count["training"]
+    yield (
+        f"In training it is faster in {faster} of {passed['training']}, the same in {same}, slower in "
+        f"{slower}, and {still} are open."
+    )
+    means = [f"{gmean(_all(numbers, 'aot_eager', mode)['speedup']):.2f}x in {mode}" for mode in count]
+    yield f"has a geometric mean of {' and '.join(means)}."
+    rows = {key: numbers.of("inductor", *key) for key in itertools.product(SUITES, count)}
+    times = {key: data["compilation_latency_s"] for key, data in rows.items()}
+    largest = max(column.max() for column in times.values())
+    timm, large = ([f"{times[suite, mode].median():.0f} s" for mode in count] for suite in SUITES[:2])
+    yield (
+        f"Inductor compiles for {large[0]} (huggingface) and {timm[0]} (timm_models) in inference, "
+        f"{large[1]} and {timm[1]} in training (medians; largest {largest:.0f} s)"
+    )
+    memory = {key: gmean(data["memory_ratio"].dropna()) for key, data in rows.items()}
+    timm, large = ([f"{memory[suite, mode]:.2f}x" for mode in count] for suite in SUITES[:2])
+    yield (
+        f"eager has {large[0]} of it (huggingface) and {timm[0]} (timm_models) in inference, {large[1]} and "
+        f"{timm[1]} in training"
+    )
+    aot = [_passed(numbers, "aot_eager", mode) for mode in count]
+    total = sum(numbers.groups["inductor", suite, "training"].total for suite in SUITES)
+    yield (
+        f"Inductor passes {passed['inference']} and {passed['training']} of {total}, "
+        f"aot_eager {aot[0]} and {aot[1]}."
+    )
+    order = pd.concat(rows.values()).sort_values("speedup")
+    yield f"The fastest is {_named(order.iloc[-1])}, the slowest {_named(order.iloc[0])}."
+
+
+def by_processor(records: Sequence[Record]) -> str:
+    """The means in training on each processor."""
+    means = []
+    for vendor in ("Intel", "AMD"):
+        own = [record for record in records if str(record.environment.get("cpu")).startswith(vendor)]
+        groups = Numbers(own).groups
+        means.append([groups["inductor", suite, "training"].mean.value or 0.0 for suite in SUITES])
+    (timm, large, tiny), (timm_epyc, large_epyc, tiny_epyc) = means
+    return (
+        f"Their means in training are {timm:.2f}x, {large:.2f}x and {tiny:.2f}x on the Xeon, "
+        f"{timm_epyc:.2f}x, {large_epyc:.2f}x and {tiny_epyc:.2f}x on the EPYC."
+    )
+
+
+def causes() -> Iterator[str]:
+    """The rows of RESULTS's table of slower models: of ``--why``, where the model was slower again."""
+    tables = load_file(ROOT / "results" / "why-cpu" / "tables.py")
+    whys = tables.explanations().values()
+    for row in tables.overview_text([*whys]).splitlines()[2:]:
+        if "| no loss |" not in row:
+            short = row.replace(" (small)", "").replace(" (training, float32, cpu)", "")
+            yield short.replace(" (inference, float32, cpu)", ", inference")
+
+
+def _counts(numbers: Numbers, mode: str) -> list[int]:
+    counts = [numbers.counts(numbers.groups["inductor", suite, mode]) for suite in SUITES]
+    return [sum(column) for column in zip(*counts, strict=True)]
+
+
+def _passed(numbers: Numbers, compiler: str, mode: str) -> int:
+    return sum(numbers.groups[compiler, suite, mode].passed for suite in SUITES)
+
+
+def _all(numbers: Numbers, compiler: str, mode: str) -> pd.DataFrame:
+    return pd.concat([numbers.of(compiler, suite, mode) for suite in SUITES])
+
+
+def _named(row: pd.Series) -> str:
+    c: Comparison = row["comparison"]
+    case = c.record.job.case
+    return f"{case.name} in {case.mode.value}, {speedup_text(c.speedup, c.ci_low, c.ci_high)}"
+
+
+def lines() -> dict[str, list[str]]:
+    """What each page must have, by its path."""
+    records = [*records_below(SMALL)]
+    small = Numbers(records)
+    return {
+        "README.md": [*first_page(small)],
+        "docs/RESULTS.md": [*results_table(small), *sentences(small), by_processor(records), *causes()],
+    }
+
+
+if __name__ == "__main__":
+    for name, needed in lines().items():
+        print(name, *needed, sep="\n", end="\n\n")
