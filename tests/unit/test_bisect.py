@@ -30,7 +30,6 @@ from runner.runs.bisect import (
     result_changes,
     search,
 )
-from tests.command_line import parsed
 from tests.factories import make_job, make_record
 
 VERSIONS = tuple(f"2.{minor}" for minor in range(16))
@@ -262,16 +261,3 @@ def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | Usag
     jobs = followed([make_job("m", candidates=("eager", "inductor"))])
     builds = [EnvSpec(name=name, text="") for name in ("good", "new")]
     assert printed(lambda console: judge(builds, jobs, Path(), console, run))[0] == code
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--bisect=torch==2.0..2.3", "--envs=torch==2.2.2"], "makes its own environments; leave --envs out"),
-        (["--bisect=torch==2.0..2.3", "--executor=ray"], "measures on this machine"),
-        (["--bisect"], "name versions, as torch==2.11.0..2.13.0, or two --envs, the good one first"),
-    ],
-)
-def test_flags_that_do_not_fit(words: list[str], sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence):
-        parsed(["--training", "--devices=cpu", *words])

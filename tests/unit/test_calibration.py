@@ -152,17 +152,3 @@ def test_a_calibration_is_a_plan_of_small_models_that_flags_change() -> None:
     own = request("--calibrate", "--suites=tiny_gpt", "--training", "--inductor", "--processes=6").config
     assert (own.suites, own.selection.only, own.modes) == (("tiny_gpt",), (), (Mode.TRAINING,))
     assert (own.compilers, own.protocol.processes) == (("inductor",), 6)
-
-
-@pytest.mark.parametrize(
-    ("word", "says"),
-    [
-        ("--processes=2", "needs --processes=3 or more"),
-        ("--processes=auto", "needs --processes=3 or more"),
-        ("--executor=ray", "measures this machine"),
-        ("--accuracy", "exclude each other"),
-    ],
-)
-def test_a_calibration_that_could_not_say_anything_is_refused(word: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        request("--calibrate", word)

@@ -226,26 +226,6 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
 # -- flags ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--devices=cuda,cuda:0"], "-d/--devices: cuda and cuda:0 are the same device"),
-        (["--executor=rya"], "--executor: there is no executor called 'rya'; did you mean ray?"),
-        (["--ray-address=auto"], "--ray-address is for --executor=ray"),
-        (["--executor=ray", "--prepare-ahead=2"], "--prepare-ahead works on this machine only"),
-        (["--devices=cuda", "--prepare-ahead=2"], "--prepare-ahead: on an accelerator, compilers measure"),
-        (
-            ["--compilers=inductor_max_autotune", "--prepare-ahead=2", "-dcpu"],
-            "max-autotune measures kernels",
-        ),
-    ],
-)
-def test_bad_flags(flags: list[str], sentence: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        parsed(["--training", *flags])
-    assert str(raised.value).startswith(sentence)
-
-
 def test_the_executor_is_asked_for_in_a_new_run_and_in_a_resumed_one() -> None:
     for first in ("--training", "--resume=somewhere"):
         words = [first, "--executor=ray", "--ray-address=h:1"]

@@ -17,7 +17,6 @@ from runner.plan.config import Changes, RunConfig, Selection
 from runner.plan.jobs import Catalog, plan
 from runner.plan.partition import Partition, balanced, our_part
 from tests.cli.command import TOYS
-from tests.command_line import parsed
 from tests.factories import make_job
 
 
@@ -232,24 +231,6 @@ def test_neither_the_order_of_the_plan_nor_the_folder_of_a_suite_changes_a_part(
 
 def test_the_parts_of_a_plan_do_not_change_between_versions() -> None:
     assert named(balanced(plan_of([False] * 7), 3)) == [["m2", "m3", "m5"], ["m0", "m6"], ["m1", "m4"]]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--total-partitions=3"], "--total-partitions needs --partition-id: say which part to run, 0 to 2"),
-        (["--partition-id=0"], "--partition-id needs --total-partitions"),
-        (
-            ["--total-partitions=3", "--partition-id=3"],
-            "--partition-id: there is no part 3 of 3; choose from 0 to 2",
-        ),
-        (["--total-partitions=0", "--partition-id=0"], "--total-partitions: 0 is too small"),
-        (["--total-partitions=2", "--partition-id=-1"], "--partition-id: -1 is too small"),
-    ],
-)
-def test_flags_that_do_not_fit(words: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        parsed(["--training", *words])
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:

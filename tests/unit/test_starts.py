@@ -11,7 +11,6 @@ from runner.engine.processes import Run, Steps, with_fresh_runs
 from runner.errors import UsageError
 from runner.plan.allocators import library_of
 from runner.plan.interpreter import cache_settings, worker_environment
-from tests.command_line import config_of_words
 from tests.factories import make_job
 
 
@@ -138,5 +137,3 @@ def test_an_allocator_is_found_by_its_first_name_that_the_system_knows() -> None
 def test_one_that_is_missing_is_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"^--allocator: jemalloc is not installed here; install it \(lib"):
         library_of("jemalloc", find=lambda _: None)
-    with pytest.raises(UsageError, match=r"--allocator: there is no allocator called 'jemaloc'.*jemalloc"):
-        config_of_words(["--training", "--allocator=jemaloc"])

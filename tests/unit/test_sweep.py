@@ -46,22 +46,6 @@ def test_values_are_listed_or_spanned() -> None:
         assert AXIS.read(AXIS.text(axis)) == axis
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("batch", "'batch' has no values; give values such as"),
-        ("size=1", "there is no axis called 'size'; choose from batch, sequence, threads"),
-        ("batch=0", "0 is too small"),
-        ("batch=1,x", "'x' is not a whole number"),
-        ("batch=1:8:*1", "1 is too small"),
-        ("batch=1:500:+1", "'batch=1:500:\\+1' has more than 64 values"),
-    ],
-)
-def test_a_wrong_axis_is_named(text: str, says: str) -> None:
-    with pytest.raises(UsageError, match=f"^--sweep: {says}"):
-        config_of_words([*WORDS, f"--sweep={text}"])
-
-
 def test_each_point_is_a_job_whose_command_makes_it_again() -> None:
     words = ("--only=MLP_addition", "--sweep=batch=2,64", "--sweep=threads=1,2")
     jobs = jobs_of(*words)

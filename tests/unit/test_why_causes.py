@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from harness.schema import Mode, Record, Scalar, Status
-from runner.errors import UsageError
 from runner.runs.why.asking import tuning, winner
 from runner.runs.why.causes import causes
 from runner.runs.why.explain import (
@@ -40,7 +39,6 @@ from runner.runs.why.words import (
     show,
     unaccounted,
 )
-from tests.command_line import parsed
 from tests.factories import known, make_job, make_record
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
@@ -283,22 +281,6 @@ def test_tuning_keeps_what_wins_with_parity() -> None:
     )
     assert known(winner(explanation.attempts)).setting == settings[1]
     assert "freezing=True" in tuning(make_job(mode=Mode.INFERENCE))[0].settings
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--why", "--training", "--compilers=inductor,aot_eager"], "--why explains one compiler"),
-        (["--why", "--training", "--compilers=eager"], "--why: eager has no settings to test"),
-        (["--tune", "--training", "--accuracy"], "--tune needs times"),
-        (["--why", "--tune", "--training"], "exclude each other"),
-        (["--why", "--training", "--compilers=inductr"], "did you mean inductor"),
-    ],
-)
-def test_what_cannot_be_explained_is_refused(words: list[str], says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parsed(words)
-    assert says in str(caught.value)
 
 
 LOG = """V1124 08:52:48.197000 25015 torch/_inductor/compile_fx.py:1315] {"artifact": {"name": "fx_graph_runnable"}, "x": 0}
