@@ -3,10 +3,11 @@
 import io
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -185,6 +186,31 @@ def make_record(
         started="2026-01-01T00:00:00.000+00:00",
         ended="2026-01-01T00:01:00.000+00:00",
     )
+
+
+def together(
+    model: str,
+    seconds: Mapping[str, float],
+    *,
+    eager_s: float = 1.0,
+    rounds: int = 40,
+    seed: int = 0,
+    failed: Collection[str] = (),
+) -> list[Record]:
+    """Candidates of one worker, with these seconds a step. A round wobbles alike for all, eager too."""
+    rng = np.random.default_rng([seed, *model.encode()])
+    machine = np.exp(rng.normal(0, 0.2, rounds))
+
+    def timed(step_s: float) -> tuple[float, ...]:
+        return tuple((step_s * machine * np.exp(rng.normal(0, 0.01, rounds))).tolist())
+
+    job, eager, records = make_job(model, candidates=tuple(seconds)), timed(eager_s), []
+    for candidate, step_s in seconds.items():
+        status = Status.FAIL_ACCURACY if candidate in failed else Status.PASS
+        record = make_record(job, candidate, rounds=rounds, status=status)
+        samples = replace(known(record.samples), baseline_s=eager, candidate_s=timed(step_s))
+        records.append(replace(record, samples=samples))
+    return records
 
 
 def make_failure(status: Status) -> Failure:

@@ -3,42 +3,16 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from harness.schema import Record, Samples, Status
+from harness.schema import Status
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.between import ASSUMED
 from runner.reports.parts.pairs import pair_tables, short_pair_tables
-from tests.factories import known, make_job, make_record
+from tests.factories import known, together
 from tests.unit.test_statistics import estimate
-
-
-def together(model: str, times: dict[str, float], *, sigma: float = 0.01, rounds: int = 40) -> list[Record]:
-    """Candidates of one worker: eager's time of each round is the same for all of them."""
-    rng = np.random.default_rng(len(model) * 100 + ord(model[-1]))
-    machine = np.exp(rng.normal(0, 0.2, rounds))
-    eager = tuple((machine * np.exp(rng.normal(0, sigma, rounds))).tolist())
-    job = make_job(model, candidates=tuple(times))
-    records = []
-    for candidate, seconds in times.items():
-        record = make_record(job, candidate)
-        assert record.samples is not None
-        own = tuple((seconds * machine * np.exp(rng.normal(0, sigma, rounds))).tolist())
-        places = tuple([0] * rounds)
-        samples = Samples(
-            baseline_s=eager,
-            candidate_s=own,
-            baseline_position=places,
-            candidate_position=places,
-            baseline_minor_faults=tuple([0.0] * rounds),
-            candidate_minor_faults=tuple([0.0] * rounds),
-            iterations_per_sample=1,
-        )
-        records.append(replace(record, samples=samples))
-    return records
 
 
 def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
@@ -56,23 +30,20 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
     """A coarse clock gives eager one time in every round: the times name no round, the numbers do."""
     records = []
     for place, record in enumerate(together("a", {"inductor": 0.5, "torchscript": 1.0})):
-        assert record.samples is not None
-        same = replace(record.samples, baseline_s=(1.0,) * 40, round_index=tuple(range(place, 40 + place)))
+        same = replace(
+            known(record.samples), baseline_s=(1.0,) * 40, round_index=tuple(range(place, 40 + place))
+        )
         records.append(replace(record, samples=same))
     (pair,) = summarize(records).pairs
     assert pair.n == 39
     assert pair.speedup == pytest.approx(2.0, rel=0.1)
 
 
-def test_candidates_of_different_workers_share_no_round() -> None:
+def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no_pair() -> None:
     one, two = together("a", {"inductor": 0.5, "torchscript": 1.0})
-    assert two.samples is not None
-    apart = replace(two.samples, baseline_s=tuple(s * 1.01 for s in two.samples.baseline_s))
+    samples = known(two.samples)
+    apart = replace(samples, baseline_s=tuple(s * 1.01 for s in samples.baseline_s))
     assert summarize([one, replace(two, samples=apart)]).pairs == ()
-
-
-def test_a_candidate_that_failed_is_in_no_pair() -> None:
-    one, two = together("a", {"inductor": 0.5, "torchscript": 1.0})
     assert summarize([one, replace(two, status=Status.FAIL_ACCURACY)]).pairs == ()
 
 
@@ -88,9 +59,8 @@ def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
     assert short_pair_tables(summary) == (means,)
 
 
-def an_estimate(speedup: float, half: float | None) -> PairedEstimate:
-    ends = (None, None) if half is None else (speedup / math.exp(half), speedup * math.exp(half))
-    return estimate(speedup, *ends)
+def an_estimate(speedup: float, half: float) -> PairedEstimate:
+    return estimate(speedup, speedup / math.exp(half), speedup * math.exp(half))
 
 
 def test_the_two_intervals_of_a_mean_say_different_things() -> None:
@@ -100,7 +70,7 @@ def test_the_two_intervals_of_a_mean_say_different_things() -> None:
     assert known(found.low) < 1.0
     assert found.these_low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
     assert found.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
-    assert geomean([an_estimate(1.0, None)]).these_low is None
+    assert geomean([estimate(1.0, None, None)]).these_low is None
     assert geomean([]).value is None
 
 

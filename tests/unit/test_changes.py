@@ -14,7 +14,7 @@ from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
 from runner.plan.sweep import points
-from runner.runs.compare.changes import Change, Ending, RunChanges, changes_between
+from runner.runs.compare.changes import Ending, RunChanges, changes_between
 from runner.runs.compare.gates import GateResult, breaks, gate_result, gates_asked
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Run
@@ -36,39 +36,28 @@ def write(folder: Path, records: Sequence[Record], **about: Any) -> Path:
     return folder
 
 
-def run_of(folder: Path, speedups: dict[str, float], *, machine: str = "", **changes: Any) -> Path:
+def measured(speedups: dict[str, float], **changes: Any) -> list[Record]:
     """inductor and the A/A control on some models."""
     records = []
     for name, speedup in speedups.items():
         job = make_job(name, candidates=("eager", "inductor"))
-        records += [
-            replace(control(job), candidate="eager"),
-            make_record(job, "inductor", speedup=speedup, machine=machine, **changes),
-        ]
-    return write(folder, records)
+        records += [control(job), make_record(job, "inductor", speedup=speedup, **changes)]
+    return records
 
 
-def compared(first: Path, second: Path) -> RunChanges:
-    return changes_between(load("--compare", first), load("--compare", second))
-
-
-def the_change(changes: RunChanges, name: str = "model", compiler: str = "inductor") -> Change:
-    (change,) = (
-        c
-        for c in (*changes.changes, *changes.controls)
-        if (c.first.name, c.first.compiler) == (name, compiler)
-    )
-    return change
+def compared(folder: Path, *sides: Sequence[Record]) -> RunChanges:
+    """Of two runs with these records."""
+    runs = [load("--compare", write(folder / name, side)) for name, side in zip("ab", sides, strict=True)]
+    return changes_between(*runs)
 
 
 def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -> None:
-    before = run_of(tmp_path / "a", dict.fromkeys(MODELS, 1.5))
-    after = run_of(tmp_path / "b", {**dict.fromkeys(MODELS, 1.5), "model_3": 1.2}, machine="another")
-    changes = compared(before, after)
-    assert [c.first.name for c in changes.changes if c.verdict is Verdict.SLOWER] == ["model_3"]
-    lost = known(the_change(changes, "model_3").speedup)
-    assert lost.factor == pytest.approx(0.8, rel=0.01)
-    assert lost.within(0.8)
+    steady = dict.fromkeys(MODELS, 1.5)
+    changes = compared(tmp_path, measured(steady), measured({**steady, "model_3": 1.2}, machine="another"))
+    (lost,) = (c for c in changes.changes if c.verdict is Verdict.SLOWER)
+    assert lost.first.name == "model_3"
+    assert known(lost.speedup).factor == pytest.approx(0.8, rel=0.01)
+    assert known(lost.speedup).within(0.8)
     (group,) = changes.groups
     assert (group.shared, group.passed_first, group.passed_second, group.timed) == (6, 6, 6, 6)
     assert group.geomean_first == pytest.approx(1.5, rel=0.01)
@@ -76,27 +65,25 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("condition", "first", "second"),
+    ("condition", "other"),
     [
-        ("batch size", {}, {"batch_size": 4}),
-        ("scale", {}, {"scale": "small"}),
-        ("precision", {}, {"dtype": "amp"}),
-        ("device", {}, {"device": "cuda"}),
-        ("changes", {}, {"config": ("layers=2",)}),
-        ("changes", {}, {"loss": "mean"}),
-        ("options", {}, {"baseline_dtype": "float32", "dtype": "float32"}),
-        ("options", {}, {"options": CompilerOptions(freezing=True)}),
-        ("protocol", {}, {"protocol": Protocol(use_eval_mode=True)}),
-        ("protocol", {}, {"protocol": Protocol(cold_cache=True)}),
+        ("batch size", {"batch_size": 4}),
+        ("scale", {"scale": "small"}),
+        ("precision", {"dtype": "amp"}),
+        ("device", {"device": "cuda"}),
+        ("changes", {"config": ("layers=2",)}),
+        ("changes", {"loss": "mean"}),
+        ("options", {"baseline_dtype": "float32", "dtype": "float32"}),
+        ("options", {"options": CompilerOptions(freezing=True)}),
+        ("protocol", {"protocol": Protocol(use_eval_mode=True)}),
+        ("protocol", {"protocol": Protocol(cold_cache=True)}),
     ],
 )
 def test_what_was_measured_in_another_way_is_named_and_in_no_number(
-    tmp_path: Path, condition: str, first: dict[str, Any], second: dict[str, Any]
+    tmp_path: Path, condition: str, other: dict[str, Any]
 ) -> None:
-    same = make_record(make_job("same"))
-    first_run = write(tmp_path / "a", [same, make_record(make_job(**first), speedup=1.5)])
-    second_run = write(tmp_path / "b", [same, make_record(make_job(**second), speedup=3.0)])
-    changes = compared(first_run, second_run)
+    same, first, second = (make_record(job) for job in (make_job("same"), make_job(), make_job(**other)))
+    changes = compared(tmp_path, [same, first], [same, second])
     assert [change.first.name for change in changes.changes] == ["same"]
     ((result, _, differences),) = changes.mismatches
     assert result.name == "model"
@@ -107,9 +94,9 @@ def test_what_was_measured_in_another_way_is_named_and_in_no_number(
 def test_a_sweep_is_compared_point_by_point_and_its_points_are_no_models_to_average(tmp_path: Path) -> None:
     axes = [("batch", (2, 8)), ("threads", (1, 2))]
     jobs = [job for name in ("model", "other") for job in points(make_job(name), axes)]
-    before = write(tmp_path / "a", [make_record(job, speedup=1.5) for job in jobs])
-    after = write(tmp_path / "b", [make_record(j, speedup=1.2 if j is jobs[1] else 1.5) for j in jobs[::-1]])
-    changes = compared(before, after)
+    before = [make_record(job, speedup=1.5) for job in jobs]
+    after = [make_record(job, speedup=1.2 if job is jobs[1] else 1.5) for job in jobs[::-1]]
+    changes = compared(tmp_path, before, after)
     assert all(change.first.record.job == change.second.record.job for change in changes.changes)
     assert len(changes.timed) == len(jobs)
     (lost,) = (c.first for c in changes.changes if c.verdict is Verdict.SLOWER)
@@ -120,17 +107,15 @@ def test_a_sweep_is_compared_point_by_point_and_its_points_are_no_models_to_aver
 
 
 def test_two_gpus_of_one_kind_are_the_same_device(tmp_path: Path) -> None:
-    first = write(tmp_path / "a", [make_record(make_job(device="cuda:1"))])
-    second = write(tmp_path / "b", [make_record(make_job(device="cuda"))])
-    assert len(compared(first, second).timed) == 1
+    first, second = ([make_record(make_job(device=name))] for name in ("cuda:1", "cuda"))
+    assert len(compared(tmp_path, first, second).timed) == 1
 
 
 def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Path) -> None:
-    job = make_job(candidates=("inductor",))
-    record = make_record(job, speedup=1.5)
+    record = make_record(make_job(), speedup=1.5)
     elsewhere = {**record.environment, "device_name": "Other CPU", "cpu": "Other CPU", "threads": 8}
     moved = replace(record, environment=elsewhere, metrics={**record.metrics, "graph_breaks": 2})
-    changes = compared(write(tmp_path / "a", [record]), write(tmp_path / "b", [moved]))
+    changes = compared(tmp_path, [record], [moved])
     assert [name for (name, _, _), _ in changes.incomparable] == ["device_name", "threads"]
     assert changes.timed == ()
     assert changes.drift is None
@@ -147,28 +132,30 @@ def test_endings(tmp_path: Path) -> None:
         "skipped": (Status.PASS, Status.SKIP),
         "as before": (Status.CRASH, Status.CRASH),
     }
-    runs = [
-        write(
-            tmp_path / str(which),
-            [make_record(make_job(name), status=both[which]) for name, both in endings.items()],
-        )
+    sides = [
+        [make_record(make_job(name), status=both[which]) for name, both in endings.items()]
         for which in (0, 1)
     ]
-    changes = compared(*runs)
+    changes = compared(tmp_path, *sides)
     assert [c.first.name for c in changes.ended(Ending.NEW_FAILURE)] == ["lost"]
     assert [c.first.name for c in changes.ended(Ending.FIXED)] == ["fixed"]
     assert [c.first.name for c in changes.ended(Ending.OTHER)] == ["other", "skipped"]
     assert changes.timed == (), "a speedup of what failed counts for nothing"
-    assert changes.groups[0].passed_first == 2
-    assert changes.groups[0].passed_second == 1
+    assert (changes.groups[0].passed_first, changes.groups[0].passed_second) == (2, 1)
 
 
 def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     """A killed run must not pass for want of failures."""
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
-    whole = write(tmp_path / "a", [make_record(job) for job in jobs])
-    torn = write(tmp_path / "b", [make_record(jobs[0])], jobs=to_json(tuple(jobs)))
-    changes = compared(whole, torn)
+    whole, torn, other = (
+        load("--compare", write(tmp_path / name, records, jobs=to_json(tuple(jobs))))
+        for name, records in (
+            ("a", [make_record(job) for job in jobs]),
+            ("b", [make_record(jobs[0])]),
+            ("c", [make_record(jobs[0])]),
+        )
+    )
+    changes = changes_between(whole, torn)
     assert [(c.first.name, c.second.status) for c in changes.ended(Ending.NEW_FAILURE)] == [
         ("two", "no record")
     ]
@@ -176,10 +163,10 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     assert gated(changes, "parity").cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
     )
-    again = compared(torn, whole)
+    again = changes_between(torn, whole)
     assert again.ended(Ending.FIXED) == (), "what was never measured before is not fixed now"
     assert [result.name for result in again.only_second] == ["two"]
-    neither = compared(torn, write(tmp_path / "c", [make_record(jobs[0])], jobs=to_json(tuple(jobs))))
+    neither = changes_between(torn, other)
     assert (neither.only_first, neither.only_second, len(neither.changes)) == ((), (), 1)
 
 
@@ -193,21 +180,15 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
 def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
     tmp_path: Path, hits: tuple[int | None, ...], misses: tuple[int | None, ...], alike: bool
 ) -> None:
-    runs = []
-    for number, name in enumerate("ab"):
-        record = make_record(make_job("one"), "inductor")
-        caches = {"compile_cache_hits": hits[number], "compile_cache_misses": misses[number]}
-        record = replace(record, metrics={**record.metrics, **caches})
-        runs.append(write(tmp_path / name, [record]))
-    changes = compared(*runs)
+    first, second = (
+        [make_record(make_job(), metrics={"compile_cache_hits": hit, "compile_cache_misses": miss})]
+        for hit, miss in zip(hits, misses, strict=True)
+    )
+    changes = compared(tmp_path, first, second)
     assert (changes.changes[0].compile_factor is not None) == alike
     assert changes.changes[0].speedup is not None
-    sentences = [line for line in head_lines(changes) if "compile caches are" in line]
-    assert sentences == (
-        []
-        if alike
-        else ["Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."]
-    )
+    said = "Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."
+    assert [line for line in head_lines(changes) if "compile caches are" in line] == [said] * (not alike)
 
 
 @pytest.mark.parametrize(
@@ -225,12 +206,8 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
     ],
 )
 def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: Job, sentence: str) -> None:
-    runs = [
-        write(tmp_path / str(i), [make_record(job, job.candidates[0])])
-        for i, job in enumerate((first, second))
-    ]
     with pytest.raises(UsageError, match=sentence):
-        compared(*runs)
+        compared(tmp_path, *([make_record(job, job.candidates[0])] for job in (first, second)))
 
 
 # -- --fail-on --------------------------------------------------------------------
@@ -247,28 +224,22 @@ def gate(changes: RunChanges, *words: str) -> list[int]:
 
 def test_gates(tmp_path: Path) -> None:
     steady = dict.fromkeys(MODELS, 1.5)
-    before = run_of(tmp_path / "a", steady)
-    after = run_of(tmp_path / "b", {**steady, "model_1": 1.35, "model_2": 1.0}, metrics={"graph_breaks": 1})
-    changes = compared(before, after)
+    before = measured(steady)
+    after = measured({**steady, "model_1": 1.35, "model_2": 1.0}, metrics={"graph_breaks": 1})
+    changes = compared(tmp_path, before, after)
     assert gate(changes, "regression", "regression:15%", "regression:50%") == [2, 1, 0]
     assert gate(changes, "parity", "graph-breaks", "difference") == [0, 6, 6]
-    reverse = compared(after, before)
+    reverse = compared(tmp_path / "reverse", after, before)
     assert gate(reverse, "regression", "graph-breaks", "difference") == [0, 0, 6], "fewer breaks are a change"
 
 
 @pytest.mark.parametrize("with_control", [False, True])
 def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, with_control: bool) -> None:
     busy = {"involuntary_switches": 5000, "rounds_wall_s": 10.0}
-    sides = []
-    for which, speedup in (("a", 1.5), ("b", 1.0)):
-        records = []
-        for name in MODELS:
-            job = make_job(name, candidates=("eager", "inductor"))
-            made = make_record(job, "inductor", speedup=speedup if name == "model_1" else 1.5)
-            records += [replace(made, metrics={**made.metrics, **busy})]
-            records += [control(job)] if with_control else []
-        sides.append(write(tmp_path / which, records))
-    changes = compared(*sides)
+    steady = dict.fromkeys(MODELS, 1.5)
+    sides = [measured(steady, metrics=busy), measured({**steady, "model_1": 1.0}, metrics=busy)]
+    kept = [[r for r in side if with_control or r.candidate != "eager"] for side in sides]
+    changes = compared(tmp_path, *kept)
     assert any(line == "Other work used the CPUs in B: 6 of 6 results." for line in head_lines(changes))
     if with_control:
         assert gate(changes, "regression:5%") == [1]
@@ -279,9 +250,8 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
 
 
 def test_the_time_of_a_step_has_a_gate_in_the_same_rounds_only(tmp_path: Path) -> None:
-    runs = [run_of(tmp_path / name, dict.fromkeys(MODELS, 1.5)) for name in ("a", "b")]
     with pytest.raises(UsageError, match="two environments of one run"):
-        gate(compared(*runs), "time:5%")
+        gate(compared(tmp_path, measured({"m": 1.5}), measured({"m": 1.5})), "time:5%")
 
 
 @pytest.mark.parametrize(
@@ -303,12 +273,8 @@ def test_bad_gates(words: list[str], sentence: str) -> None:
 def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: float, verdict: Verdict) -> None:
     """One model in training, of which 0.6 % is assumed: a loss of 6 % is seen, and may not matter."""
     job = make_job(protocol=Protocol(noise_threshold=threshold))
-    runs = [
-        write(tmp_path / name, [make_record(job, speedup=speedup, jitter=0.002)])
-        for name, speedup in (("a", 1.5), ("b", 1.41))
-    ]
-    changes = compared(*runs)
-    assert the_change(changes).verdict is verdict
+    changes = compared(tmp_path, *([make_record(job, speedup=s, jitter=0.002)] for s in (1.5, 1.41)))
+    assert changes.changes[0].verdict is verdict
     assert gate(changes, "regression", "regression:3%") == [threshold < 0.1, 1]
     (line,) = (line for line in head_lines(changes) if line.startswith("Noise of a process"))
     assert line.startswith(
@@ -321,7 +287,9 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
 
 def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     """The A/A controls of twenty processes on a busy machine, as if they were a compiler."""
-    records = read_records_of(Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl")
+    file = Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl"
+    # the same (job, candidate) is there once for each of the runs
+    records = [from_json(Record, json.loads(line)) for line in file.read_text().splitlines()]
     runs = []
     for first in range(0, len(records), 3):
         named = [
@@ -342,9 +310,3 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     assert sum(held) / len(held) >= 0.93
     called = [change for change in timed if change.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     assert len(called) <= 0.05 * len(timed)
-
-
-def read_records_of(path: Path) -> list[Record]:
-    """Every line: the same (job, candidate) is there once for each of the runs."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [from_json(Record, json.loads(line)) for line in lines]

@@ -11,10 +11,8 @@ from runner.errors import UsageError
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.load import load
 from tests.factories import make_job, make_record
-from tests.unit.test_changes import gated, write
+from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_environments_compare import records
-
-MODELS = tuple(f"model_{n}" for n in range(6))
 
 
 def sides(folder: Path, *, lost: str = "") -> RunChanges:
@@ -71,11 +69,6 @@ def counted(**metrics: int) -> list[Record]:
     return [make_record(make_job("model", candidates=("inductor",)), metrics=dict(metrics))]
 
 
-def cases_of(folder: Path, first: list[Record], second: list[Record], gate: str) -> tuple[str, ...]:
-    runs = [load("--compare", write(folder / name, side)) for name, side in (("a", first), ("b", second))]
-    return gated(changes_between(*runs), gate).cases
-
-
 @pytest.mark.parametrize(
     ("metric", "gate", "before", "after", "fails"),
     [
@@ -89,7 +82,7 @@ def cases_of(folder: Path, first: list[Record], second: list[Record], gate: str)
 def test_a_count_that_became_worse_fails(
     tmp_path: Path, metric: str, gate: str, before: int, after: int, fails: bool
 ) -> None:
-    cases = cases_of(tmp_path, counted(**{metric: before}), counted(**{metric: after}), gate)
+    cases = gated(compared(tmp_path, counted(**{metric: before}), counted(**{metric: after})), gate).cases
     assert bool(cases) is fails
     assert all(
         case.endswith(f"{before} -> {after} {gate.replace('-', ' ')}") or "captured" in case for case in cases
@@ -99,4 +92,4 @@ def test_a_count_that_became_worse_fails(
 def test_a_gate_without_counts_never_passes(tmp_path: Path) -> None:
     without = [replace(record, metrics={}) for record in counted()]
     with pytest.raises(UsageError, match="no shared result has the number of eager fallbacks in both"):
-        cases_of(tmp_path, without, counted(eager_fallbacks=0), "eager-fallbacks")
+        gated(compared(tmp_path, without, counted(eager_fallbacks=0)), "eager-fallbacks")

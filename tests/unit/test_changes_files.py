@@ -11,40 +11,33 @@ from rich.console import Console
 from harness.schema import Status
 from runner.errors import UsageError
 from runner.reports.markdown import LIMIT
-from runner.runs.compare.changes import changes_between
+from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import gate_results, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.output import print_changes, render_json, render_markdown
-from runner.runs.compare.run import Run
 from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, make_job, make_record
-from tests.unit.test_changes import write
+from tests.unit.test_changes import compared, write
 
 
-def texts(first: Run, second: Run, *gates: str) -> tuple[str, str, dict[str, Any]]:
+def texts(changes: RunChanges, *gates: str) -> tuple[str, str, dict[str, Any]]:
     """(terminal, Markdown, JSON)"""
-    changes = changes_between(first, second)
     judged, _ = gate_results(changes, gates_asked(gates))
     with Console(width=200, record=True) as console, console.capture() as printed:
         print_changes(changes, judged, console)
     return printed.get(), render_markdown(changes, judged), json.loads(render_json(changes, judged))
 
 
-def loaded(path: Path) -> Run:
-    return load("--compare", path)
-
-
-def sides(folder: Path) -> tuple[Run, Run]:
-    """B: one model fails, another has a graph break more."""
-    runs = []
-    for which in ("a", "b"):
-        worse = which == "b"
-        records = [
-            make_record(make_job("steady"), speedup=1.5),
-            make_record(make_job("lost"), status=Status.FAIL_ACCURACY if worse else Status.PASS),
-            make_record(make_job("broken"), metrics={"graph_breaks": 3 if worse else 2}),
-        ]
-        runs.append(loaded(write(folder / which, records)))
-    return runs[0], runs[1]
+def worse(folder: Path) -> RunChanges:
+    """In the second run one model fails, another has a graph break more."""
+    steady = make_record(make_job("steady"), speedup=1.5)
+    before, after = (
+        [make_record(make_job("lost"), status=status), make_record(make_job("broken"), metrics=metrics)]
+        for status, metrics in (
+            (Status.PASS, {"graph_breaks": 2}),
+            (Status.FAIL_ACCURACY, {"graph_breaks": 3}),
+        )
+    )
+    return compared(folder, [steady, *before], [steady, *after])
 
 
 def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
@@ -58,7 +51,7 @@ def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
         (Path("/dev/zero"), "there is no run in /dev/zero"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            loaded(path)
+            load("--compare", path)
 
 
 def test_no_gate_passes_for_a_damaged_run(tmp_path: Path) -> None:
@@ -66,14 +59,14 @@ def test_no_gate_passes_for_a_damaged_run(tmp_path: Path) -> None:
     whole, torn = write(tmp_path / "a", records), write(tmp_path / "b", records)
     lines = (torn / "records.jsonl").read_text().splitlines()
     (torn / "records.jsonl").write_text(lines[0] + "\n" + lines[1][:100] + "\n")
-    changes = changes_between(loaded(whole), loaded(torn))
+    changes = changes_between(load("--compare", whole), load("--compare", torn))
     results, refusals = gate_results(changes, gates_asked(["regression", "parity", "graph-breaks"]))
     assert results == []
     assert "b has damaged lines, so results may be missing" in str(refusals[0])
 
 
 def test_outputs_say_the_same(tmp_path: Path) -> None:
-    printed, markdown, data = texts(*sides(tmp_path), "parity", "graph-breaks")
+    printed, markdown, data = texts(worse(tmp_path), "parity", "graph-breaks")
     for text in (printed, markdown):
         plain = text.replace("\\", "").replace("&gt;", ">")
         assert "New failures: 1" in plain
@@ -88,17 +81,10 @@ def test_outputs_say_the_same(tmp_path: Path) -> None:
 
 def test_markdown_fits_into_a_comment_and_nothing_in_it_is_markup(tmp_path: Path) -> None:
     names = [f"{name} {number}" for number in range(80) for name in HOSTILE_NAMES]
-    runs = []
-    for which, status in (("a", Status.PASS), ("b", Status.CRASH)):
-        records = [
-            make_record(
-                make_job(name, suite=HOSTILE_SUITE, candidates=("inductor",)),
-                status=status if place % 2 else Status.PASS,
-            )
-            for place, name in enumerate(names)
-        ]
-        runs.append(loaded(write(tmp_path / which, records)))
-    printed, markdown, _ = texts(runs[0], runs[1], "parity")
+    jobs = [make_job(name, suite=HOSTILE_SUITE, candidates=("inductor",)) for name in names]
+    before = [make_record(job) for job in jobs]
+    after = [make_record(job, status=Status.CRASH) if n % 2 else before[n] for n, job in enumerate(jobs)]
+    printed, markdown, _ = texts(compared(tmp_path, before, after), "parity")
     assert len(markdown.encode()) < LIMIT
     assert "<script" not in markdown
     assert "@someone" not in markdown
@@ -108,9 +94,8 @@ def test_markdown_fits_into_a_comment_and_nothing_in_it_is_markup(tmp_path: Path
 
 
 def test_a_narrow_terminal_drops_columns_and_says_so(tmp_path: Path) -> None:
-    changes = changes_between(*sides(tmp_path))
     with Console(width=80) as console, console.capture() as printed:
-        print_changes(changes, (), console)
+        print_changes(worse(tmp_path), (), console)
     lines = printed.get().splitlines()
     assert any(line.startswith("Columns omitted for width: ") for line in lines)
     footer = lines.index(next(line for line in lines if line.startswith("A speedup counts as changed")))

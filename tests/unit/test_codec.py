@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.codec import from_json, to_json
@@ -22,7 +22,6 @@ from harness.schema import (
     Scalar,
     Status,
 )
-from tests.factories import known
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v2.json"
 
@@ -66,15 +65,12 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     return st.from_type(kind)
 
 
-unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
 def same_types(left: Any, right: Any) -> bool:
     """Whether equal scalars are also of the same type: 1, 1.0 and True are equal in Python."""
     return all(type(left[key]) is type(right[key]) for key in left)
 
 
-@unhurried
+@settings(max_examples=60)
 @given(values(Record))
 def test_every_record_comes_back_as_it_went(record: Record) -> None:
     back = from_json(Record, json.loads(line(record)))
@@ -159,34 +155,11 @@ def test_a_missing_field_without_default_is_named() -> None:
 # -- the frozen format -----------------------------------------------------------------------
 
 
-def test_the_golden_record_is_read_in_full() -> None:
-    record = golden()
-    assert record.status is Status.FAIL_ACCURACY
-    assert record.job.case.mode is Mode.TRAINING
-    assert record.job.case.tags == ("language", "quick")
-    assert record.parity is not None
-    assert known(record.parity.worst).failure == "RMS error 0.25 is above the limit 0.0025"
-    assert record.parity.eager_spread == math.inf
-    assert record.samples is not None
-    assert len(record.samples) == 2
-    assert record.samples.candidate_position == (1, 0)
-    assert record.metrics["ratio_unknown"] is None
-    assert record.metrics["not_a_number"] != record.metrics["not_a_number"]
-    assert record.environment["cuda"] is None
-    assert known(record.failure).log == "cases/toy-linear/output.log"
-    assert record.schema_version == SCHEMA_VERSION == 2
-
-
 def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
     """So that a field that were no longer read or written would be missed."""
     written = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    bare = to_json(
-        Record(
-            job=Job(case=golden().job.case, device="", dtype="", candidates=()),
-            candidate="",
-            status=Status.PASS,
-        )
-    )
+    job = Job(case=golden().job.case, device="", dtype="", candidates=())
+    bare = to_json(Record(job=job, candidate="", status=Status.PASS))
     assert written.keys() == bare.keys()
     assert written["job"]["protocol"].keys() == bare["job"]["protocol"].keys()
     same = [key for key in written if written[key] == bare[key]]
@@ -207,4 +180,6 @@ def test_a_record_of_the_first_version_is_read() -> None:
 
 def test_the_golden_record_is_written_again_to_the_byte() -> None:
     text = GOLDEN.read_text(encoding="utf-8")
-    assert line(from_json(Record, json.loads(text))) + "\n" == text
+    record = from_json(Record, json.loads(text))
+    assert record.schema_version == SCHEMA_VERSION == 2
+    assert line(record) + "\n" == text

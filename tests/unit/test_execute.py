@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import BASELINE, WHOLE, Case, Failure, Job, Mode, Protocol, Record, Status
+from harness.schema import BASELINE, WHOLE, Failure, Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.engine import JobContext, Place
@@ -18,7 +18,7 @@ from runner.engine.gate import DeviceGate, Seat
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.store.invocation import program_facts
-from tests.factories import known, make_parity
+from tests.factories import known, make_job, make_parity
 
 Reply = dict[str, Any]
 
@@ -83,15 +83,9 @@ class Script:
         return {"ok": getattr(self, f"_{name}")(request)}
 
     def _open(self, request: Mapping[str, Any]) -> Reply:
-        return {
-            "model": {
-                "parameters": 7,
-                "parameter_bytes": 28,
-                "input_shapes": [],
-                "batch_size": request["job"]["case"]["batch_size"],
-            },
-            "environment": {"torch": "0"},
-        }
+        batch_size = request["job"]["case"]["batch_size"]
+        model = {"parameters": 7, "parameter_bytes": 28, "input_shapes": [], "batch_size": batch_size}
+        return {"model": model, "environment": {"torch": "0"}}
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
         return {"status": "pass", "parity": None, "metrics": {"compilation_latency_s": 1.0}, "notes": ["n"]}
@@ -103,11 +97,8 @@ class Script:
         order = [*request["candidates"], BASELINE]
         seconds = {name: 1.0 + i / 10 for i, name in enumerate(sorted(order))}
         one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
-        return {
-            "rounds": [one] * request["rounds"],
-            "recompiled": self.recompiling,
-            "reasons": self.reasons,
-        }
+        rounds = [one] * request["rounds"]
+        return {"rounds": rounds, "recompiled": self.recompiling, "reasons": self.reasons}
 
     def _finish(self, request: Mapping[str, Any]) -> Reply:
         return {"metrics": {BASELINE: {"peak_memory_bytes": 10}, "a": {"peak_memory_bytes": 5}}}
@@ -126,20 +117,9 @@ def run(
     gate: Seat | None = None,
     **protocol: Any,
 ) -> list[Record]:
-    case = Case(
-        suite="s",
-        name="m",
-        mode=Mode.TRAINING,
-        batch_size=batch_size,
-        published_batch_size=batch_size,
-        skip=skip,
-    )
-    job = Job(
-        case=case,
-        device="cpu",
-        dtype="float32",
-        candidates=candidates,
-        protocol=Protocol(repeat=6, **protocol),
+    batch = {"batch_size": batch_size, "published_batch_size": batch_size}
+    job = make_job(
+        "m", suite="s", skip=skip, candidates=candidates, protocol=Protocol(repeat=6, **protocol), **batch
     )
     ticks = iter(range(1_000_000))
     script.now = lambda: float(next(ticks))
@@ -212,10 +192,8 @@ def test_an_exception_costs_its_candidate_and_a_lost_worker_a_fresh_one(
     script.running = "b"
     records = run(script)
     assert statuses(records) == {"b": status, "a": Status.PASS, "c": Status.PASS}
-    assert (known(records[0].failure).message, known(records[0].failure).log) == (
-        "gone",
-        "cases/x/output.log",
-    )
+    failure = known(records[0].failure)
+    assert (failure.message, failure.log) == ("gone", "cases/x/output.log")
     assert records[0].samples is None
     assert ("compilation_latency_s" in records[0].metrics) == (name != "prepare")
     assert script.sessions == 1 + isinstance(fault, WorkerLost)
@@ -239,10 +217,7 @@ def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> Non
 
 
 def test_eager_failing_in_timed_rounds_is_eagers_failure() -> None:
-    faults: dict[tuple[int, str, str], Reply | WorkerLost] = {
-        (session, "measure", ""): failed(Status.FAIL_TO_RUN) for session in range(1, 5)
-    }
-    script = Script(faults)
+    script = Script({(session, "measure", ""): failed(Status.FAIL_TO_RUN) for session in range(1, 5)})
     script.running = BASELINE
     assert statuses(run(script)) == dict.fromkeys("abc", Status.EAGER_FAIL_TO_RUN)
     assert script.sessions == 4
@@ -307,13 +282,8 @@ def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:
 
 
 def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
-    script = Script(
-        {
-            (1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM),
-            (2, "prepare", "b"): failed(Status.OOM),
-            (3, "prepare", "b"): failed(Status.OOM),  # alone
-        }
-    )
+    faults = {(n, "prepare", "b"): failed(Status.OOM) for n in (2, 3)}  # beside others, and alone
+    script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM), **faults})
     records = run(script, batch_size=8)
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     assert script.sessions == 5
@@ -324,13 +294,12 @@ def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [("prepare", "b", failed(Status.OOM)), ("measure", "", lost("b", full=True))]
+    "fault", [{(1, "prepare", "b"): failed(Status.OOM)}, {(1, "measure", ""): lost("b", full=True)}]
 )
 def test_who_runs_out_of_memory_beside_others_is_tried_alone_with_the_whole_batch(
-    fault: tuple[str, str, Reply | WorkerLost],
+    fault: dict[tuple[int, str, str], Reply | WorkerLost],
 ) -> None:
-    call, candidate, reply = fault
-    script = Script({(1, call, candidate): reply})
+    script = Script(fault)
     records = {record.candidate: record for record in run(script, batch_size=8)}
     assert statuses([*records.values()]) == dict.fromkeys("abc", Status.PASS)
     assert list(records) == ["b", "a", "c"]
@@ -341,19 +310,11 @@ def test_who_runs_out_of_memory_beside_others_is_tried_alone_with_the_whole_batc
         assert known(record.model).batch_size == 8
 
 
-def test_a_batch_of_one_is_not_halved() -> None:
-    faults: dict[tuple[int, str, str], Reply | WorkerLost] = {
-        (session, "prepare", "b"): failed(Status.OOM) for session in range(1, 5)
-    }
-    records = run(Script(faults), batch_size=2)
-    assert statuses(records) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
-
-
-def test_a_fixed_batch_is_not_halved() -> None:
-    script = Script({(session, "prepare", "b"): failed(Status.OOM) for session in (1, 2)})
-    records = run(script, batch_size=8, fixed_batch=True)
-    assert statuses(records) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
-    assert script.sessions == 3
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 8, "fixed_batch": True}])
+def test_a_batch_of_one_is_not_halved_and_neither_is_a_fixed_one(options: dict[str, Any]) -> None:
+    sessions = 2 if "fixed_batch" in options else 4
+    script = Script({(n, "prepare", "b"): failed(Status.OOM) for n in range(1, sessions + 1)})
+    assert statuses(run(script, **options)) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
 
 
 # -- a broken device -------------------------------------------------------------------------
@@ -415,20 +376,13 @@ class Late(Script):
         return {**super()._prepare(request), "status": status, "parity": to_json(parity)}
 
     def _finish(self, request: Mapping[str, Any]) -> Reply:
-        zeros = dict.fromkeys(
-            ("eager_rmse", "candidate_rmse", "allowed", "candidate_max", "allowed_max"), 0.0
-        )
-        error = {"name": "loss", "numel": 1, "scale": 1.0, **zeros, "failure": "it differs"}
+        error = to_json(replace(known(make_parity().worst), name="loss", failure="it differs"))
         return {**super()._finish(request), "changed": dict.fromkeys(self.changed, error)}
 
 
 def test_a_candidate_that_turned_wrong_during_the_rounds_does_not_pass() -> None:
     records = {record.candidate: record for record in run(Late("a", "c"))}
-    assert {name: r.status.value for name, r in records.items()} == {
-        "a": "fail_accuracy",
-        "b": "pass",
-        "c": "fail_accuracy",
-    }
+    assert [records[name].status.value for name in "abc"] == ["fail_accuracy", "pass", "fail_accuracy"]
     parity = known(records["a"].parity)
     assert (parity.failed, known(parity.worst).failure) == (1, "it differs")
     assert records["a"].notes[-1] == "a: results changed during the run: loss: it differs"
@@ -438,11 +392,8 @@ def test_a_candidate_that_turned_wrong_during_the_rounds_does_not_pass() -> None
 
 def test_where_eager_changed_nobody_passes() -> None:
     records = {record.candidate: record for record in run(Late(BASELINE))}
-    assert [records[name].status.value for name in "abc"] == [
-        "eager_two_runs_differ",
-        "eager_two_runs_differ",
-        "fail_accuracy",
-    ]
+    differ = "eager_two_runs_differ"
+    assert [records[name].status.value for name in "abc"] == [differ, differ, "fail_accuracy"]
     assert records["a"].notes[-1] == "eager: results changed during the run: loss: it differs"
 
 

@@ -13,12 +13,11 @@ from harness.schema import COLD, Compilation, Environment, Extras, Record
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from runner.runs.compare.accepted import accepted_in, without_accepted
-from runner.runs.compare.changes import RunChanges, changes_between
-from runner.runs.compare.gates import Gate, GateResult, gate_result, gates_asked
-from runner.runs.compare.load import load
+from runner.runs.compare.changes import RunChanges
+from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.of_run import gates_of_run, run_results
 from tests.factories import make_job, make_record
-from tests.unit.test_changes import write
+from tests.unit.test_changes import compared, gated
 
 TODAY = date(2026, 11, 23)
 
@@ -36,59 +35,48 @@ def compiled(record: Record, seconds: float, rng: random.Random, *, shared: tupl
     return replace(record, compilations=runs)
 
 
-def compared(folder: Path, second_s: float, **changes: float) -> RunChanges:
+def slower(folder: Path, second_s: float) -> RunChanges:
     """Three models, of which ``slow`` takes ``second_s`` instead of 10 s in the second run."""
-    rng, runs = random.Random(5), []
-    for number, seconds in enumerate((10.0, second_s)):
-        more = changes if number else {}
-        records = [
-            compiled(
-                make_record(make_job(name), "inductor", metrics={"recompiles": 0, **more}),
-                seconds if name == "slow" else 10.0,
-                rng,
-            )
-            for name in ("slow", "same", "other")
+    rng = random.Random(5)
+    sides = [
+        [
+            compiled(make_record(make_job(name)), s, rng)
+            for name, s in (("slow", slow_s), ("b", 10), ("c", 10))
         ]
-        runs.append(load("--compare", write(folder / str(number), records)))
-    return changes_between(*runs)
-
-
-def cases(changes: RunChanges, word: str) -> tuple[str, ...]:
-    (gate,) = gates_asked([word])
-    return gate_result(changes, gate).cases
+        for slow_s in (10, second_s)
+    ]
+    return compared(folder, *sides)
 
 
 def test_a_compilation_that_takes_longer_fails_and_noise_does_not(tmp_path: Path) -> None:
-    changes = compared(tmp_path, 12.5)
-    (case,) = cases(changes, "compile:10%")
+    changes = slower(tmp_path / "slower", 12.5)
+    (case,) = gated(changes, "compile:10%").cases
     assert case.startswith("toys slow (training, float32, cpu")
     assert re.search(r"inductor: 1\.[23]\d+x \[.*\] of the time$", case)
-    assert cases(changes, "compile:40%") == ()
-    assert cases(compared(tmp_path / "same", 10.0), "compile") == ()
+    assert gated(changes, "compile:40%").cases == ()
+    assert gated(slower(tmp_path / "same", 10.0), "compile").cases == ()
 
 
 def test_one_compilation_is_no_data_for_the_gate(tmp_path: Path) -> None:
-    runs = [load("--compare", write(tmp_path / name, [make_record(make_job())])) for name in ("a", "b")]
+    changes = compared(tmp_path, [make_record(make_job())], [make_record(make_job())])
     with pytest.raises(UsageError, match=r"--fail-on compile: .*compiled several times: --compile-runs"):
-        cases(changes_between(*runs), "compile")
+        gated(changes, "compile")
 
 
 def test_memory_and_recompilations(tmp_path: Path) -> None:
-    runs = []
-    for name, ratio, recompiles in (("a", 1.2, 0), ("b", 1.0, 2)):
-        record = make_record(make_job(), memory_ratio=ratio, metrics={"recompiles": recompiles})
-        runs.append(load("--compare", write(tmp_path / name, [record])))
-    changes = changes_between(*runs)
-    assert cases(changes, "memory:10%")[0].endswith("1.20x of the memory")
-    assert cases(changes, "memory:30%") == ()
-    assert cases(changes, "recompiles")[0].endswith("0 -> 2 recompilations")
+    before = make_record(make_job(), memory_ratio=1.2, metrics={"recompiles": 0})
+    after = make_record(make_job(), memory_ratio=1.0, metrics={"recompiles": 2})
+    changes = compared(tmp_path, [before], [after])
+    assert gated(changes, "memory:10%").cases[0].endswith("1.20x of the memory")
+    assert gated(changes, "memory:30%").cases == ()
+    assert gated(changes, "recompiles").cases[0].endswith("0 -> 2 recompilations")
 
 
 # -- a run -----------------------------------------------------------------------------------------
 
 
 def results(records: list[Record], *words: str) -> list[tuple[str, ...]]:
-    return [one.cases for one in run_results(summarize(records), gates_asked(words))]
+    return [result.cases for result in run_results(summarize(records), gates_asked(words))]
 
 
 def test_a_run_alone_has_gates() -> None:

@@ -1,68 +1,66 @@
 """Several processes make one record."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import Extras, Failure, Job, Protocol, Record, Status
+from harness.schema import Extras, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
-from runner.engine import processes as engine
+from runner.engine.processes import with_processes
 from tests.factories import known, make_job, make_record, make_samples
 
-
-def with_processes(*arguments: Any) -> list[Record]:
-    """The records, without the pauses."""
-    return [step for step in engine.with_processes(*arguments) if isinstance(step, Record)]
+Measure = Callable[[Job, str, int], Record]
 
 
-def job(processes: int) -> Job:
-    return replace(make_job(candidates=("a", "b")), protocol=Protocol(processes=processes))
+def sampled(job: Job, candidate: str, number: int, **samples: Any) -> Record:
+    """What process ``number``, from 1, measures; faster from process to process, but for what is given."""
+    given = {"speedup": 1 + number / 100, "rounds": 10 + number, "seed": f"{number}", **samples}
+    return replace(make_record(job, candidate), samples=make_samples(**given))
 
 
-class Processes:
-    """Stands for fresh processes: the n-th gives what ``results`` has for it, or plain samples."""
+class Run:
+    """Processes of a job in which ``measure`` gives the records."""
 
-    def __init__(self, **failing: int) -> None:
-        self.failing = failing
-        self.jobs: list[tuple[Job, tuple[str, ...]]] = []
+    def __init__(
+        self, processes: int, measure: Measure = sampled, only: str = "ab", most: int = 99, **changes: Any
+    ) -> None:
+        self.jobs: list[Job] = []
+        self.asked: list[tuple[str, ...]] = []
+        self.measure = measure
+        job = make_job(candidates=("a", "b"), protocol=Protocol(processes=processes), **changes)
+        self.steps = [*with_processes(job, (*only,), self.process, lambda: len(self.jobs) == most)]
+        self.records = {step.candidate: step for step in self.steps if isinstance(step, Record)}
 
-    def __call__(self, job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-        self.jobs.append((job, candidates))
-        number = len(self.jobs)
-        for candidate in candidates:
-            plain = make_record(job, candidate)
-            if self.failing.get(candidate) == number:
-                failure = Failure(kind="crash", message="SIGSEGV", phase="measure")
-                yield replace(plain, status=Status.CRASH, samples=None, failure=failure)
-            else:
-                samples = make_samples(speedup=1 + number / 100, rounds=10 + number, seed=f"{number}")
-                yield replace(plain, samples=samples)
+    def process(self, job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        self.jobs.append(job)
+        self.asked.append(candidates)
+        yield from (self.measure(job, candidate, len(self.jobs)) for candidate in candidates)
 
 
 def test_one_process_is_left_alone() -> None:
-    processes = Processes()
-    found = with_processes(job(1), ("a", "b"), processes, lambda: False)
-    assert [record.candidate for record in found] == ["a", "b"]
-    assert [record.samples.rounds_by_process for record in found if record.samples] == [(), ()]
-    assert not [name for name in found[0].metrics if name.startswith("later_")]
+    records = Run(1).records
+    assert [(name, known(one.samples).rounds_by_process) for name, one in records.items()] == [
+        ("a", ()),
+        ("b", ()),
+    ]
+    assert not [name for name in records["a"].metrics if name.startswith("later_")]
 
 
 def test_the_samples_of_all_processes_follow_each_other() -> None:
-    processes = Processes()
-    found = with_processes(job(3), ("a", "b"), processes, lambda: False)
-    assert [record.candidate for record in found] == ["a", "b"]
-    for record in found:
-        assert record.samples is not None
-        assert record.samples.rounds_by_process == (11, 12, 13)
-        assert len(record.samples) == len(record.samples.candidate_s) == 36
+    run = Run(3)
+    assert list(run.records) == ["a", "b"]
+    for record in run.records.values():
+        samples = known(record.samples)
+        assert samples.rounds_by_process == (11, 12, 13)
+        assert len(samples) == len(samples.candidate_s) == 36
     # each process has its own order of the rounds, and checks parity
-    assert [measured.protocol.process for measured, _ in processes.jobs] == [0, 1, 2]
-    assert [measured.protocol.accuracy for measured, _ in processes.jobs] == [True, True, True]
-    estimate = known(summarize(found).comparisons[0].estimate)
+    assert [job.protocol.process for job in run.jobs] == [0, 1, 2]
+    assert [job.protocol.accuracy for job in run.jobs] == [True, True, True]
+    estimate = known(summarize([*run.records.values()]).comparisons[0].estimate)
     assert estimate.processes == 3
     assert estimate.speedup == pytest.approx(1.02, abs=0.01)
     assert estimate.between_sd == pytest.approx(0.01, abs=0.006)
@@ -72,95 +70,75 @@ NUMBERS = ("compilation_latency_s", "compile_cache_hits", "compile_cache_misses"
 
 
 def test_the_record_says_what_later_processes_compiled_and_what_they_reused() -> None:
-    numbers = iter([(9.0, 0, 3), (2.0, 3, 0), (1.0, 2, 1), (9.0, 0, 3), (1.0, 3, 0), (None, 3, 0)])
+    numbers = [(9.0, 0, 3), (2.0, 3, 0), (None, 3, 0)]
 
-    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-        for candidate in candidates:
-            latency, hits, misses = next(numbers)
-            metrics = {"compilation_latency_s": latency, "compile_cache_hits": hits}
-            yield make_record(one, candidate, metrics={**metrics, "compile_cache_misses": misses})
+    def compiled(job: Job, candidate: str, number: int) -> Record:
+        return make_record(job, candidate, metrics=dict(zip(NUMBERS, numbers[number - 1], strict=True)))
 
-    (found,) = with_processes(job(3), ("a",), measure, lambda: False)
-    assert [found.metrics[name] for name in NUMBERS] == [9.0, 0, 3]
-    later = [[c.metrics.get(name) for name in NUMBERS] for c in found.compilations]
-    assert later == [[2.0, 3, 0], [1.0, 2, 1]]
-    assert {c.start for c in found.compilations} == {"as found"}
-    (partly,) = with_processes(job(3), ("a",), measure, lambda: False)
-    assert [c.metrics["compilation_latency_s"] for c in partly.compilations] == [1.0, None]
+    record = Run(3, compiled, "a").records["a"]
+    assert tuple(record.metrics[name] for name in NUMBERS) == numbers[0]
+    assert [tuple(c.metrics.get(name) for name in NUMBERS) for c in record.compilations] == numbers[1:]
+    assert {c.start for c in record.compilations} == {"as found"}
 
 
 def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() -> None:
-    processes = Processes(a=2)
-    found = {r.candidate: r for r in with_processes(job(3), ("a", "b"), processes, lambda: False)}
-    assert found["a"].status is Status.CRASH
-    assert found["a"].samples is None
-    assert known(found["a"].failure).message == "in process 2 of 3: SIGSEGV"
-    assert known(found["b"].samples).rounds_by_process == (11, 12, 13)
-    assert processes.jobs[2][1] == ("b",)
+    def crashes(job: Job, candidate: str, number: int) -> Record:
+        crashed = make_record(job, candidate, status=Status.CRASH)
+        return crashed if (candidate, number) == ("a", 2) else sampled(job, candidate, number)
+
+    run = Run(3, crashes)
+    record = run.records["a"]
+    assert (record.status, record.samples) == (Status.CRASH, None)
+    assert known(record.failure).message == "in process 2 of 3: made up | for crash"
+    assert known(run.records["b"].samples).rounds_by_process == (11, 12, 13)
+    assert run.asked[2] == ("b",)
 
 
 def test_parity_counts_in_every_process() -> None:
-    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-        status = Status.FAIL_ACCURACY if one.protocol.process == 1 else Status.PASS
-        yield from (make_record(one, candidate, status=status) for candidate in candidates)
+    def judged(job: Job, candidate: str, number: int) -> Record:
+        return make_record(job, candidate, status=Status.FAIL_ACCURACY if number == 2 else Status.PASS)
 
-    (found,) = with_processes(job(3), ("a",), measure, lambda: False)
-    assert found.status is Status.FAIL_ACCURACY
-    assert "fail_accuracy in process 2 of 3" in found.notes
-    assert len(known(found.samples).rounds_by_process) == 3
+    record = Run(3, judged, "a").records["a"]
+    assert record.status is Status.FAIL_ACCURACY
+    assert "fail_accuracy in process 2 of 3" in record.notes
+    assert len(known(record.samples).rounds_by_process) == 3
 
 
 @pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])
 def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int, most: int) -> None:
-    jobs: list[Job] = []
-
-    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-        jobs.append(one)
-        for candidate in candidates:
-            samples = make_samples(speedup=speedup, rounds=20, seed=f"{len(jobs)}", jitter=0.01)
-            yield replace(make_record(one, candidate), samples=samples)
-
-    found = with_processes(job(AUTO), ("a",), measure, lambda: False)
-    assert least <= len(jobs) <= most
-    assert len(known(found[0].samples).rounds_by_process) == (len(jobs) if len(jobs) > 1 else 0)
-    assert [one.protocol.process for one in jobs] == list(range(len(jobs)))
+    run = Run(AUTO, lambda *process: sampled(*process, speedup=speedup, rounds=20), "a")
+    count = len(run.jobs)
+    assert least <= count <= most
+    assert len(known(run.records["a"].samples).rounds_by_process) == (count if count > 1 else 0)
+    assert [job.protocol.process for job in run.jobs] == list(range(count))
 
 
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
-    processes = Processes()
-    found = with_processes(job(5), ("a",), processes, lambda: len(processes.jobs) == 2)
-    assert known(found[0].samples).rounds_by_process == (11, 12)
-    assert "stopped after 2 of 5 processes" in found[0].notes
+    record = Run(5, only="a", most=2).records["a"]
+    assert known(record.samples).rounds_by_process == (11, 12)
+    assert "stopped after 2 of 5 processes" in record.notes
 
 
 def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:
-    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-        jobs.append(candidates)
-        for candidate in candidates:
-            samples = make_samples(speedup={"a": 1.5, "b": 1.0}[candidate], seed=f"{len(jobs)}")
-            yield replace(make_record(one, candidate), samples=samples)
+    def closed(job: Job, candidate: str, number: int) -> Record:
+        return sampled(job, candidate, number, speedup={"a": 1.5, "b": 1.0}[candidate], rounds=20)
 
-    jobs: list[tuple[str, ...]] = []
-    steps = [type(step) for step in engine.with_processes(job(AUTO), ("a", "b"), measure, lambda: False)]
-    assert jobs[0] == ("a", "b")
-    assert len(jobs) > 1
-    assert set(jobs[1:]) == {("b",)}
-    assert steps == [*[Pause] * (len(jobs) - 1), Record, Record]
+    run = Run(AUTO, closed)
+    first, *later = run.asked
+    assert first == ("a", "b")
+    assert set(later) == {("b",)}
+    assert [type(step) for step in run.steps] == [*[Pause] * len(later), Record, Record]
 
 
 def test_a_calibrated_tau_is_not_doubled() -> None:
-    def measured(calibrated: str) -> int:
-        def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-            samples = make_samples(speedup=1.035, rounds=60, seed="x")
-            record = replace(make_record(one, "a"), samples=samples, calibrated=calibrated)
-            jobs.append(one)
-            yield replace(record, assumed_between_sd=0.005)
+    def processes(calibrated: str) -> int:
+        def near(job: Job, candidate: str, number: int) -> Record:
+            record = sampled(job, candidate, number, speedup=1.035, rounds=60, seed="x")
+            return replace(record, calibrated=calibrated, assumed_between_sd=0.005)
 
-        jobs: list[Job] = []
-        with_processes(job(AUTO), ("a",), measure, lambda: False)
-        return len(jobs)
+        return len(Run(AUTO, near, "a").jobs)
 
-    assert measured("2026-11-23") == 1 < measured("")
+    assert processes("2026-11-23") == 1 < processes("")
 
 
 @pytest.mark.parametrize(
@@ -169,21 +147,17 @@ def test_a_calibrated_tau_is_not_doubled() -> None:
 def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
     faults: float, processes: int, counts: tuple[int, ...]
 ) -> None:
-    jobs: list[Job] = []
+    def faulting(job: Job, candidate: str, number: int) -> Record:
+        system = job.extras.allocator == "system"
+        record = sampled(job, candidate, number, speedup=1.3 if system else 1.1, rounds=20)
+        minor_faults = (faults if system else 0.0,) * 20
+        return replace(record, samples=replace(known(record.samples), baseline_minor_faults=minor_faults))
 
-    def measure(one: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-        jobs.append(one)
-        system = one.extras.allocator == "system"
-        samples = make_samples(speedup=1.3 if system else 1.1, rounds=20, seed=str(len(jobs)))
-        samples = replace(samples, baseline_minor_faults=(faults if system else 0.0,) * 20)
-        for candidate in candidates:
-            yield replace(make_record(one, candidate), samples=samples)
-
-    asked = replace(job(processes), extras=Extras(allocator="both"))
-    record, _ = with_processes(asked, ("a", "b"), measure, lambda: False)
+    run = Run(processes, faulting, extras=Extras(allocator="both"))
+    record = run.records["a"]
     system = known(record.system_samples)
     assert system.rounds_by_process == (20,) * len(counts)
-    of_system = [one.protocol for one in jobs if one.extras.allocator == "system"]
+    of_system = [one.protocol for one in run.jobs if one.extras.allocator == "system"]
     assert [protocol.process for protocol in of_system] == [number - 1 for number in counts]
     assert {protocol.accuracy for protocol in of_system} == {False}
     assert len(known(record.samples)) == 20 * processes

@@ -159,26 +159,6 @@ def test_any_text_is_shown_as_it_is(text: str) -> None:
     assert "".join(child.content for child in cell.children or ()) == f"x{text}x"
 
 
-def test_table_rows_all_have_as_many_cells_as_the_header() -> None:
-    text = markdown.render(summarize(synthetic_run()))["report.md"].decode()
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    rows: list[int] = []
-    tables: list[list[int]] = []
-    for token in tokens:
-        if token.type == "table_open":
-            rows = []
-            tables.append(rows)
-        elif token.type == "tr_open":
-            rows.append(0)
-        elif token.type in ("th_open", "td_open"):
-            rows[-1] += 1
-    assert len(tables) == 7  # averages, two of candidate over candidate, three sections, the environment
-    assert all(len(set(rows)) == 1 for rows in tables)
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    bars = [line.replace("\\|", "").count("|") for line in lines]
-    assert sum(bars) == sum(sum(rows) + len(rows) + rows[0] + 1 for rows in tables)
-
-
 def test_a_command_cannot_close_its_code_block() -> None:
     job = make_job("```\n<script>")
     text = markdown.render(summarize([make_record(job)]))["report.md"].decode()

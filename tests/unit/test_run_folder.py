@@ -14,12 +14,6 @@ from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run
 from tests.factories import make_job, make_record
 
 
-def test_a_new_folder_holds_the_plan(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "deep" / "run", [make_job(), make_job("n")], ["--training"])
-    assert folder.jobs() == (make_job(), make_job("n"))
-    assert folder.read().records == ()
-
-
 @pytest.mark.parametrize(
     ("path", "says"),
     [
@@ -96,16 +90,6 @@ def record(candidate: str, name: str = "m") -> Record:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "records.jsonl"
-
-
-def test_what_is_written_is_read(path: Path) -> None:
-    records = (record("a"), record("b"), record("a", 'na"me\nwith 🦓'))
-    for one in records:
-        append_record(path, one)
-    found = read_records(path)
-    assert found.records == records
-    assert found.damage == ()
-    assert len(path.read_bytes().splitlines()) == 3
 
 
 def test_a_torn_last_line_is_named_and_a_later_record_stays_apart(path: Path) -> None:

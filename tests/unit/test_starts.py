@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Environment, Extras, Failure, Job, Record, Scalar, Status
-from runner.engine.processes import Run, Steps, with_fresh_runs
+from runner.engine.processes import Run, with_fresh_runs
 from runner.errors import UsageError
 from runner.plan.allocators import library_of
 from runner.plan.interpreter import cache_settings, worker_environment
@@ -31,18 +31,11 @@ class Worker:
 
 
 def job(compile_runs: int) -> Job:
-    return dataclasses.replace(make_job(), candidates=("a", "b"), extras=Extras(compile_runs=compile_runs))
+    return make_job(candidates=("a", "b"), extras=Extras(compile_runs=compile_runs))
 
 
-def never() -> bool:
-    return False
-
-
-def starts_of(job: Job, run: Run, folder: Path, stop: Callable[[], bool]) -> Steps:
-    return with_fresh_runs(job, job.candidates, run, folder, stop)
-
-
-def records_in(steps: Steps) -> list[Record]:
+def starts_of(job: Job, run: Run, folder: Path, stop: Callable[[], bool] = lambda: False) -> list[Record]:
+    steps = with_fresh_runs(job, job.candidates, run, folder, stop)
     return [step for step in steps if isinstance(step, Record)]
 
 
@@ -53,13 +46,13 @@ def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
         yield from ()
 
     with pytest.raises(KeyboardInterrupt):
-        records_in(with_fresh_runs(job(1), ("a",), run, tmp_path, never))
+        starts_of(job(1), run, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: Path) -> None:
     worker = Worker()
-    records = records_in(starts_of(job(3), worker.run, tmp_path, never))
+    records = starts_of(job(3), worker.run, tmp_path)
     for record in records:
         runs = [(c.round, c.start, c.metrics["compilation_latency_s"]) for c in record.compilations]
         assert runs == [(n, *how) for n in range(3) for how in (("cold", 9.0), ("warm", 1.0))]
@@ -81,14 +74,14 @@ def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothi
             fails = record.candidate == "b"
             yield dataclasses.replace(record, metrics={}, failure=broken) if fails else record
 
-    a, b = records_in(starts_of(job(2), run, tmp_path, never))
+    a, b = starts_of(job(2), run, tmp_path)
     assert len(a.compilations) == 4
     assert [(c.start, c.failure) for c in b.compilations] == [("cold", "Broken: no")]
 
 
 def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
     worker = Worker()
-    records_in(starts_of(job(5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3))
+    starts_of(job(5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3)
     assert len(worker.jobs) == 3 + 1  # the last call measures, and ends at once by itself
 
 
@@ -99,7 +92,7 @@ def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled
         missing = dataclasses.replace(one, candidates=tuple(name for name in one.candidates if name == "b"))
         yield from Worker().run(missing, caches) if missing.candidates else ()
 
-    (b,) = records_in(starts_of(job(2), run, tmp_path, never))
+    (b,) = starts_of(job(2), run, tmp_path)
     assert [c.start for c in b.compilations] == ["cold", "warm"] * 2
 
 
@@ -109,31 +102,26 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     candidates = ("inductor@old", "eager@new", "inductor@new")
     one = dataclasses.replace(job(1), candidates=candidates, environments=environments)
     worker = Worker()
-    records_in(starts_of(one, worker.run, tmp_path, never))
+    starts_of(one, worker.run, tmp_path)
     alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}
     assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
 
 
-def test_the_workers_environment() -> None:
+def test_a_worker_s_caches_and_preloaded_libraries() -> None:
     found = worker_environment(None, {"LD_PRELOAD": "mine.so"}, preload="x.so", caches=Path("/c"))
     assert found["LD_PRELOAD"] == "x.so:mine.so"
     assert found["TORCHINDUCTOR_CACHE_DIR"].startswith("/c/")
     assert found["TRITON_CACHE_DIR"].startswith("/c/")
-    plain = worker_environment(None, {})
-    assert "LD_PRELOAD" not in plain
-    assert "TRITON_CACHE_DIR" not in plain
+    assert not {"LD_PRELOAD", "TRITON_CACHE_DIR"} & worker_environment(None, {}).keys()
     assert cache_settings(None) == {}
 
 
 # -- allocators ----------------------------------------------------------------------------------
 
 
-def test_an_allocator_is_found_by_its_first_name_that_the_system_knows() -> None:
+def test_an_allocator_is_the_first_name_that_the_system_knows_and_a_missing_one_is_a_sentence() -> None:
     known = {"tcmalloc": "libtcmalloc.so.4"}
     assert library_of("tcmalloc", find=known.get) == "libtcmalloc.so.4"
     assert library_of("default") is None
-
-
-def test_one_that_is_missing_is_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"^--allocator: jemalloc is not installed here; install it \(lib"):
-        library_of("jemalloc", find=lambda _: None)
+        library_of("jemalloc", find=known.get)

@@ -2,19 +2,22 @@
 
 import dataclasses
 import math
+import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from harness.schema import SCALES, Case, Mode, Setting
 from runner.analysis.comparison import OPERATION
 from runner.cli.main import main
-from suites import _direct, huggingface, ops, timm_models, tiny_gpt, torchbench
+from suites import huggingface, ops, timm_models, tiny_gpt, torchbench
 from suites.timm_models import Entry
 from tests.suites.checkout import MODELS, made_up
 
@@ -28,9 +31,12 @@ STEPS = {
 """Each suite, and the modes that it has cases for."""
 
 
-def listed(suite: ModuleType, mode: Mode, scale: str = "full", device_type: str = "cpu") -> tuple[Case, ...]:
-    found: tuple[Case, ...] = suite.cases(Setting(mode=mode, device_type=device_type, scale=scale))
-    return found
+def setting(mode: Mode = Mode.TRAINING, scale: str = "full", device_type: str = "cpu") -> Setting:
+    return Setting(mode=mode, device_type=device_type, scale=scale)
+
+
+def named(suite: ModuleType, *how: Any) -> dict[str, Case]:
+    return {case.name: case for case in suite.cases(setting(*how))}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -40,7 +46,7 @@ def test_every_case_is_offered_once_with_a_batch_that_is_never_above_the_publish
 ) -> None:
     name = suite.__name__.removeprefix("suites.")
     for mode in STEPS[suite]:
-        offered = listed(suite, mode, scale)
+        offered = suite.cases(setting(mode, scale))
         if mode is not Mode.GENERATE:
             expected = list(suite.entries())
             if suite is ops and mode is Mode.TRAINING:
@@ -56,28 +62,26 @@ def test_every_case_is_offered_once_with_a_batch_that_is_never_above_the_publish
 @pytest.mark.parametrize("suite", STEPS)
 def test_a_mode_that_a_suite_does_not_have_gives_no_case(suite: ModuleType) -> None:
     for mode in set(Mode) - set(STEPS[suite]):
-        assert listed(suite, mode) == ()
+        assert named(suite, mode) == {}
 
 
 @pytest.mark.parametrize("suite", STEPS)
-def test_the_direct_command_names_the_suite(suite: ModuleType) -> None:
+def test_a_suite_is_a_script_that_becomes_the_runner(
+    suite: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, started = str(suite.__file__), list[list[str]]()
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # whose first the script changes
+    monkeypatch.setattr(sys, "argv", [script, "--training", "-n30"])
+    monkeypatch.setattr(os, "execv", lambda _, command: started.append(command))
+    runpy.run_path(script, run_name="__main__")
     name = suite.__name__.removeprefix("suites.")
-    command = _direct.command(str(suite.__file__), ["--training", "-n30"])
-    expected = [str(REPOSITORY / "runner.py"), f"--suites={name}", "--training", "-n30"]
-    assert command == [sys.executable, *expected]
-
-
-@pytest.mark.parametrize("suite", STEPS)
-def test_a_suite_is_a_script_that_becomes_the_runner(suite: ModuleType) -> None:
-    """Started in a foreign folder."""
-    words = ["--list", "--inference", "--no-skip"]
-    done = subprocess.run(
-        [sys.executable, str(suite.__file__), *words], cwd="/", capture_output=True, text=True, check=True
-    )
-    assert len(done.stdout.splitlines()) >= len(suite.entries())
+    assert started == [
+        [sys.executable, str(REPOSITORY / "runner.py"), f"--suites={name}", "--training", "-n30"]
+    ]
 
 
 def test_words_reach_the_runner_as_they_were_typed() -> None:
+    """Started in a foreign folder."""
     argv = [sys.executable, str(ops.__file__), "--list", "--inference", "--only", "a b;c"]
     wrong = subprocess.run(argv, cwd="/", capture_output=True, text=True, check=False)
     assert (wrong.returncode, "'a b;c'" in wrong.stderr) == (2, True), wrong.stderr
@@ -90,15 +94,11 @@ PRODUCTS = ("matmul", "attention", "convolution")
 L3_BYTES = 32 * 2**20  # of the processor whose runs are committed
 
 
-def operations(scale: str) -> tuple[Case, ...]:
-    return ops.cases(Setting(mode=Mode.INFERENCE, device_type="cpu", scale=scale))
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_case_is_an_operation_and_its_batch_is_its_first_size(scale: str) -> None:
-    for case in operations(scale):
+    for name, case in named(ops, Mode.INFERENCE, scale).items():
         assert OPERATION in case.tags
-        assert case.batch_size == ops.entries()[case.name].sizes(scale)[0]
+        assert case.batch_size == ops.entries()[name].sizes(scale)[0]
 
 
 def test_the_published_product_is_the_published_one() -> None:
@@ -109,8 +109,11 @@ def test_the_published_product_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize("name", list(ops.entries()))
-def test_scales_fall_and_what_memory_limits_is_larger_than_the_caches(name: str) -> None:
+def test_every_operation_has_a_purpose_and_scales_that_fall_to_what_caches_do_not_hold(name: str) -> None:
     entry = ops.entries()[name]
+    assert len(entry.source.split()) >= 4
+    kind = name.partition("_")[0]
+    assert entry.shares is (kind == "view" if kind in ("view", "copy") else None)
     full, small, tiny = (math.prod(entry.sizes(scale)) for scale in ("full", "small", "tiny"))
     assert full > small > tiny
     assert len(entry.sizes("full")) == (4 if name == "matmul_batched" else len(entry.sizes("small")))
@@ -118,26 +121,13 @@ def test_scales_fall_and_what_memory_limits_is_larger_than_the_caches(name: str)
         assert 4 * small > L3_BYTES
 
 
-@pytest.mark.parametrize("name", list(ops.entries()))
-def test_every_operation_says_what_it_is_there_for(name: str) -> None:
-    entry = ops.entries()[name]
-    assert len(entry.source.split()) >= 4
-    if name.startswith(("view", "copy")):
-        assert entry.shares is name.startswith("view")
-    else:
-        assert entry.shares is None
-
-
 # -- tiny gpt ------------------------------------------------------------
 
 
-STUDY_B = {
-    "HuggingFaceGPT_addition": (13_824, 2048),
-    "NanoGPT_addition": (20_160, 2048),
-    "TLTransformer_addition": (13_872, 2048),
-    "MLP_addition": (14_608, 2048),
-}
-SHAKESPEARE_BATCH = {
+STUDY_B = dict.fromkeys(
+    ("HuggingFaceGPT_addition", "NanoGPT_addition", "TLTransformer_addition", "MLP_addition"), 2048
+)
+PUBLISHED = STUDY_B | {
     "NanoGPT_shakespeare_64": 2048,
     "NanoGPT_shakespeare_96": 2048,
     "TLTransformer_shakespeare_64": 1024,
@@ -146,27 +136,19 @@ SHAKESPEARE_BATCH = {
     "MLP_shakespeare_8x128": 2048,
     "MLP_shakespeare_16x64": 2048,
 }
-STEP_MODES = (Mode.TRAINING, Mode.INFERENCE)
 OURS = {"HuggingFaceGPT_shakespeare_64", "GPT_150k", "GPT2_124M"}
 
 
-def tiny_gpts(mode: Mode, scale: str) -> tuple[Case, ...]:
-    return tiny_gpt.cases(Setting(mode=mode, device_type="cpu", scale=scale))
-
-
 def test_full_scale_runs_the_published_batch() -> None:
-    batches = {case.name: case.batch_size for case in tiny_gpts(Mode.TRAINING, "full")}
-    published = {name: batch for name, (_, batch) in STUDY_B.items()} | SHAKESPEARE_BATCH
-    assert {name: batches[name] for name in published} == published
-    assert set(batches) == {*STUDY_B, *SHAKESPEARE_BATCH, *OURS}
+    batches = {name: case.batch_size for name, case in named(tiny_gpt).items()}
+    assert {name: batch for name, batch in batches.items() if name not in OURS} == PUBLISHED
+    assert set(batches) == {*PUBLISHED, *OURS}
 
 
 def test_gpt2_is_planned_at_less_than_full_scale_only_when_named() -> None:
-    def on_request(scale: str) -> list[str]:
-        return [case.name for case in tiny_gpts(Mode.TRAINING, scale) if "on_request" in case.tags]
-
-    assert on_request("small") == ["GPT2_124M"]
-    assert on_request("full") == []
+    for scale, asked in (("small", ["GPT2_124M"]), ("full", [])):
+        offered = named(tiny_gpt, Mode.TRAINING, scale)
+        assert [name for name, case in offered.items() if "on_request" in case.tags] == asked
 
 
 @pytest.mark.parametrize("name", list(tiny_gpt.entries()))
@@ -174,7 +156,7 @@ def test_every_entry_says_where_it_comes_from(name: str) -> None:
     entry = tiny_gpt.entries()[name]
     assert len(entry.source.split()) >= 2
     assert len(entry.cpu_batch_reason.split()) >= 5
-    assert set(entry.cpu_batch) == {mode.value for mode in STEP_MODES}
+    assert set(entry.cpu_batch) == {mode.value for mode in STEPS[tiny_gpt]}
     assert entry.loss in ("last_symbol", "every_symbol")
     if name in OURS - {"GPT2_124M"}:
         assert "ours" in entry.source
@@ -210,10 +192,6 @@ TIMM_FIELD = {name: batch for batch, names in BY_BATCH.items() for name in names
 RENAMED = {"adv_inception_v3", "gluon_inception_v3", "jx_nest_base", "swsl_resnext101_32x16d"}
 
 
-def timm_setting(scale: str = "full", mode: Mode = Mode.TRAINING) -> Setting:
-    return Setting(mode=mode, device_type="cpu", scale=scale)
-
-
 def test_every_name_of_the_field_has_its_published_batch() -> None:
     assert len(TIMM_FIELD) == 61
     entries = timm_models.entries()
@@ -240,7 +218,9 @@ def test_every_table_of_timm_is_well_formed(name: str) -> None:
 
 
 def test_a_model_asked_for_by_name_has_no_published_batch() -> None:
-    full, small = (timm_models.case_for("resnet18", timm_setting(scale)) for scale in ("full", "small"))
+    full, small = (
+        timm_models.case_for("resnet18", setting(Mode.TRAINING, scale)) for scale in ("full", "small")
+    )
     assert (full.batch_size, small.batch_size) == (16, 2)
     assert full.published_batch_size is small.published_batch_size is None
     assert (small.suite, small.name, small.scale) == ("timm_models", "resnet18", "small")
@@ -262,20 +242,13 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("planted")
-def test_a_skip_and_a_tolerance_hold_in_their_mode() -> None:
-    training = {case.name: case for case in timm_models.cases(timm_setting())}
-    inference = {case.name: case for case in timm_models.cases(timm_setting(mode=Mode.INFERENCE))}
+def test_a_skip_and_a_tolerance_hold_in_their_mode_and_what_timm_dropped_in_both() -> None:
+    training, inference = named(timm_models), named(timm_models, Mode.INFERENCE)
     assert training["skipped"].skip == "it never converges"
     assert training["loose"].tolerance == 0.04
     assert training["loose"].skip == inference["skipped"].skip == ""
     assert inference["loose"].tolerance is training["skipped"].tolerance is None
-
-
-@pytest.mark.usefixtures("planted")
-def test_a_model_that_timm_dropped_is_listed_as_skipped() -> None:
-    for mode in (Mode.TRAINING, Mode.INFERENCE):
-        cases = {case.name: case for case in timm_models.cases(timm_setting(mode=mode))}
-        assert cases["lost"].skip == "timm 9.9 removed it"
+    assert training["lost"].skip == inference["lost"].skip == "timm 9.9 removed it"
 
 
 def test_tiny_starts_from_small_but_for_its_batch() -> None:
@@ -309,11 +282,6 @@ ENTRIES = huggingface.entries()
 GONE = "Speech2Text2ForCausalLM"
 
 
-def hf_cases(scale: str = "full", mode: Mode = Mode.TRAINING, device_type: str = "cpu") -> dict[str, Case]:
-    setting = Setting(mode=mode, device_type=device_type, scale=scale)
-    return {case.name: case for case in huggingface.cases(setting)}
-
-
 def test_the_fields_51_names_come_first() -> None:
     assert len(FIELD) == 51
     assert [name for name, entry in ENTRIES.items() if "field" in entry.tags] == FIELD
@@ -339,7 +307,7 @@ def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
 
 @pytest.mark.parametrize("device_type", ["cpu", "cuda"])
 def test_the_published_batch_runs_at_full_scale(device_type: str) -> None:
-    full = hf_cases(device_type=device_type)
+    full = named(huggingface, Mode.TRAINING, "full", device_type)
     assert full["AlbertForMaskedLM"].batch_size == 8
     assert full["DistilBertForQuestionAnswering"].batch_size == 512
 
@@ -353,21 +321,24 @@ def test_a_smaller_scale_never_reads_more(name: str) -> None:
 
 
 def test_what_is_gone_stays_in_the_list_and_says_so() -> None:
-    assert [name for name, case in hf_cases().items() if case.skip] == [GONE]
-    assert hf_cases()[GONE].skip.startswith("gone: transformers 5.0 dropped Speech2Text2")
+    ((name, skip),) = ((name, case.skip) for name, case in named(huggingface).items() if case.skip)
+    assert name == GONE
+    assert skip.startswith("gone: transformers 5.0 dropped Speech2Text2")
 
 
 def test_giants_are_planned_at_full_scale_only_when_named() -> None:
-    on_request = {name for name, case in hf_cases().items() if "on_request" in case.tags}
+    full = named(huggingface)
+    on_request = {name for name, case in full.items() if "on_request" in case.tags}
     assert {"GPTJForCausalLM", "Qwen3_30B_A3B", "Mistral_7B"} <= on_request
     assert not {"Llama_3_2_1B", "BertForMaskedLM", GONE} & on_request
     for scale in ("small", "tiny"):
-        assert {n for n, case in hf_cases(scale).items() if "on_request" in case.tags} == {"Llama_2_7B"}
-    assert hf_cases()["Llama_2_7B"].tags.count("on_request") == 1
+        cut = named(huggingface, Mode.TRAINING, scale)
+        assert {name for name, case in cut.items() if "on_request" in case.tags} == {"Llama_2_7B"}
+    assert full["Llama_2_7B"].tags.count("on_request") == 1
 
 
 def test_generation_offers_those_that_write() -> None:
-    full, tiny = hf_cases(mode=Mode.GENERATE), hf_cases("tiny", Mode.GENERATE)
+    full, tiny = (named(huggingface, Mode.GENERATE, scale) for scale in ("full", "tiny"))
     assert set(full) == set(tiny) == {name for name, entry in ENTRIES.items() if "generate" in entry.tags}
     assert {"Llama_3_2_1B", "Qwen3_0_6B", "Gemma2_2B", "Whisper_tiny"} <= set(full)
     llama = full["Llama_3_2_1B"]
@@ -376,38 +347,32 @@ def test_generation_offers_those_that_write() -> None:
     for case in tiny.values():
         assert (case.prompt_tokens or 0) <= 8
         assert case.new_tokens == 4
-    assert hf_cases()["Llama_3_2_1B"].new_tokens is None
+    assert named(huggingface)["Llama_3_2_1B"].new_tokens is None
 
 
 def test_the_case_of_any_other_class() -> None:
-    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="small")
-    case = huggingface.case_for("BertForTokenClassification", setting)
-    assert (case.name, case.batch_size, case.published_batch_size, case.scale) == (
-        "BertForTokenClassification",
-        1,
-        None,
-        "small",
-    )
-    assert huggingface.case_for("BertForMaskedLM", setting) == hf_cases("small")["BertForMaskedLM"]
+    small = setting(Mode.TRAINING, "small")
+    case = huggingface.case_for("BertForTokenClassification", small)
+    facts = (case.name, case.batch_size, case.published_batch_size, case.scale)
+    assert facts == ("BertForTokenClassification", 1, None, "small")
+    listed = named(huggingface, Mode.TRAINING, "small")["BertForMaskedLM"]
+    assert huggingface.case_for("BertForMaskedLM", small) == listed
 
 
 # -- torchbench ------------------------------------------------------------
 
 
-def in_checkout(
-    folder: Path, *, mode: Mode = Mode.TRAINING, scale: str = "full", device: str = "cpu"
-) -> Mapping[str, Case]:
-    setting = Setting(mode=mode, device_type=device, scale=scale)
+def in_checkout(folder: Path, *how: Any) -> Mapping[str, Case]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(made_up(folder)), *sys.path])
-        return {case.name: case for case in torchbench.cases(setting)}
+        return named(torchbench, *how)
 
 
 def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
     found = in_checkout(tmp_path)
     assert list(found) == sorted(MODELS)
     assert found["linear"].suite == "torchbench"
-    assert in_checkout(tmp_path, mode=Mode.GENERATE) == {}
+    assert in_checkout(tmp_path, Mode.GENERATE) == {}
 
 
 @pytest.mark.parametrize(
@@ -422,17 +387,14 @@ def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
 def test_batch_sizes_are_read_from_the_class(
     tmp_path: Path, mode: Mode, scale: str, runs: int, published: int
 ) -> None:
-    case = in_checkout(tmp_path, mode=mode, scale=scale)["linear"]
+    case = in_checkout(tmp_path, mode, scale)["linear"]
     assert (case.batch_size, case.published_batch_size) == (runs, published)
 
 
 def test_a_size_that_cannot_be_changed_or_is_not_stated_is_the_models_own(tmp_path: Path) -> None:
-    found = in_checkout(tmp_path)
-    assert (found["own_size"].batch_size, found["own_size"].published_batch_size) == (None, 64)
-    assert (found["without_a_model"].batch_size, found["without_a_model"].published_batch_size) == (
-        None,
-        None,
-    )
+    own, unstated = (in_checkout(tmp_path)[name] for name in ("own_size", "without_a_model"))
+    assert (own.batch_size, own.published_batch_size) == (None, 64)
+    assert (unstated.batch_size, unstated.published_batch_size) == (None, None)
     assert torchbench.published_batch("yolov3", "training", "    DEFAULT_TRAIN_BSIZE = 16\n") == 8
 
 

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -39,7 +39,7 @@ from runner.runs.why.words import (
     show,
     unaccounted,
 )
-from tests.factories import known, make_job, make_record
+from tests.factories import known, make_job, make_record, together
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
 COMPILED = {"step": 10.0, "aten::mm": 8.0, "cpp_fused_add_0": 1.0}
@@ -117,33 +117,18 @@ def test_a_long_kernel_beside_convolutions_may_have_the_wrong_memory_format() ->
 # -- the pair decides ------------------------------------------------------------------------------
 
 
-def run(
-    ms: dict[str, float], *, seed: int = 0, rounds: int = 30, failed: tuple[str, ...] = ()
-) -> list[Record]:
-    """Records of one job with these times (eager: 10 ms), with 1 % noise around the machine's own wobble."""
-    rng = np.random.default_rng(seed)
-    machine = np.exp(rng.normal(0, 0.2, rounds))
-
-    def column(milliseconds: float) -> tuple[float, ...]:
-        return tuple((milliseconds / 1e3 * machine * np.exp(rng.normal(0, 0.01, rounds))).tolist())
-
-    job, eager = make_job(candidates=tuple(ms)), column(10.0)
-    records = []
-    for candidate, milliseconds in ms.items():
-        status = Status.FAIL_ACCURACY if candidate in failed else Status.PASS
-        record = make_record(job, candidate, rounds=rounds, status=status)
-        samples = replace(known(record.samples), baseline_s=eager, candidate_s=column(milliseconds))
-        records.append(replace(record, samples=samples))
-    return records
+def run(ms: dict[str, float], **more: Any) -> list[Record]:
+    """Records of one job with these times. Eager: 10 ms."""
+    return together("model", {name: time / 1e3 for name, time in ms.items()}, eager_s=0.01, **more)
 
 
 RANDOM = proposals(PLANTED["random numbers"])
 REMOVED = "inductor[fallback_random=True]"
 
 
-def why(removed_ms: float, plain_ms: float = 13.0, **more: object) -> Why:
+def why(removed_ms: float, plain_ms: float = 13.0, **more: Any) -> Why:
     times = {REMOVED: removed_ms, "inductor": plain_ms, "aot_eager": 10.0, "dynamo_eager": 10.0}
-    return explain("inductor", run(times, **more), RANDOM, PLANTED["random numbers"])  # type: ignore[arg-type]
+    return explain("inductor", run(times, **more), RANDOM, PLANTED["random numbers"])
 
 
 def test_a_cause_that_a_setting_removes_is_explained_with_its_share() -> None:
