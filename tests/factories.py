@@ -152,7 +152,7 @@ def make_record(
     rounds: int = 20,
     compilation_s: float = 5.0,
     memory_ratio: float = 1.0,
-    metrics: dict[str, Scalar] | None = None,
+    metrics: Mapping[str, Scalar] | None = None,
     machine: str = "",
 ) -> Record:
     """One record. Statuses without a result (crash, timeout...) have neither samples nor metrics.
