@@ -37,6 +37,8 @@ class Program:
     said: tuple[str, ...] = ()  # sentences: how this copy differs from the user's module
     rates: tuple[float, ...] = ()  # dropout probabilities before they were neutralized
     loss_scale: float = 1.0  # the gradient of the loss: a power of two
+    optimizer: Callable[..., Any] | None = None  # the user's own, as the scheduler: see ``Workload``
+    scheduler: Callable[..., Any] | None = None
 
     def forward_alone(self) -> Any:
         """The output of the module in eager, without the loss."""

@@ -22,6 +22,7 @@ from harness.settings import (
     flag,
     no_such,
     number_text,
+    own_or,
     seconds,
     setting,
     within,
@@ -191,9 +192,10 @@ class Protocol:
     optimizer: str = _protocol(
         "none",
         "--optimizer=NAME",
-        kind=choice("optimizer", OPTIMIZERS),
+        kind=own_or(choice("optimizer", OPTIMIZERS)),
         help="end each training step with torch's optimizer, in eager for eager and the candidates: none "
-        "(default), sgd (with momentum), adam, adamw, adamw-fused",
+        "(default), sgd (with momentum), adam, adamw, adamw-fused; or with your own, which FILE.py:FUNCTION "
+        "makes of a list of parameters",
         identifies=True,
     )
     gradient_accumulation: int = _protocol(
@@ -214,9 +216,10 @@ class Protocol:
     scheduler: str = _protocol(
         "none",
         "--scheduler=KIND",
-        kind=choice("learning rate", SCHEDULERS),
+        kind=own_or(choice("learning rate", SCHEDULERS)),
         help="change the optimizer's learning rate after each step, by one part in 1e12: none (default), "
-        "float (a number of Python), tensor",
+        "float (a number of Python), tensor; or as your own scheduler, which FILE.py:FUNCTION makes of the "
+        "optimizer",
         identifies=True,
     )
     activation_checkpointing: bool = _protocol(

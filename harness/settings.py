@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harness.codec import RECORDED
@@ -176,6 +177,33 @@ def choice(noun: str, known: Iterable[str] | Callable[[], Iterable[str]]) -> Kin
         return text
 
     return Kind(read, words=() if callable(known) else tuple(known))
+
+
+_SOURCE = re.compile(r"^.+:[^\W\d]\w*$")
+
+
+def is_own_model(name: str) -> bool:
+    """Whether ``name`` has the form ``module:function`` or ``file.py:function``."""
+    return _SOURCE.match(name) is not None
+
+
+def placed(spec: str) -> str:
+    """``file.py`` or ``file.py:function`` with the file's absolute path; ``spec`` itself if it is neither.
+
+    ``ValueError`` if there is no such file.
+    """
+    module, colon, function = spec.rpartition(":") if is_own_model(spec) else (spec, "", "")
+    if not module.endswith(".py"):
+        return spec
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise ValueError(f"there is no file {module!r}")
+    return f"{path}{colon}{function}"
+
+
+def own_or(words: Kind) -> Kind:
+    """``file.py:function`` or ``package.module:function``, or one of these words."""
+    return Kind(lambda text: placed(text) if is_own_model(text) else words.read(text), words=words.words)
 
 
 def whole(text: str, least: int = 0) -> int:

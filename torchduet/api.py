@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.loading.own_model import is_own_model
 from harness.protocol import DROPOUT
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
+from harness.settings import is_own_model
 from runner.cli.commands import job_command
 from runner.cli.progress import View
 from runner.engine import JobContext, Place
@@ -24,6 +24,7 @@ from runner.errors import UsageError, unknown
 from runner.store.calibrations import read_calibrations
 from runner.store.run_folder import RunFolder
 from torchduet.asked import (
+    HERE,
     Candidates,
     candidates_for,
     check_in_a_worker,
@@ -34,6 +35,7 @@ from torchduet.asked import (
     new_folder,
     refuse_given,
     refuse_others,
+    with_update,
 )
 from torchduet.caller import left_as_it_was
 from torchduet.local_worker import LocalWorker
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from harness.workload import Workload
     from torchduet.asked import Given
 
-HERE = "this process"  # the suite's name for a module of the calling process
 MODES = (Mode.TRAINING.value, Mode.INFERENCE.value)
 NOT_ISOLATED = "not isolated: measured in the calling process, where other work may disturb the times"
 
@@ -59,6 +60,8 @@ def compare(
     mode: str | None = None,
     loss: Callable[..., torch.Tensor] | None = None,
     target: Any = None,
+    optimizer: Callable[..., Any] | str | None = None,
+    scheduler: Callable[..., Any] | str | None = None,
     dtype: str | torch.dtype = "float32",
     device: str | torch.device | None = None,
     dropout: str = "neutralize",
@@ -77,11 +80,12 @@ def compare(
     process builds and measures it.
 
     ``mode`` is "training" or "inference"; without it, the module's ``training`` decides. A function without
-    modules trains if an input requires a gradient. ``loss(output,
-    target)`` or ``loss(output)`` is for training; without it, the loss is the output's ``loss``, or else the
-    output's mean. ``dropout="keep"`` leaves dropout as it is. ``protocol`` sets rounds, seed, CI width and
-    the parity rule, ``options`` the compilers' options, ``extras`` further measurements. ``output_dir`` keeps
-    records, logs and job file.
+    modules trains if an input requires a gradient. ``loss(output, target)`` or ``loss(output)`` is for
+    training; without it, the loss is the output's ``loss``, or else the output's mean. A training step ends
+    with what ``optimizer(parameters)`` and ``scheduler(optimizer)`` make, such as ``torch.optim.AdamW``, or
+    with one by name, as ``--optimizer`` takes it. ``dropout="keep"`` leaves dropout as it is. ``protocol``
+    sets rounds, seed, CI width and the parity rule, ``options`` the compilers' options, ``extras`` further
+    measurements. ``output_dir`` keeps records, logs and job file.
 
     ``compilers`` are names (of this program, or registered with ``torch.compile``), functions, or the texts
     ``"file.py:function"``. Progress is shown in a notebook and on a terminal; ``progress=True`` shows it
@@ -102,6 +106,7 @@ def compare(
     if mode not in (None, *MODES):
         raise unknown("mode", str(mode), "mode", MODES)
     workload = None if named else _workload(model, inputs, loss, target)
+    protocol, workload = with_update(protocol, workload, optimizer=optimizer, scheduler=scheduler)
     module = model if workload is None else workload.module
     job = Job(
         case=Case(

@@ -19,7 +19,7 @@ from harness.backends import (
 )
 from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
-from harness.schema import Job, Mode
+from harness.schema import Job, Mode, Protocol
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     Given = str | Callable[..., Any]
 
 ARGUMENTS = Names({"modes": "mode", "dtypes": "dtype", "devices": "device"})
+HERE = "this process"  # the place in names of what the calling process has
 EXAMPLE = "for example compilers=['inductor']"
 IN_A_WORKER = (
     *("extras.allocator", "extras.profiler_trace"),
@@ -70,6 +71,22 @@ def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
                 write = f"{argument}={kind.__name__}({name}={value!r})"
                 raise UsageError(f"{name}: compare() has no such argument; write {write}")
         raise unknown("compare()", name, "argument", known)
+
+
+def with_update(
+    protocol: Protocol, workload: Workload | None, **given: Any
+) -> tuple[Protocol, Workload | None]:
+    """Both with the optimizer and the scheduler that are given: each a name, a function or None."""
+    for name, value in given.items():
+        source: Any = value or getattr(protocol, name)
+        if callable(value):
+            label = safe_label(getattr(value, "__name__", type(value).__name__))
+            source = f"{HERE}:{label}" if workload is not None else _source_of(value, name)
+            workload = workload and replace(workload, **{name: value})
+        elif not isinstance(source, str):
+            raise UsageError(f"{name}: {value!r} is neither a name nor a function, such as torch.optim.AdamW")
+        protocol = replace(protocol, **{name: source})
+    return protocol, workload
 
 
 def refuse_given(**arguments: Any) -> None:
@@ -128,7 +145,7 @@ def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
     return labels
 
 
-def _source_of(function: Callable[..., Any]) -> str:
+def _source_of(function: Callable[..., Any], argument: str = "compilers") -> str:
     """``package.module:function``, with which a worker imports the function."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if module != "__main__" and name.isidentifier():
@@ -137,7 +154,7 @@ def _source_of(function: Callable[..., Any]) -> str:
             return f"{module}:{name}"
     known = getattr(function, "__name__", function)
     raise UsageError(
-        f"compilers: {known} exists in this process only, but a worker process measures a model by name; "
+        f"{argument}: {known} exists in this process only, but a worker process measures a model by name; "
         "put the function into a file and write 'file.py:function', or give the model as a module"
     )
 

@@ -16,7 +16,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.loading.own_model import is_own_model
+from harness.settings import is_own_model
 
 
 def parts_of(source: str) -> tuple[str, str]:

@@ -12,35 +12,13 @@ parameters ``batch_size`` and ``sequence``.
 from __future__ import annotations
 
 import importlib
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.schema import Case, Setting
+from harness.settings import is_own_model
 
 if TYPE_CHECKING:
     from harness.workload import Workload
-
-_SPEC = re.compile(r"^(?P<module>.+):(?P<function>[^\W\d]\w*)$")
-
-
-def is_own_model(name: str) -> bool:
-    """Whether ``name`` has the form ``module:function`` or ``file.py:function``."""
-    return _SPEC.match(name) is not None
-
-
-def placed(spec: str) -> str:
-    """``file.py`` or ``file.py:function`` with the file's absolute path; ``spec`` itself if it is neither.
-
-    ``ValueError`` if there is no such file.
-    """
-    module, colon, function = spec.rpartition(":") if is_own_model(spec) else (spec, "", "")
-    if not module.endswith(".py"):
-        return spec
-    path = Path(module).resolve()
-    if not path.is_file():
-        raise ValueError(f"there is no file {module!r}")
-    return f"{path}{colon}{function}"
 
 
 def module_of(spec: str) -> str:
@@ -57,12 +35,10 @@ class OwnModel:
     """A suite of one model, which the user's function returns."""
 
     def __init__(self, spec: str) -> None:
-        parts = _SPEC.match(spec)
-        if parts is None:
+        if not is_own_model(spec):
             raise LookupError(f"{spec!r} is not written as package.module:function")
         self._spec = spec
-        self._module = parts["module"]
-        self._function = parts["function"]
+        self._module, _, self._function = spec.rpartition(":")
 
     def cases(self, setting: Setting) -> tuple[Case, ...]:
         """One case. Only the function knows its batch size, unless ``--batch-size`` is given."""

@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from harness.codec import from_json, to_json
-from harness.loading.own_model import OwnModel, is_own_model
+from harness.loading.own_model import OwnModel
 from harness.loading.python_file import load_file, offer_names
 from harness.loading.torchvision_ops import mend_torchvision
 from harness.schema import LOSSES, SCALES, Case, Setting
+from harness.settings import is_own_model
 
 if TYPE_CHECKING:
     from harness.workload import Workload

@@ -71,7 +71,7 @@ class Watch:
         ``result``: (loss, output) of the last of so many ``steps``.
         """
         kept = self._kept.get(variant)
-        if kept is None or not isinstance(result, tuple):
+        if kept is None or not isinstance(result, tuple) or (steps > 1 and variant.drifts):
             return
         loss, output = result
         parts = (*named_tensors(loss, "loss"), *named_tensors(output, "output"))

@@ -1,8 +1,8 @@
 """``python -m harness.probes.plan JSON``: checks the user's own models and settings before a run.
 
-The argument is ``{"cases": [case, ...], "inductor_config": ["key=value", ...], "build_s": 20.0}``, the answer
-``{"wrong": sentence or null}``. An exception of the model's own function is not reported here: the run
-makes a record of it, with the traceback in the log.
+The argument is ``{"cases": [case, ...], "inductor_config": ["key=value", ...], "functions": {flag: source},
+"build_s": 20.0}``, the answer ``{"wrong": sentence or null}``. An exception of the model's own function is
+not reported here: the run makes a record of it, with the traceback in the log.
 
 A model that returns something wrong, or that cannot be trained, is found only by building it. So it is built
 here, but for ``build_s`` seconds at most. SIGALRM then ends the process, also in the middle of a C function,
@@ -15,10 +15,11 @@ import json
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from harness.backends import why_no_such_setting
+from harness.backends.shared.own import function_at
 from harness.codec import from_json
 from harness.loading.given import why_not_trainable
 from harness.loading.own_model import OwnModel, module_of
@@ -27,11 +28,18 @@ from harness.schema import Case, Mode
 from harness.workload import Workload
 
 
-def what_is_wrong(cases: Sequence[Case], inductor_config: Sequence[str], build_s: float) -> str | None:
+def what_is_wrong(
+    cases: Sequence[Case], inductor_config: Sequence[str], functions: Mapping[str, str], build_s: float
+) -> str | None:
     """The first problem, as a sentence that names its flag; None if there is none."""
     why = why_no_such_setting(inductor_config)
     if why is not None:
         return f"--inductor-config: {why}"
+    for flag, source in functions.items():
+        try:
+            function_at(source)
+        except LookupError as error:
+            return f"{flag}: {error}"
     of_model: dict[str, list[Case]] = {}
     for case in cases:
         of_model.setdefault(case.suite, []).append(case)
@@ -92,8 +100,8 @@ def _of_import(name: str) -> str | None:
 
 def reply(argument: str) -> dict[str, str | None]:
     question = json.loads(argument)
-    cases = [from_json(Case, case) for case in question["cases"]]
-    return {"wrong": what_is_wrong(cases, question["inductor_config"], question["build_s"])}
+    question["cases"] = [from_json(Case, case) for case in question["cases"]]
+    return {"wrong": what_is_wrong(**question)}
 
 
 if __name__ == "__main__":

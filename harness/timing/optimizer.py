@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
+from harness.failures import line_of
+from harness.program import Program
 from harness.protocol import Protocol
+from harness.tensors import listed, named_tensors
 
 LEARNING_RATE = 1e-4  # small: a sample of a thousand steps begins and ends with much the same weights
 LITTLE = 2.0**-40
 """Share by which the learning rate changes in a step: every sample does the same work, and parity holds."""
 RATES = 1024  # different learning rates in turn
+PLAIN = (int, float, tuple)  # types of rates and counters
 CLASSES: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType(
     {
         "sgd": partial(torch.optim.SGD, momentum=0.9),
@@ -26,22 +32,37 @@ CLASSES: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType(
 
 
 class Update:
-    """One step of the protocol's optimizer over the trainable parameters of ``module``.
+    """One step of the protocol's optimizer, or of the user's ``optimizer``, over the trainable parameters.
 
-    Its state exists from the beginning, so that it can be put back in place. ``scale``: of the loss, by which
-    gradients are divided first.
+    Its state exists from the beginning, so that it can be put back in place: it is that after one step with
+    gradients of zero, for an optimizer says nowhere what its state begins with. ``scale``: of the loss, by
+    which gradients are divided first. ``TypeError`` with a sentence for what a user's function returned.
     """
 
-    def __init__(self, protocol: Protocol, module: torch.nn.Module, scale: float) -> None:
+    def __init__(
+        self,
+        protocol: Protocol,
+        module: torch.nn.Module,
+        scale: float,
+        optimizer: Callable[..., Any] | None = None,
+        scheduler: Callable[..., Any] | None = None,
+    ) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
-        rate = torch.tensor(LEARNING_RATE) if protocol.scheduler == "tensor" else LEARNING_RATE
-        self._optimizer = CLASSES[protocol.optimizer](self.weights.values(), lr=rate)
+        make = optimizer or partial(CLASSES[protocol.optimizer], lr=LEARNING_RATE)
+        self._optimizer = self._checked(_made("optimizer", make, list(self.weights.values())))
+        for group in self._optimizer.param_groups if protocol.scheduler == "tensor" else ():
+            group["lr"] = torch.tensor(group["lr"])
         self._scale, self._clip = scale, protocol.clip_grad_norm
         self._before: dict[str, torch.Tensor] = {}  # weights before a step whose results are compared
         self._make_state()
         self._scheduler = None
         if protocol.scheduler != "none":
-            self._scheduler = LambdaLR(self._optimizer, lambda step: 1 + step % RATES * LITTLE)
+            make = scheduler or partial(LambdaLR, lr_lambda=_a_little)
+            self._scheduler = _made("scheduler", make, self._optimizer)
+            if not hasattr(self._scheduler, "load_state_dict"):
+                raise TypeError(f"scheduler: {_kind(self._scheduler)} is no scheduler of torch")
+        self._plain = [{k: v for k, v in part.items() if isinstance(v, PLAIN)} for part in self._parts()]
+        self._schedule = copy.deepcopy(self._scheduler.state_dict()) if self._scheduler is not None else None
 
     def __call__(self) -> None:
         if self._scale != 1.0:
@@ -53,16 +74,29 @@ class Update:
         self._optimizer.step()
 
     def schedule(self) -> None:
-        """After a step, in eager. The scheduler is not put back: in a real loop, it goes on, too."""
+        """After a step, in eager."""
         if self._scheduler is not None:
             self._scheduler.step()
 
-    def _make_state(self) -> None:
-        """Runs one step with gradients of zero, which creates the state, then undoes it.
+    def restart(self) -> None:
+        """Puts back what is no tensor: rates, counters and the scheduler."""
+        for part, plain in zip(self._parts(), self._plain, strict=False):
+            part.update(plain)
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(copy.deepcopy(self._schedule))
 
-        An optimizer begins with a state of zeros. SGD sets its momentum to the first gradient instead, which
-        is the same: momentum times zero, plus the gradient.
-        """
+    def _checked(self, optimizer: object) -> torch.optim.Optimizer:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"optimizer: {_kind(optimizer)} is no torch.optim.Optimizer")
+        held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        if left := [name for name, weight in self.weights.items() if id(weight) not in held]:
+            raise TypeError(
+                f"optimizer: of the parameters that its function is given, it leaves out {listed(left)}; "
+                "set requires_grad=False on what is not to be trained"
+            )
+        return optimizer
+
+    def _make_state(self) -> None:
         self.begin()
         for weight in self.weights.values():
             weight.grad = torch.zeros_like(weight)
@@ -71,16 +105,19 @@ class Update:
             for name, weight in self.weights.items():
                 weight.grad = None
                 weight.copy_(self._before[name])
-            for _, tensor in self.state():
-                tensor.zero_()
         self._before = {}
 
+    def _parts(self) -> list[dict[str, Any]]:
+        parts = (*self._optimizer.param_groups, *self._optimizer.state.values())
+        return [part for part in parts if isinstance(part, dict)]
+
     def state(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors of its state, by name."""
+        """The tensors of its state and settings, by name."""
         for name, weight in self.weights.items():
-            for key, value in self._optimizer.state.get(weight, {}).items():
-                if isinstance(value, torch.Tensor):
-                    yield f"optimizer.{name}.{key}", value
+            yield from named_tensors(self._optimizer.state.get(weight, {}), f"optimizer.{name}")
+        for number, group in enumerate(self._optimizer.param_groups):
+            settings = {key: value for key, value in group.items() if key != "params"}
+            yield from named_tensors(settings, f"optimizer.{number}")
 
     def begin(self) -> None:
         """Before a step whose results are compared: keeps the weights."""
@@ -94,6 +131,23 @@ class Update:
         self._before = {}
 
 
-def update_of(protocol: Protocol, module: torch.nn.Module, scale: float) -> Update | None:
+def update_of(protocol: Protocol, program: Program) -> Update | None:
     """The optimizer of a training step; None for ``none``."""
-    return None if protocol.optimizer == "none" else Update(protocol, module, scale)
+    if protocol.optimizer == "none":
+        return None
+    return Update(protocol, program.module, program.loss_scale, program.optimizer, program.scheduler)
+
+
+def _a_little(step: int) -> float:
+    return 1 + step % RATES * LITTLE
+
+
+def _made(noun: str, function: Callable[..., Any], given: Any) -> Any:
+    try:
+        return function(given)
+    except Exception as error:  # of the user's
+        raise TypeError(f"{noun}: its function raised {type(error).__name__}: {line_of(error)}") from error
+
+
+def _kind(value: object) -> str:
+    return f"its function returned a {type(value).__name__}, which"

@@ -104,6 +104,8 @@ def replica(
         said=(*said, *_of_modes(others, training=training and not eval_mode)),
         rates=rates,
         loss_scale=loss_scale,
+        optimizer=workload.optimizer,
+        scheduler=workload.scheduler,
     )
 
 
@@ -249,7 +251,7 @@ class Variant:
         self._channels_last = protocol is not None and protocol.channels_last
         protocol = protocol if protocol is not None and program.training else Protocol()
         self._repeats = protocol.gradient_accumulation
-        self._update = update_of(protocol, program.module, program.loss_scale)
+        self._update = update_of(protocol, program)
         self._precision, self._device = precision, device
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
@@ -349,19 +351,26 @@ class Variant:
     def restore(self) -> None:
         """Restores the saved buffers and inputs in place, because compiled code keeps their addresses.
 
-        With an optimizer, weights and its state, too.
+        With an optimizer, weights, its state and the scheduler, too.
         """
         self._put_back(self._initial)
+        if self._update is not None:
+            self._update.restart()
 
     @property
     def rewinds(self) -> bool:
         """Whether each sample begins with the same weights, because its steps change them."""
         return self._update is not None
 
+    @property
+    def drifts(self) -> bool:
+        """Whether later steps of a sample differ from sample to sample, by a schedule of the user's own."""
+        return self.program.optimizer is not None or self.program.scheduler is not None
+
     def rewind(self) -> None:
-        """Before each sample: every sample does the same work."""
+        """Before each sample: every sample does the same work. Schedules go on, as in a real loop."""
         if self.rewinds:
-            self.restore()
+            self._put_back(self._initial)
 
     @contextmanager
     def kept(self) -> Iterator[None]:

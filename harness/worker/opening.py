@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from harness.backends.shared.own import function_at
 from harness.devices import of
 from harness.failures import attempting
 from harness.loading.dropout import KEPT_DROPOUT
@@ -29,6 +31,7 @@ from harness.parity.watch import Watch
 from harness.precision import precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode, ModelFacts, Status
+from harness.settings import is_own_model
 from harness.timing.first_calls import FIRST_CALLS, stopwatch
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
@@ -142,6 +145,10 @@ class Opening:
             workload = replace(workload, loss=REDUCTIONS[self._job.case.loss])
         if self._job.case.mode is Mode.TRAINING and workload.loss is None:
             raise ValueError("this case has no loss, so it cannot be trained")
+        for name in ("optimizer", "scheduler"):
+            source = getattr(self._job.protocol, name)
+            own: Any = (getattr(workload, name) or function_at(source)) if is_own_model(source) else None
+            workload = replace(workload, **{name: own})
         kind = precision(self._job.dtype, self._device.type)
         training = self._job.case.mode is Mode.TRAINING
         self._remarks = remarks(workload, self._device, kind, training=training)

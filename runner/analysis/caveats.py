@@ -108,7 +108,7 @@ NAMES: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
 def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     """The limits of an ordinary run, in one sentence."""
     jobs = [c.record.job for c in comparisons]
-    training = {job.protocol.optimizer for job in jobs if job.case.mode is Mode.TRAINING}
+    training = {job.protocol.optimizer.rpartition("/")[2] for job in jobs if job.case.mode is Mode.TRAINING}
     limits = (
         "shapes are fixed" if any(map(_fixed_shapes, comparisons)) else "",
         *(STEP.format(UPDATES.get(optimizer, UPDATED).format(optimizer)) for optimizer in sorted(training)),

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from harness.loading.own_model import is_own_model
 from harness.schema import Environment, Job
+from harness.settings import is_own_model
 from runner.plan.config import QUICK, Changes, RunConfig, Selection
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.plan.environments.spec import EnvSpec

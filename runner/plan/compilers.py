@@ -12,9 +12,9 @@ from harness.backends import backend_names
 from harness.backends.settings.candidates import compiler_of, named, parts_of
 from harness.devices import type_of
 from harness.loading.own_compiler import labels_of
-from harness.loading.own_model import is_own_model, module_of, placed
+from harness.loading.own_model import module_of
 from harness.schema import Job
-from harness.settings import Group, Kind, Spelled, choice, flag, key_value, no_such
+from harness.settings import Group, Kind, Spelled, choice, flag, is_own_model, key_value, no_such, placed
 from runner.errors import UsageError
 from runner.plan.settings import value_of
 

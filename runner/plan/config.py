@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from harness import devices
-from harness.loading.own_model import is_own_model, placed
 from harness.loading.suite_files import suite_names
 from harness.schema import (
     DTYPES,
@@ -34,7 +33,9 @@ from harness.settings import (
     by_flag,
     choice,
     flag,
+    is_own_model,
     no_such,
+    placed,
     setting,
 )
 from runner.plan.batch_sizes import BATCH_SIZE_FILE, batch_sizes_asked

@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 
 from harness.devices import of
-from harness.loading.own_model import is_own_model
 from harness.schema import Job
+from harness.settings import is_own_model
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.compilers import with_availability
@@ -45,17 +45,20 @@ def check_devices(devices: Sequence[str]) -> None:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Raises ``UsageError`` for a model of the user's own, or an inductor setting, that no worker can use.
+    """Raises ``UsageError`` for a model or function of the user's own, or a setting, that no worker can use.
 
-    Starts an interpreter only if there is such a model or setting.
+    Starts an interpreter only if there is one.
     """
     own = {job.case.suite: job.case for job in jobs if is_own_model(job.case.suite)}
     modes = {(job.case.suite, job.case.mode): job.case for job in jobs if job.case.suite in own}
     settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
-    if not modes and not settings:
+    names = ("optimizer", "scheduler")
+    given = {f"--{name}": getattr(job.protocol, name) for job in jobs for name in names}
+    functions = {flag: source for flag, source in given.items() if is_own_model(source)}
+    if not modes and not settings and not functions:
         return
     environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)
     python = environments[0].python if environments else None
-    why = what_is_wrong(tuple(modes.values()), settings, python, limit_s=limit_s)
+    why = what_is_wrong(tuple(modes.values()), settings, functions, python, limit_s=limit_s)
     if why is not None:
         raise UsageError(why)

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from harness.codec import from_json, to_json
-from harness.loading.own_model import is_own_model, suite_of
+from harness.loading.own_model import suite_of
 from harness.schema import Case, Job, Protocol, Setting
+from harness.settings import is_own_model
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.compilers import Ask, Usable
@@ -135,17 +136,19 @@ def asking_for(jobs: Iterable[Job], python: str | None = None) -> Ask:
 def what_is_wrong(
     cases: Sequence[Case],
     inductor_config: Sequence[str],
+    functions: Mapping[str, str],
     python: str | None = None,
     *,
     limit_s: float = LIMIT_S,
 ) -> str | None:
-    """A sentence about what is wrong with these cases of the user's own models, or these settings.
+    """A sentence about what is wrong with these cases of the user's own models, settings or functions.
 
     None if nothing is wrong, or if the interpreter gave no answer: the job's worker then finds the fault. A
     model that takes long to build is not refused: its worker builds it, and makes the record.
     """
     build_s = min(BUILD_S, limit_s)
-    question = {"cases": to_json(tuple(cases)), "inductor_config": list(inductor_config), "build_s": build_s}
+    question: dict[str, Any] = {"cases": to_json(tuple(cases)), "inductor_config": list(inductor_config)}
+    question |= {"functions": dict(functions), "build_s": build_s}
     try:
         answer = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s)
     except NoAnswer as error:

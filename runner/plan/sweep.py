@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.backends.settings.candidates import split_list
-from harness.loading.own_model import is_own_model
 from harness.schema import Case, Job, Mode
-from harness.settings import Kind, no_such, whole
+from harness.settings import Kind, is_own_model, no_such, whole
 from runner.errors import UsageError
 
 AXES = ("batch", "sequence", "threads")

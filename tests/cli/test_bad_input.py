@@ -37,6 +37,12 @@ SENTENCES = [
     (["--training", "--clip-grad-norm=0"], "--clip-grad-norm: '0' is not a norm above 0, such as 1.0"),
     (["--inference", "--whole-step"], "--whole-step compiles a training step; leave it out, or add"),
     (["--training", "--optimizer=lion"], "--optimizer: there is no optimizer called 'lion'"),
+    (["--training", "--optimizer=nowhere.py:make"], "--optimizer: there is no file 'nowhere.py'"),
+    pytest.param(
+        ["--training", "--optimizer=torch.optim:AdamV"],
+        "--optimizer: torch.optim has no function 'AdamV'; did you mean Adam or",
+        marks=pytest.mark.slow,
+    ),
     (["--training", "--optimizer=sgd", "--scheduler=cosine"], "--scheduler: there is no learning rate"),
     (["--training", "--gradient-accumulation=0"], "--gradient-accumulation: 0 is too small"),
     (["--training", "--sweep=size=1"], "--sweep: there is no axis called 'size'; choose from batch"),

@@ -53,6 +53,22 @@ def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\ndef decay(optimizer):\n    return torch.optim.lr_scheduler.StepLR(optimizer, 100)\n",
+        encoding="utf-8",
+    )
+    words = [f"--model={mine(tmp_path)}:make", "--training", "--compilers=eager", "-n6", "-dcpu"]
+    words += ["--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md"]
+    done = runner(*words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (record,) = records(tmp_path / "run")
+    assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
+    assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]
+    assert "a step of torch.optim:Adagrad" in (tmp_path / "run" / "report.md").read_text()
+
+
+@pytest.mark.slow
 def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
     words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu", "--batch-size=7", "--format=csv"]
     runner(f"--model={mine(tmp_path)}:make", *words, f"--output-dir={tmp_path / 'run'}")

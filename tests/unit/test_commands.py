@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json
-from harness.loading.own_model import is_own_model
 from harness.schema import (
     Case,
     Job,
     Protocol,
     Setting,
 )
+from harness.settings import is_own_model
 from runner.cli.commands import job_command
 from runner.cli.parser import build_parser
 from runner.plan.config import QUICK, RunConfig

@@ -173,5 +173,5 @@ def test_a_model_that_takes_long_to_build_is_not_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     python = interpreter(tmp_path / "python", f"echo '{{\"ended\": {-signal.SIGALRM}}}'")
-    assert probe.what_is_wrong([], [], python) is None
+    assert probe.what_is_wrong([], [], {}, python) is None
     assert "note: building the model takes longer than 20 s" in capsys.readouterr().err

@@ -189,6 +189,38 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     assert strict.records[0].status is Status.FAIL_TO_RUN
 
 
+@pytest.mark.parametrize("optimizer", [lambda weights: torch.optim.Adagrad(weights), "torch.optim:Adagrad"])
+def test_a_step_ends_with_the_callers_optimizer_and_scheduler(optimizer: Any) -> None:
+    def decay(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+        return torch.optim.lr_scheduler.StepLR(optimizer, 100)
+
+    result = compare(
+        mlp(), torch.randn(4, 8), compilers=["eager"], protocol=FEW, optimizer=optimizer, scheduler=decay
+    )
+    (record,) = result.records
+    assert record.status is Status.PASS
+    assert record.job.protocol.optimizer in ("this process:lambda", "torch.optim:Adagrad")
+    assert record.job.protocol.scheduler == "this process:decay"
+    assert record.parity is not None
+    assert record.parity.tensors == 2 + 3 * 4  # output and loss; of four weights: gradient, update, state
+
+
+def test_what_is_wrong_with_the_callers_optimizer_is_a_sentence() -> None:
+    x = torch.randn(4, 8)
+    record = compare(mlp(), x, compilers=["eager"], protocol=FEW, optimizer=lambda _: 3).records[0]
+    assert record.status is Status.EAGER_1ST_RUN_FAIL
+    assert record.failure is not None
+    assert record.failure.message == (
+        "optimizer: its function returned a int, which is no torch.optim.Optimizer"
+    )
+    with pytest.raises(UsageError, match="optimizer: 3 is neither a name nor a function, such as torch"):
+        compare(mlp(), x, optimizer=3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"scheduler: <lambda> exists in this process only, but a worker"):
+        compare("package.module:make", scheduler=lambda optimizer: optimizer)
+    with pytest.raises(UsageError, match=r"optimizer: there is no optimizer called 'lion'"):
+        compare(mlp(), x, optimizer="lion")
+
+
 @pytest.mark.parametrize("name", ["inputs", "loss", "target"])
 def test_a_model_by_name_takes_nothing_of_a_module(name: str) -> None:
     given: dict[str, Any] = {name: torch.sum}

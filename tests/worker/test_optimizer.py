@@ -1,5 +1,8 @@
 """Training steps that end with an optimizer: every sample begins alike, and parity covers the update."""
 
+import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +47,47 @@ def test_the_flag_offers_what_there_is() -> None:
     assert ("none", *CLASSES) == OPTIMIZERS
 
 
-@pytest.mark.parametrize("name", CLASSES)
+class Averaging(torch.optim.Optimizer):
+    """Keeps a copy of each weight, made in its first step, and counts its steps in Python."""
+
+    def __init__(self, weights: Any, lr: float = 1e-2) -> None:
+        super().__init__(weights, {"lr": lr, "steps": 0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            group["steps"] += 1
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["parts"] = [weight.clone()]
+                state["parts"][0].sub_(weight.grad, alpha=group["lr"])
+                weight.lerp_(state["parts"][0], 1 / group["steps"])
+
+
+OWN: dict[str, Callable[..., Any]] = {
+    "Adagrad": partial(torch.optim.Adagrad, lr=1e-2, initial_accumulator_value=0.5),
+    "NAdam": torch.optim.NAdam,
+    "Rprop": torch.optim.Rprop,
+    "Adafactor": torch.optim.Adafactor,
+    "Averaging": Averaging,
+}
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *OWN])
 def test_an_optimizer_whose_state_is_there_from_the_beginning_steps_as_torchs_own(name: str) -> None:
     torch.manual_seed(0)
     ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
     theirs.load_state_dict(ours.state_dict())
-    update = Update(Protocol(optimizer=name), ours, 1.0)
+    update = Update(Protocol(optimizer=name), ours, 1.0, OWN.get(name))
     assert all(bool((p == q).all()) for p, q in zip(ours.parameters(), theirs.parameters(), strict=True))
-    plain = CLASSES[name](theirs.parameters(), lr=1e-4)
+    plain = OWN[name](theirs.parameters()) if name in OWN else CLASSES[name](theirs.parameters(), lr=1e-4)
+    for weight in theirs.parameters():
+        weight.grad = torch.zeros_like(weight)
+    plain.step()
+    theirs.load_state_dict(ours.state_dict())
     for number in range(3):
         for module in (ours, theirs):
             module.zero_grad()
@@ -166,17 +202,18 @@ def test_a_compiler_that_sees_the_optimizer_alone_has_compiled_nothing() -> None
     assert failed.value.status is Status.NOT_COMPILED
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
-def test_a_wrong_update_of_a_whole_step_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def stepping(times: float) -> planted.Backend:
+    """A compiler of whole steps whose update is so many times that of eager."""
 
     def wrong(program: Program) -> Compiled:
         def compile_batch(batch: Batch) -> Batch:
             def too_far(*given: Any) -> tuple[Any, Any]:
-                weight = next(program.module.parameters())
-                before = weight.detach().clone()
+                weights = list(program.module.parameters())
+                before = [weight.detach().clone() for weight in weights]
                 results = batch(*given)
                 with torch.no_grad():
-                    weight.add_(weight - before, alpha=0.05)
+                    for weight, was in zip(weights, before, strict=True):
+                        weight.add_(weight - was, alpha=times - 1)
                 return results
 
             return too_far
@@ -184,12 +221,88 @@ def test_a_wrong_update_of_a_whole_step_fails(name: str, monkeypatch: pytest.Mon
         forward = program.forward()
         return Compiled(forward=forward, region="step", compiler_calls=lambda: 1, compile_batch=compile_batch)
 
-    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=wrong))
+    return wrong
+
+
+@pytest.mark.parametrize("times", [0, 1.05, 2])  # 0: no update at all
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_wrong_update_of_a_whole_step_fails(
+    name: str, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stepping(times)))
     status, parity, _, _ = opened("linear", name).prepare("planted")
     assert status is Status.FAIL_ACCURACY
     assert parity is not None
     assert parity.worst is not None
     assert parity.worst.name.startswith("update.")
+
+
+ONE_CYCLE = partial(
+    torch.optim.lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=100_000, cycle_momentum=False
+)
+
+
+@pytest.mark.parametrize("name", ["Adagrad", "Averaging"])
+def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_compared(name: str) -> None:
+    def work() -> Workload:
+        return dataclasses.replace(planted.workload("mlp"), optimizer=OWN[name], scheduler=ONE_CYCLE)
+
+    session = planted.opened(work, optimizer="here:own", scheduler="here:own", min_sample_s=0.003)
+    for candidate in ("eager", "aot_eager"):
+        status, parity, _, _ = session.prepare(candidate)
+        assert status is Status.PASS, parity
+    assert int(str(session.warm_up()["iterations_per_sample"])) > 1
+    session.measure(3)
+    variant = session._variants["aot_eager"]
+    update = variant._update
+    assert update is not None
+    went_on = dict(update._optimizer.param_groups[0])
+    variant.rewind()
+    assert update._optimizer.param_groups[0]["lr"] == went_on["lr"]
+    variant.restore()
+    assert update._optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / 25)
+    assert update._optimizer.param_groups[0].get("steps", 1) == 1
+    assert session.finish()[0] == {}
+
+
+def test_a_wrong_step_of_the_users_own_optimizer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stepping(2)))
+    session = planted.opened(
+        lambda: dataclasses.replace(planted.workload("mlp"), optimizer=Averaging), optimizer="here:own"
+    )
+    status, parity, _, _ = session.prepare("planted")
+    assert status is Status.FAIL_ACCURACY
+    assert parity is not None
+    assert parity.worst is not None
+    assert parity.worst.name.startswith(("update.", "optimizer."))
+
+
+def raising(_: Any) -> Any:
+    raise KeyError("no rate")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"optimizer": raising}, "optimizer: its function raised KeyError: 'no rate'"),
+        ({"optimizer": list}, "optimizer: its function returned a list, which is no torch.optim.Optimizer"),
+        (
+            {"optimizer": lambda weights: torch.optim.SGD(weights[1:], lr=1.0)},
+            "optimizer: of the parameters that its function is given, it leaves out 0.weight; set requires_",
+        ),
+        ({"optimizer": torch.optim.LBFGS}, "step() missing 1 required positional argument: 'closure'"),
+        (
+            {"optimizer": torch.optim.Adagrad, "scheduler": id},
+            "scheduler: its function returned a int, which is no scheduler of torch",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_users_own_function_is_a_sentence(given: dict[str, Any], says: str) -> None:
+    names: dict[str, Any] = dict.fromkeys(given, "here:own")
+    with pytest.raises(JobFailed) as failed:
+        planted.opened(lambda: dataclasses.replace(planted.workload("mlp"), **given), **names)
+    assert failed.value.status is Status.EAGER_1ST_RUN_FAIL
+    assert says in failed.value.failure.message
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
