@@ -74,6 +74,15 @@ def named_leaves(
         yield from named_leaves(item, f"{name}.{key}", objects=objects, depth=depth + 1)
 
 
+def inner_tensors(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that hold the data, by name. A quantized tensor wraps several and has no storage itself."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield name, tensor
+        return
+    for part in tensor.__tensor_flatten__()[0]:
+        yield from inner_tensors(f"{name}.{part}", getattr(tensor, part))
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """The first names, in a sentence: ``a, b, c and 2 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -7,13 +7,14 @@ holds their sizes. Several precisions in one run show the gain of each:
     python suites/ops.py --inference --dtypes=float32,bfloat16 --compilers=inductor
 
 A step of inference is the forward. A step of training also computes the gradients of all floating inputs
-and weights, from a random gradient of the output; views and copies have none. A view moves no data, so its
-time is the cost of a call.
+and weights, from a random gradient of the output; views, copies and quantized weights have none. A view
+moves no data, so its time is the cost of a call.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +48,19 @@ class Entry:
     tiny: tuple[int, ...]
     source: str
     shares: bool | None = None
+    package: str = ""
     tags: tuple[str, ...] = ()
     cpu_tags: tuple[str, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        return self.shares is None and not self.package
+
+    @property
+    def skip(self) -> str:
+        if not self.package or importlib.util.find_spec(self.package):
+            return ""
+        return f"needs the package {self.package}, which is not installed: pip install {self.package}"
 
     def sizes(self, scale: str) -> tuple[int, ...]:
         return tuple({"full": self.full, "small": self.small, "tiny": self.tiny}[scale])
@@ -62,7 +74,7 @@ def entries() -> Mapping[str, Entry]:
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
-    """Every operation, in training without views and copies; the batch size is the first of its sizes."""
+    """Every operation, in training those that train; the batch size is the first of its sizes."""
     if setting.mode is Mode.GENERATE:
         return ()
     return tuple(
@@ -74,9 +86,10 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             published_batch_size=entry.full[0],
             scale=setting.scale,
             tags=(OPERATION, *entry.tags, *(() if setting.scale == "full" else entry.cpu_tags)),
+            skip=entry.skip,
         )
         for name, entry in entries().items()
-        if setting.mode is Mode.INFERENCE or entry.shares is None
+        if setting.mode is Mode.INFERENCE or entry.trains
     )
 
 

@@ -11,7 +11,7 @@ import torch
 
 from harness.program import Program
 from harness.schema import ModelFacts
-from harness.tensors import map_tensors, named_tensors
+from harness.tensors import inner_tensors, map_tensors, named_tensors
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any], Any]
 """``(args, kwargs, target)``"""
@@ -66,7 +66,7 @@ def facts_of(program: Program, remarks: tuple[str, ...] = (), generators: tuple[
     ]
     return ModelFacts(
         parameters=sum(p.numel() for p in parameters),
-        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+        parameter_bytes=sum(t.nbytes for p in parameters for _, t in inner_tensors("", p)),
         input_shapes=tuple(shapes),
         batch_size=batch_of(program),
         remarks=remarks,

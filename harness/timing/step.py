@@ -22,6 +22,7 @@ from harness.tensors import (
     cast_module,
     fresh_copy,
     in_channels_last,
+    inner_tensors,
     map_tensors,
     module_in_channels_last,
     named_leaves,
@@ -431,7 +432,8 @@ class Variant:
 
     def state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The weights and inputs, which most steps leave as they are, by name."""
-        yield from ((f"parameter.{name}", p.data) for name, p in self.program.module.named_parameters())
+        for name, parameter in self.program.module.named_parameters():
+            yield from inner_tensors(f"parameter.{name}", parameter.data)
         yield from named_tensors((self.program.args, dict(self.program.kwargs)), "input")
         yield from named_tensors(self.program.target, "target")
 
@@ -449,7 +451,7 @@ class Variant:
         tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
         tensors += [state for _, state in self._update.state()] if self._update is not None else []
         tensors += [t for _, t in named_tensors(self._given(), "given")]
-        plain = [part.untyped_storage() for tensor in tensors for part in _parts(tensor)]
+        plain = [part.untyped_storage() for tensor in tensors for _, part in inner_tensors("", tensor)]
         return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
 
 
@@ -466,14 +468,6 @@ def _made(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:
         if tensor.grad is not None:
             tensors[name] = tensor.grad
     return tensors
-
-
-def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that hold the data. A quantized tensor consists of several and has no storage itself."""
-    flatten = getattr(tensor, "__tensor_flatten__", None)
-    if flatten is None:
-        return [tensor]
-    return [part for name in flatten()[0] for part in _parts(getattr(tensor, name))]
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -49,6 +49,26 @@ class Matmul(Operation):
         return x @ self.weight
 
 
+class MatmulInt8(Operation):
+    """``Matmul`` with torchao's weight of int8 and a scale for each column, in inference only."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+        super().__init__(sizes)
+        *_, inner, columns = self.sizes
+        self.linear = nn.Linear(inner, columns, bias=False)
+        # inductor's settings are a candidate's own
+        quantize_(self.linear, Int8WeightOnlyConfig(version=2, set_inductor_config=False))
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (torch.randn(self.sizes[:-1]),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        product: Tensor = self.linear(x)
+        return product
+
+
 class MatmulBatched(Operation):
     """``batch`` products of their own, no operand shared."""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from harness.metrics.flops import element_counter, flop_counter
 from harness.metrics.traffic import traffic_counter
 from harness.schema import BASELINE, WHOLE, Case, CompilerOptions, Job, Mode, Protocol, Setting, Status
+from harness.tensors import inner_tensors
 from harness.worker.session import Session
 from harness.workload import Workload
 from suites import ops, tiny_gpt
@@ -24,7 +26,8 @@ from suites.models.operations import (
 from tests.factories import sampled
 from tests.worker.planted import silent
 
-NAMES = list(ops.entries())
+NAMES = [name for name, entry in ops.entries().items() if not entry.package]
+QUANTIZED = [name for name in ops.entries() if name not in NAMES]
 VIEWS = [name for name in NAMES if name.startswith("view")]
 COPIES = [name for name in NAMES if name.startswith("copy")]
 FLOAT = 4  # bytes
@@ -193,6 +196,25 @@ def test_a_convolution_in_the_other_memory_format_computes_the_same() -> None:
     torch.testing.assert_close(result_of(one), other.module(*one.args))
 
 
+def test_without_its_package_an_operation_is_skipped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert {case_of(name).skip for name in QUANTIZED} == {
+        "needs the package torchao, which is not installed: pip install torchao"
+    }
+    assert {case_of(name).skip for name in NAMES} == {""}
+
+
+def test_the_parts_of_a_wrapped_weight_are_its_state() -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    plain, other = torch.ones(2), torch.zeros(2)
+    assert [*inner_tensors("weight", plain)] == [("weight", plain)]
+    two: Any = TwoTensor
+    named = dict(inner_tensors("weight", two(plain, two(other, plain))))
+    assert list(named) == ["weight.a", "weight.b.a", "weight.b.b"]
+    assert named["weight.b.a"] is other
+
+
 # -- through a session --------------------------------------------------------------
 
 
@@ -232,3 +254,16 @@ def test_every_operation_is_scripted_and_passes(name: str) -> None:
     status, _, _, notes = session.prepare("torchscript")
     assert status is Status.PASS
     assert notes == ("torchscript: scripted",)
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_a_quantized_weight_passes_and_its_int8_is_kept(name: str) -> None:
+    pytest.importorskip("torchao", reason="torchao, which is optional, is not installed")
+    torch._dynamo.reset()
+    session = Session(job_of(name, "aot_eager"), silent)
+    facts, _ = session.open()
+    status, parity, *_ = session.prepare("aot_eager")
+    assert (status, parity and parity.reference) == (Status.PASS, "fp64")
+    state = dict(session._variants[BASELINE].state())
+    assert state["parameter.linear.weight.qdata"].dtype is torch.int8
+    assert facts.parameters < facts.parameter_bytes < 4 * facts.parameters  # the scales are floating
