@@ -13,6 +13,7 @@ from rich.console import Console
 
 from harness.schema import (
     Case,
+    Compilation,
     Failure,
     Job,
     Mode,
@@ -25,6 +26,7 @@ from harness.schema import (
     Status,
     TensorError,
 )
+from runner.analysis.comparison import Finding
 from runner.analysis.derive import summarize
 from runner.reports.console import print_answer, print_report
 
@@ -264,6 +266,16 @@ def synthetic_run() -> tuple[Record, ...]:
         job = make_job(name, suite=HOSTILE_SUITE, candidates=("inductor",))
         records.append(make_record(job, "inductor", speedup=1.0 + place / 10))
     return tuple(records)
+
+
+def finding(records: Sequence[Record], title: str) -> Finding:
+    """The one warning whose title begins so."""
+    (found,) = (warning for warning in summarize(records).warnings if warning.title.startswith(title))
+    return found
+
+
+def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> Compilation:
+    return Compilation(start=start, round=round_, metrics={"compilation_latency_s": seconds, **metrics})
 
 
 def accuracy_run() -> tuple[Record, ...]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import git, ran
+
 ROOT = Path(__file__).parents[2]
 PYTHON = """\
 #!/bin/bash
@@ -70,13 +72,10 @@ class Job:
             "GITHUB_REPOSITORY": "someone/project",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
-        done = subprocess.run(
-            ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", found["run"]],
+        done = ran(
+            *("/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", found["run"]),
             cwd=self.folder / "workspace",
             env={**os.environ, **runner, **variables, **more},
-            capture_output=True,
-            text=True,
-            check=False,
         )
         for line in (self.folder / "output").read_text().splitlines():
             key, _, value = line.partition("=")
@@ -98,11 +97,6 @@ class Job:
     @property
     def calls(self) -> list[str]:
         return (self.folder / "calls").read_text().splitlines()
-
-
-def git(folder: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main", *words]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def built(folder: Path, install: str) -> Job:

@@ -1,6 +1,5 @@
 """What a worker of another environment finds on its path: this program, and no package beside it."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import code_folder
 from runner.plan.environments.make import made
+from tests.command_line import ran
 
 
 def installed(place: Path, version: str) -> Path:
@@ -35,14 +35,7 @@ def test_an_installed_program_is_found_without_the_torch_beside_it(tmp_path: Pat
         assert (
             code_folder(tmp_path / "one" / "site-packages" / "torchduet", current, installed=True) == folder
         )
-        done = subprocess.run(
-            [sys.executable, "-S", "-c", program],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(folder)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran(sys.executable, "-S", "-c", program, cwd=tmp_path, env={"PYTHONPATH": str(folder)})
         assert done.stdout.split() == ["one", "none"], done.stderr
 
 

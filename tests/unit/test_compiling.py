@@ -9,18 +9,14 @@ from statistics import median
 
 import pytest
 
-from harness.schema import AS_FOUND, COLD, WARM, Compilation, Record
+from harness.schema import AS_FOUND, COLD, WARM, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of
 from runner.reports import hud_json
 from runner.reports.parts.pairs import compile_tables
-from tests.factories import known, make_job, make_record
+from tests.factories import compiled, known, make_job, make_record
 from torchduet.frames import frames_of
-
-
-def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> Compilation:
-    return Compilation(start=start, round=round_, metrics={"compilation_latency_s": seconds, **metrics})
 
 
 def test_the_cold_compilations_count_and_not_that_of_the_timed_process() -> None:
@@ -44,9 +40,7 @@ def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
 
 def test_the_interval_of_break_even_holds_the_spread_of_the_compilations() -> None:
     (comparison,) = summarize([make_record(make_job(), speedup=2.0, jitter=0.01)]).comparisons
-    one, several = (break_even(times, comparison.estimate) for times in ([4.0], [2.0, 4.0, 8.0]))
-    assert one is not None
-    assert several is not None
+    one, several = (known(break_even(times, comparison.estimate)) for times in ([4.0], [2.0, 4.0, 8.0]))
     assert several.steps == pytest.approx(one.steps)
     assert several.low < 0.6 * one.low < one.steps < one.high < 0.6 * several.high
     assert (one.whole, several.whole) == (False, True)

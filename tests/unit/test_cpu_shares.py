@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from harness.worker.limits import CPUS
 from runner.engine.executors.local import cpu_shares
+from tests.command_line import ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,12 +71,5 @@ def test_a_worker_uses_the_cpus_that_it_is_given() -> None:
         "import json, os; from harness.worker.limits import use_cpus; use_cpus()\n"
         "print(json.dumps(sorted(os.sched_getaffinity(0))))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, CPUS: str(first)},
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-    )
+    done = ran(sys.executable, "-c", program, env={**os.environ, CPUS: str(first)}, cwd=ROOT)
     assert json.loads(done.stdout) == [first]

@@ -12,8 +12,12 @@ from runner.cli.actions import doctor
 from runner.cli.actions.doctor import examine, noise_lines
 from runner.cli.machine import Check, Machine, checked, this_machine
 from runner.errors import UsageError
+from tests.factories import make_samples
 
 CPU = "sys/devices/system/cpu"
+QUOTA = "sys/fs/cgroup/cpu/cpu.cfs"
+PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
+CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 def machine(
@@ -63,24 +67,14 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({"sys/fs/cgroup/cpu.max": "max 100000"}, "CPU quota", "none", ""),
         ({"sys/fs/cgroup/cpu.max": "100000 100000"}, "CPU quota", "1 CPU", "--threads=1"),
         (
-            {
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            },
-            *("CPU quota", "2 CPUs", "--threads=2"),
+            {f"{QUOTA}_quota_us": "200000", f"{QUOTA}_period_us": "100000"},
+            "CPU quota",
+            "2 CPUs",
+            "--threads=2",
         ),
-        (
-            {"sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never"},
-            *("transparent huge pages", "always", "madvise"),
-        ),
-        (
-            {"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never"},
-            *("transparent huge pages", "madvise", ""),
-        ),
-        (
-            {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
-            *("clock source", "hpet", "tsc"),
-        ),
+        ({PAGES: "[always] madvise never"}, "transparent huge pages", "always", "madvise"),
+        ({PAGES: "always [madvise] never"}, "transparent huge pages", "madvise", ""),
+        ({CLOCK: "hpet"}, "clock source", "hpet", "tsc"),
     ],
 )
 def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, found: str, advice: str) -> None:
@@ -165,15 +159,12 @@ def record(samples: Samples | None, failure: Failure | None = None) -> Record:
 
 
 def samples(baseline: Sequence[float], candidate: Sequence[float]) -> Samples:
-    zeros = (0,) * len(baseline)
-    return Samples(
+    return replace(
+        make_samples(rounds=len(baseline)),
         baseline_s=tuple(baseline),
         candidate_s=tuple(candidate),
-        baseline_position=zeros,
-        candidate_position=zeros,
         baseline_minor_faults=(3.0,) * len(baseline),
         candidate_minor_faults=(4.0,) * len(baseline),
-        iterations_per_sample=1,
     )
 
 

@@ -1,6 +1,5 @@
 """What ``--envs`` means, how an environment is made and kept, and the sentences for what cannot be used."""
 
-import errno
 import json
 import multiprocessing
 import os
@@ -12,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from harness.schema import Environment
+from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
 from runner.plan.environments.make import cache_folder, install_with_pip, key_of, made
 from runner.plan.environments.plan import candidates_in, in_environments, split_candidate
-from runner.plan.environments.prepare import check_devices, check_still_there, resolved
+from runner.plan.environments.prepare import check_still_there, resolved
 from runner.plan.environments.probe import probe
 from runner.plan.environments.spec import environments_asked
 from tests.factories import make_job
@@ -219,18 +218,10 @@ def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "then", "sentence"),
     [
-        (
-            [{**PYTHON, "python": "3.8.1", "version": [3, 8]}],
-            "",
-            "Python is 3.8.1; a worker needs 3.10 or la",
-        ),
+        ([{**PYTHON, "python": "3.8.1", "version": [3, 8]}], "", "is 3.8.1; a worker needs 3.10 or la"),
         ([{**PYTHON, "machine": "sparc"}, TORCH], "", "its Python is for sparc, this machine is"),
         ([PYTHON, {"torch": None, "torch_error": ""}], "", "it has no torch; install torch there"),
-        (
-            [PYTHON, {"torch_error": "OSError: libc.so: wrong ELF class"}],
-            "",
-            "cannot be used (OSError: libc.so",
-        ),
+        ([PYTHON, {"torch_error": "OSError: wrong ELF class"}], "", "cannot be used (OSError: wrong ELF"),
         ([PYTHON, {**TORCH, "torch": "1.13.1"}], "", "its torch is 1.13.1; a worker needs 2.0 or later"),
         ([PYTHON], "kill -ILL $$", "importing its torch ends the process (SIGILL"),
         ([], "echo 'no such module' >&2; exit 1", "is not a working Python (no such module)"),
@@ -248,14 +239,13 @@ def test_what_cannot_be_used_is_one_sentence(
 
 
 def test_a_program_for_another_machine_is_one_sentence(tmp_path: Path) -> None:
-    python = script(tmp_path / "python", "not a program at all\0")
-    with pytest.raises(UsageError, match="is not a program for this machine"):
-        probe(python, "old")
-    assert os.strerror(errno.ENOEXEC)
-    with pytest.raises(UsageError, match="cannot be run"):
-        probe(script(tmp_path / "plain", "", 0o644), "old")
-    with pytest.raises(UsageError, match="there is no "):
-        probe(tmp_path / "nowhere", "old")
+    for python, sentence in (
+        (script(tmp_path / "python", "not a program at all\0"), "is not a program for this machine"),
+        (script(tmp_path / "plain", "", 0o644), "cannot be run"),
+        (tmp_path / "nowhere", "there is no "),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            probe(python, "old")
 
 
 def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
@@ -278,24 +268,17 @@ def test_another_setting_or_library_makes_another_environment(
     assert said[1] == "a: torch 2.2.2, Python 3.11.7"
 
 
-def test_a_device_that_one_environment_lacks(tmp_path: Path) -> None:
-    python = says(tmp_path / "one", PYTHON, {**TORCH, "devices": {"cuda": 1}})
-    found = resolved(environments_asked([f"a={python}"], None), lambda _: None)
-    check_devices(found, ["cpu", "cuda", "cuda:0"])
-    with pytest.raises(UsageError, match=r"--devices: a \(torch 2.2.2\) cannot use cuda:1: it finds 1"):
-        check_devices(found, ["cuda:1"])
-
-
 def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
     python = says(tmp_path / "one", PYTHON, TORCH)
-    same = Environment(name="a", python=str(python), asked=str(python), torch="2.2.2")
-    check_still_there([make_job(environments=(same,))])
-    other = Environment(name="a", python=str(python), asked=str(python), torch="2.3.0")
+
+    def planned(torch: str, path: str = str(python)) -> list[Job]:
+        return [make_job(environments=(Environment(name="a", python=path, asked="", torch=torch),))]
+
+    check_still_there(planned("2.2.2"))
     with pytest.raises(UsageError, match=r"--resume: a has torch 2.2.2 now, but had 2.3.0"):
-        check_still_there([make_job(environments=(other,))])
-    gone = Environment(name="a", python="/nowhere/python", asked="", torch="2.2.2")
+        check_still_there(planned("2.3.0"))
     with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python"):
-        check_still_there([make_job(environments=(gone,))])
+        check_still_there(planned("2.2.2", "/nowhere/python"))
 
 
 # -- the plan ---------------------------------------------------------------------

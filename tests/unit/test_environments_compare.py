@@ -107,9 +107,8 @@ def test_an_environment_with_other_results_counts_nowhere() -> None:
     bad = make_parity(Status.FAIL_ACCURACY)
     found = [replace(r, env_parity=bad) if r.env == "new" else r for r in records()]
     summary = summarize(found)
-    assert across(summary)["new", "inductor"].same_results is False
-    assert across(summary)["new", "inductor"].counts is False
-    assert across(summary)["old", "inductor"].counts is True
+    old, new = (across(summary)[env, "inductor"] for env in ("old", "new"))
+    assert (new.same_results, new.counts, old.counts) == (False, False, True)
     text = printed(found, 200)
     assert "DIFFERENT" in text
     assert "(faster)" in text
@@ -129,8 +128,7 @@ def test_without_the_reference_there_is_a_row_and_no_number() -> None:
 def test_an_ordinary_run_has_no_such_tables() -> None:
     ordinary = [make_record(make_job())]
     summary = summarize(ordinary)
-    assert summary.across == ()
-    assert summary.across_averages == ()
+    assert (summary.across, summary.across_averages) == ((), ())
     assert "Environments" not in printed(ordinary, 200)
     assert not [name for name in render_all(summary, ["csv", "md"]) if "environments" in name]
 
@@ -139,11 +137,8 @@ def test_the_files() -> None:
     files = render_all(summarize(records()), ["csv", "md"])
     (json_file,) = render_all(summarize(records()), ["json"]).values()
     found = json.loads(json_file)
-    assert [row["candidate"] for row in found["environments"]] == [
-        "eager@new",
-        "inductor@old",
-        "inductor@new",
-    ]
+    rows = [row["candidate"] for row in found["environments"]]
+    assert rows == ["eager@new", "inductor@old", "inductor@new"]
     assert {row["reference"] for row in found["environments"]} == {"old"}
     assert found["environments"][2]["speedup"] == pytest.approx(2.0, rel=0.02)
     assert [row["same_results"] for row in found["environments"][1:]] == [None, True]

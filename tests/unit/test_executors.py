@@ -228,44 +228,33 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
 
 def test_the_executor_is_asked_for_in_a_new_run_and_in_a_resumed_one() -> None:
     for first in ("--training", "--resume=somewhere"):
-        words = [first, "--executor=ray", "--ray-address=h:1"]
-        where = parsed(words)[1].where
-        assert where == Where(executor="ray", ray_address="h:1")
-
-
-def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with (
-        pytest.raises(UsageError, match="ray is not installed; pip install"),
-        opened(Where(executor="ray"), [work("m").job]),
-    ):
-        pass
+        _, asked = parsed([first, "--executor=ray", "--ray-address=h:1"])
+        assert asked.where == Where(executor="ray", ray_address="h:1")
 
 
 @pytest.mark.parametrize(
     ("address", "says"),
     [
+        ("not installed", "ray is not installed; pip install"),
         (None, r"^--executor=ray: no cluster can be started \(the node timed out\); .*ray start --head"),
         ("auto", r"^--ray-address: auto cannot be used \(the node timed out\)"),
     ],
 )
-def test_a_cluster_that_does_not_start_is_a_sentence(
+def test_without_ray_or_a_cluster_there_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, address: str | None, says: str
 ) -> None:
     def init(*_: object, **__: object) -> None:
         raise Exception("the node\ntimed out")  # noqa: TRY002 - as Ray does
 
-    ended = list[bool]()
+    ended, there = list[bool](), address != "not installed"
     ray = types.SimpleNamespace(init=init, shutdown=lambda: ended.append(True))
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray", ray if there else None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    with (
-        pytest.raises(UsageError, match=says),
-        opened(Where(executor="ray", ray_address=address), [work("m", "cpu").job]),
-    ):
+    where = Where(executor="ray", ray_address=address)
+    with pytest.raises(UsageError, match=says), opened(where, [work("m", "cpu").job]):
         pass
-    assert ended == [True]
+    assert ended == [True] * there
 
 
 # -- what a person sees -------------------------------------------------------------

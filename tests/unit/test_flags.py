@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
 from runner.reports import markdown
 from runner.store.invocation import commit_of, program_facts, version
+from tests.command_line import git
 from tests.factories import make_job, make_record
 
 FLAGS = Path(__file__).parent.parent / "data" / "golden" / "flags.txt"
@@ -42,25 +42,13 @@ def test_the_list_of_flags() -> None:
     assert flags == FLAGS.read_text(encoding="utf-8")
 
 
-def test_every_flag_says_what_it_does() -> None:
+def test_every_flag_says_what_it_does_in_a_group_and_none_may_be_abbreviated() -> None:
     assert [a.option_strings for a in actions() if not a.help] == []
-
-
-def test_help_is_grouped_and_has_examples() -> None:
-    text = build_parser().format_help()
-    for heading in (
-        "what to measure:",
-        "compilers (",
-        "under which conditions:",
-        "how to measure:",
-        "output:",
-    ):
-        assert heading in text
-    assert "python runner.py --suites=tiny_gpt --training --dtypes=bfloat16" in text
-
-
-def test_no_flag_may_be_abbreviated() -> None:
     assert build_parser().allow_abbrev is False
+    text = build_parser().format_help()
+    groups = ("what to measure:", "compilers (", "under which conditions:", "how to measure:", "output:")
+    assert [heading for heading in groups if heading not in text] == []
+    assert "python runner.py --suites=tiny_gpt --training --dtypes=bfloat16" in text
 
 
 # -- listings ------------------------------------------------------------
@@ -77,16 +65,6 @@ def answers(
     }
 
 
-def test_compilers_of_this_interpreter(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
-    assert main(["--list-compilers", "--devices=cpu"]) == 0
-    eager, onnxrt = capsys.readouterr().out.splitlines()
-    assert eager.split() == ["cpu", "eager", "yes", "the", "control"]
-    assert onnxrt.endswith("yes  ONNX Runtime (inference only)")
-
-
 def test_a_list_for_a_device_that_is_not_there_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,7 +75,10 @@ def test_a_list_for_a_device_that_is_not_there_says_so(
     monkeypatch.setattr("runner.cli.actions.list_compilers.missing_devices", missing)
     assert main(["--list-compilers", "--devices=cpu,cuda:1"]) == 0
     printed = capsys.readouterr()
-    assert [line.split()[0] for line in printed.out.splitlines()] == ["cpu", "cpu", "cuda", "cuda"]
+    lines = printed.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["cpu", "cpu", "cuda", "cuda"]
+    assert lines[0].split() == ["cpu", "eager", "yes", "the", "control"]
+    assert lines[1].endswith("yes  ONNX Runtime (inference only)")
     assert printed.err == (
         "note: cuda is not there (torch 2.15.0+cu132 finds no CUDA device); "
         "a yes says that the packages are installed\n"
@@ -108,20 +89,17 @@ def test_compilers_of_each_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def found(asked: Sequence[EnvSpec], *_: object) -> Checked:
-        facts = {"torch": "2.2.2", "python": "3.11.7"}
-        return {
-            Environment(name=one.name, python=f"python-{one.name}", asked=one.text): facts for one in asked
-        }
+        here = [Environment(name=one.name, python=f"python-{one.name}", asked=one.text) for one in asked]
+        return {environment: {"torch": "2.2.2", "python": "3.11.7"} for environment in here}
 
     monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
     monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
     python = sys.executable
     assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "a: torch 2.2.2, Python 3.11.7"
-    assert lines[2].endswith("no   python-a lacks it (inference only)")
-    assert lines[3] == "b: torch 2.2.2, Python 3.11.7"
-    assert lines[5].endswith("no   python-b lacks it (inference only)")
+    for place, name in ((0, "a"), (3, "b")):
+        assert lines[place] == f"{name}: torch 2.2.2, Python 3.11.7"
+        assert lines[place + 2].endswith(f"no   python-{name} lacks it (inference only)")
 
 
 # -- first word ------------------------------------------------------------
@@ -161,10 +139,9 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
 def test_records_name_the_program_that_measured(tmp_path: Path) -> None:
     assert program_facts()["torchduet_version"] == version()
     assert commit_of(tmp_path) == ""  # not a checkout
-    git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org")
     (tmp_path / "file").write_text("1")
     for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x")):
-        subprocess.run([*git, *words], check=True)
+        git(tmp_path, *words)
     commit = commit_of(tmp_path)
     assert re.fullmatch("[0-9a-f]{12}", commit)
     (tmp_path / "file").write_text("2")

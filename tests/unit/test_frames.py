@@ -12,7 +12,7 @@ from harness.schema import Record
 from runner.analysis.columns import GENERATION, Column, columns, own_columns
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
-from tests.factories import make_job, make_record, synthetic_run
+from tests.factories import known, make_job, make_record, synthetic_run
 from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
@@ -81,11 +81,9 @@ def test_a_row_of_comparisons_is_what_the_report_says() -> None:
 
 def test_several_processes_are_numbered() -> None:
     record = one()
-    assert record.samples is not None
-    half = len(record.samples) // 2
-    samples = replace(record.samples, rounds_by_process=(half, len(record.samples) - half))
+    samples = replace(known(record.samples), rounds_by_process=(8, 12))
     found = frames_of([replace(record, samples=samples)]).samples
-    assert found.groupby("process").size().to_dict() == {0: 2 * half, 1: 2 * (len(record.samples) - half)}
+    assert found.groupby("process").size().to_dict() == {0: 16, 1: 24}
 
 
 def test_first_calls_are_counted_from_the_compiling_one() -> None:

@@ -9,40 +9,37 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import COLD, Compilation, Environment, Extras, Record
+from harness.schema import COLD, Environment, Extras, Record
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from runner.runs.compare.accepted import accepted_in, without_accepted
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.of_run import gates_of_run, run_results
-from tests.factories import make_job, make_record
+from tests.factories import compiled, make_job, make_record
 from tests.unit.test_changes import compared, gated
 
 TODAY = date(2026, 11, 23)
 
 
-def compiled(record: Record, seconds: float, rng: random.Random, *, shared: tuple[float, ...] = ()) -> Record:
+def timed(
+    record: Record, seconds: float, rng: random.Random, shared: tuple[float, ...] = (1.0,) * 5
+) -> Record:
     """With five cold compilations, of 3 % noise."""
-    runs = tuple(
-        Compilation(
-            start=COLD,
-            round=number,
-            metrics={"compilation_latency_s": seconds * wobble * math.exp(rng.gauss(0.0, 0.03))},
-        )
-        for number, wobble in enumerate(shared or (1.0,) * 5)
+    return replace(
+        record,
+        compilations=tuple(
+            compiled(COLD, seconds * wobble * math.exp(rng.gauss(0.0, 0.03)), number)
+            for number, wobble in enumerate(shared)
+        ),
     )
-    return replace(record, compilations=runs)
 
 
 def slower(folder: Path, second_s: float) -> RunChanges:
     """Three models, of which ``slow`` takes ``second_s`` instead of 10 s in the second run."""
     rng = random.Random(5)
     sides = [
-        [
-            compiled(make_record(make_job(name)), s, rng)
-            for name, s in (("slow", slow_s), ("b", 10), ("c", 10))
-        ]
+        [timed(make_record(make_job(name)), s, rng) for name, s in (("slow", slow_s), ("b", 10), ("c", 10))]
         for slow_s in (10, second_s)
     ]
     return compared(folder, *sides)
@@ -95,7 +92,7 @@ def test_environments_of_a_run_are_compared_in_pairs(factor: float, failures: in
     job = make_job(candidates=candidates, environments=both, extras=Extras(compile_runs=5))
     rng, shared = random.Random(2), (1.0, 2.0, 1.4, 0.8, 1.1)
     records = [
-        replace(compiled(make_record(job, f"inductor@{env}"), seconds, rng, shared=shared), env=env)
+        replace(timed(make_record(job, f"inductor@{env}"), seconds, rng, shared), env=env)
         for env, seconds in (("base", 10.0), ("pr", 10.0 * factor))
     ]
     (found,) = results(records, "compile:10%")

@@ -13,10 +13,9 @@ from tests.factories import known, make_job, make_record, printed
 def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float = 0.2) -> Record:
     """Eager: prefill of 0.2 s and decode of 0.8 s in every round. The candidate halves the decode alone."""
     record = make_record(make_job(mode=Mode.GENERATE, batch_size=2, new_tokens=new_tokens), rounds=10)
-    assert record.samples is not None
-    rounds = len(record.samples)
+    rounds = len(known(record.samples))
     samples = replace(
-        record.samples,
+        known(record.samples),
         baseline_s=(whole,) * rounds,
         candidate_s=(prefill + (whole - prefill) / 2,) * rounds,
         baseline_prefill_s=(prefill,) * rounds,
@@ -28,10 +27,9 @@ def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float 
 def test_parts_are_compared_on_their_own() -> None:
     found = known(generation_of(generated()))
     assert found.prefill.speedup == pytest.approx(1.0)
-    assert found.decode is not None
-    assert found.decode.speedup == pytest.approx(2.0)
+    assert known(found.decode).speedup == pytest.approx(2.0)
     assert found.prefill.baseline_ms == pytest.approx(200)
-    assert found.decode.candidate_ms == pytest.approx(400)
+    assert known(found.decode).candidate_ms == pytest.approx(400)
     # a batch of 2, 4 tokens after the first, in 0.8 s
     assert found.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
     assert found.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)

@@ -1,6 +1,5 @@
 """``--history``: every run of a folder is listed, whatever has become of its files."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,9 +20,9 @@ from runner.runs.history import runs as history_runs
 from runner.runs.history.listing import HistoryRequest, show_history
 from runner.runs.history.page import write_page
 from runner.runs.history.runs import Run, read_runs, status_changes, trends
-from runner.store.record_file import append_record
 from tests.command_line import config_of_words
 from tests.factories import make_job, make_record
+from tests.unit.test_changes import write
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 MODELS = ("a", "b")
@@ -44,24 +43,16 @@ def make_run(
     **about: Any,
 ) -> Path:
     """Run ``number``, on day ``number``."""
-    run = folder / f"run-{number}"
-    run.mkdir(parents=True)
     measured = records() if measured is None else measured
     jobs = to_json([make_job(name, candidates=("inductor",)) for name in MODELS])
     created = (BEGIN + timedelta(days=number)).isoformat()
-    (run / "run.json").write_text(json.dumps({"command": ["-n6"], "created": created, "jobs": jobs, **about}))
-    (run / "records.jsonl").touch()
-    for record in measured:
-        append_record(run / "records.jsonl", record)
+    about = {"command": ["-n6"], "created": created, "jobs": jobs, **about}
+    run = write(folder / f"run-{number}", measured, **about)
     if derived:
-        derive(run, measured)
+        for name, content in render_all(summarize(measured), {"json"}).items():
+            (run / name).write_bytes(content)
+        (run / "report.html").touch()
     return run
-
-
-def derive(run: Path, measured: Sequence[Record]) -> None:
-    for name, content in render_all(summarize(measured), {"json"}).items():
-        (run / name).write_bytes(content)
-    (run / "report.html").touch()
 
 
 def read(folder: Path, name: str) -> Run:

@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import math
 import re
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -61,28 +63,20 @@ class Page(HTMLParser):
             self.text += data
 
     @property
-    def rows(self) -> dict[str, Any]:
-        rows: dict[str, Any] = json.loads(self.scripts["rows"])
-        return rows
-
-    @property
-    def panels(self) -> list[dict[str, Any]]:
-        """Of the first parcel."""
-        panels: list[dict[str, Any]] = self.parcels[0]
-        return panels
+    def rows(self) -> Any:
+        return json.loads(self.scripts["rows"])
 
     @property
     def parcels(self) -> list[Any]:
-        return [
-            json.loads(unpacked(text)) for name, text in self.scripts.items() if name.startswith("parcel")
-        ]
+        texts = [text for name, text in self.scripts.items() if name.startswith("parcel")]
+        return [json.loads(unpacked(text)) for text in texts]
 
 
 def unpacked(text: str) -> str:
     return zlib.decompress(base64.b64decode(text)).decode()
 
 
-def page(records: list[Record] | tuple[Record, ...]) -> Page:
+def page(records: Sequence[Record]) -> Page:
     return Page(html.render(summarize(records))["report.html"])
 
 
@@ -92,23 +86,17 @@ def synthetic() -> Page:
 
 
 def large_run(jobs: int, rounds: int) -> list[Record]:
-    made = [make_job(f"model_{i}") for i in range(jobs)]
-    return [
-        make_record(job, candidate, speedup=1.1, rounds=rounds) for job in made for candidate in CANDIDATES
-    ]
+    pairs = itertools.product([make_job(f"model_{i}") for i in range(jobs)], CANDIDATES)
+    return [make_record(job, candidate, speedup=1.1, rounds=rounds) for job, candidate in pairs]
 
 
 # -- one file, no network ----------------------------------------------------------
 
 
 def test_nothing_is_fetched(synthetic: Page) -> None:
-    references = [
-        value
-        for _, attributes in synthetic.elements
-        for name, value in attributes.items()
-        if name in ("src", "href", "srcset", "action", "data") and value
-    ]
-    assert sorted(set(references)) == ["#table-part", "data:,"]
+    names = ("src", "href", "srcset", "action", "data")
+    fetched = {attributes.get(name) for _, attributes in synthetic.elements for name in names}
+    assert fetched == {None, "#table-part", "data:,"}
     assert "url(" not in synthetic.text
     assert "@import" not in synthetic.text
 
@@ -154,12 +142,8 @@ def test_10_000_records_take_as_long_for_each_as_2_500() -> None:
 
 
 def test_names_never_become_markup(synthetic: Page) -> None:
-    assert [attributes.get("id") for tag, attributes in synthetic.elements if tag == "script"] == [
-        "rows",
-        None,  # the panels
-        "library",
-        None,
-    ]
+    scripts = [attributes.get("id") for tag, attributes in synthetic.elements if tag == "script"]
+    assert scripts == ["rows", None, "library", None]  # the first None: the panels
     assert "<" not in synthetic.scripts["rows"]
     assert synthetic.scripts["rows"].isascii()
     shown = {row["texts"][0] for row in synthetic.rows["rows"]}
@@ -176,9 +160,8 @@ def test_cases_of_the_same_name_keep_their_own_links() -> None:
 
 
 def test_tiles_count_every_candidate_and_no_control(synthetic: Page) -> None:
-    counts = re.findall(
-        r'class="count">(\d+)<', html.render(summarize(synthetic_run()))["report.html"].decode()
-    )
+    shown = html.render(summarize(synthetic_run()))["report.html"].decode()
+    counts = re.findall(r'class="count">(\d+)<', shown)
     assert sum(map(int, counts)) == sum(r.candidate != "eager" for r in synthetic_run())
     assert "A/A control: eager differed from itself in none of" in synthetic.text
 
@@ -225,12 +208,8 @@ def test_warnings_and_caveats_are_on_the_page(synthetic: Page) -> None:
 
 def test_tables_of_environments_are_on_the_page_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     attack = "<script>alert(1)</script>"
-    table = Table(
-        title=f"against {attack}",
-        header=("model", "ms"),
-        numbers=(False, True),
-        rows=((attack, "1.5"), ("", "2.5")),
-    )
+    rows = ((attack, "1.5"), ("", "2.5"))
+    table = Table(title=f"against {attack}", header=("model", "ms"), numbers=(False, True), rows=rows)
     summary = summarize(accuracy_run())
     assert "Differences between" not in Page(html.render(summary)["report.html"]).text
     monkeypatch.setattr(html, "environment_tables", lambda _: (table,))
@@ -250,7 +229,7 @@ def test_samples_keep_their_order_and_four_digits() -> None:
         candidate_prefill_s=(0.002,) * 5,
         candidate_minor_faults=(0.0, 0.0, 7.4, 0.0, 0.0),
     )
-    stored = page([replace(make_record(job), samples=samples)]).panels[0]["samples"]
+    stored = page([replace(make_record(job), samples=samples)]).parcels[0][0]["samples"]
     unit = stored["unit_ms"]
     baseline = [count * unit for count in stored["baseline"]]
     assert baseline == pytest.approx([s * 1e3 for s in samples.baseline_s], rel=1e-4)
@@ -263,13 +242,12 @@ def test_samples_keep_their_order_and_four_digits() -> None:
 
 
 def test_a_failure_is_told_with_all_that_its_record_has() -> None:
-    failure = Failure(
-        kind="RuntimeError", message="first\nsecond \x1b[31m", phase="compile", log="cases/a/output.log"
-    )
+    message, log = "first\nsecond \x1b[31m", "cases/a/output.log"
+    failure = Failure(kind="RuntimeError", message=message, phase="compile", log=log)
     record = replace(make_record(make_job(), status=Status.FAIL_TO_RUN), failure=failure)
-    found = page([record]).panels[0]
+    found = page([record]).parcels[0][0]
     assert found["failure"]["message"] == "first\nsecond \\x1b[31m"
-    assert found["failure"]["log"] == "cases/a/output.log"
+    assert found["failure"]["log"] == log
     assert found["samples"] is None
 
 
@@ -280,14 +258,14 @@ def test_the_roofline_needs_all_its_numbers() -> None:
         "measured_peak_flop_per_s": 1e12,
         "measured_bandwidth_bytes_per_s": 1e11,
     }
-    line = page([make_record(make_job(), speedup=2.0, metrics=metrics)]).panels[0]["roofline"]
+    line = page([make_record(make_job(), speedup=2.0, metrics=metrics)]).parcels[0][0]["roofline"]
     assert line["flop_per_byte"] == 2.0
     assert line["roof"] == 0.2  # TFLOP/s: 2 FLOP/byte x 100 GB/s, below the peak
     assert line["candidate"] == pytest.approx(2 * line["eager"], rel=0.02)
     assert line["candidate"] == pytest.approx(0.4, rel=0.1)  # 2 GFLOP in about 5 ms: fused, above the slope
     for name in metrics:
         rest = {key: value for key, value in metrics.items() if key != name}
-        assert page([make_record(make_job(), metrics=rest)]).panels[0]["roofline"] is None
+        assert page([make_record(make_job(), metrics=rest)]).parcels[0][0]["roofline"] is None
 
 
 @pytest.mark.parametrize("records", [[], accuracy_run(), [make_record(make_job(), status=Status.CRASH)]])

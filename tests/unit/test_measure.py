@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.schema import Case, Job, Mode, Protocol, Round
+from harness.schema import Job, Protocol, Round
 from harness.timing.measure import (
     Instruments,
     enough_iterations,
@@ -19,6 +19,7 @@ from harness.timing.measure import (
     quiet_collector,
     round_order,
 )
+from tests.factories import make_job
 
 VARIANTS = ("baseline", "fast", "slow")
 
@@ -90,18 +91,12 @@ def test_one_sample_is_announced_seeded_and_synchronized_on_both_sides_in_this_o
     ]
 
 
-def test_work_left_to_the_device_is_waited_for_inside_the_sample() -> None:
+def test_work_left_to_the_device_is_in_the_sample_that_left_it() -> None:
     fake = machine(queued_s=1.0)
     steps = {name: fake.step(name) for name in VARIANTS}
+    fake.step("slow")()  # still queued when the samples begin
     found = measure_round(steps, VARIANTS, 4, fake.instruments())
     assert found.seconds == {"baseline": 1.5, "fast": 1.25, "slow": 3.0}
-
-
-def test_an_earlier_variants_device_work_is_not_the_next_ones() -> None:
-    fake = machine(queued_s=1.0)
-    fake.step("slow")()  # still queued when the sample of another begins
-    found = measure_round({"fast": fake.step("fast")}, ("fast",), 1, fake.instruments())
-    assert found.seconds["fast"] == 1.25
 
 
 # -- order -----------------------------------------------------------------------
@@ -142,9 +137,7 @@ def test_over_each_two_rounds_every_variant_has_the_same_mean_place() -> None:
 
 
 def a_job(name: str = "m", process: int = 0) -> Job:
-    case = Case(suite="s", name=name, mode=Mode.INFERENCE, batch_size=1, published_batch_size=1)
-    protocol = Protocol(process=process)
-    return Job(case=case, device="cpu", dtype="float32", candidates=("fast", "slow"), protocol=protocol)
+    return make_job(name, candidates=("fast", "slow"), protocol=Protocol(process=process))
 
 
 def test_placement_is_balanced_over_processes_and_drawn_for_each_model() -> None:
@@ -190,16 +183,9 @@ def test_short_steps_are_counted_by_steps_in_a_row() -> None:
 
 
 def test_the_slowest_variant_limits_the_steps_of_a_sample() -> None:
-    def both(fast: float, slow: float) -> Round:
-        return Round(order=("a", "b"), seconds={"a": fast, "b": slow}, minor_faults={})
-
-    def needed(fast: float, slow: float) -> int:
-        one = both(fast, slow)
-        return enough_iterations([one, one], lambda _: one, 0.01)
-
-    assert needed(1e-6, 20e-6) == 10_000
-    assert needed(1e-6, 1e-4) == 5000  # half a second
-    assert needed(1e-6, 1.0) == 1000
+    for slow, needed in ((20e-6, 10_000), (1e-4, 5000), (1.0, 1000)):  # 5000: half a second
+        both = Round(order=("a", "b"), seconds={"a": 1e-6, "b": slow}, minor_faults={})
+        assert enough_iterations([both, both], lambda _, both=both: both, 0.01) == needed  # type: ignore[misc]
 
 
 def rounds_of(*figures: tuple[float, float]) -> list[Round]:
@@ -232,17 +218,12 @@ def test_warm_up_ends_when_neither_faults_nor_times_fall(
 
 
 def test_one_unsettled_variant_keeps_all_warming_up() -> None:
-    steady = {"baseline": 1.0, "candidate": 1.0}
-    history = [
-        Round(order=("baseline", "candidate"), seconds=steady, minor_faults=dict.fromkeys(steady, 0.0))
-    ] * 2
-    falling = Round(
-        order=("candidate", "baseline"),
-        seconds={"baseline": 1.0, "candidate": 0.5},
-        minor_faults=dict.fromkeys(steady, 0.0),
+    faults = {"a": 0.0, "b": 0.0}
+    steady, falling = (
+        Round(order=("a", "b"), seconds={"a": 1.0, "b": b}, minor_faults=faults) for b in (1.0, 0.5)
     )
-    assert not has_settled([*history, falling])
-    assert has_settled([*history, history[0]])
+    assert not has_settled([steady, steady, falling])
+    assert has_settled([steady, steady, steady])
 
 
 # -- garbage collection ----------------------------------------------------------------

@@ -10,29 +10,25 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import Job, Record, Samples, Status
+from harness.schema import Job, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.partition import Partition, part_facts
 from runner.plan.sweep import points
 from runner.store.merge import Merged, merge
 from runner.store.run_folder import RunFolder
-from tests.factories import make_job, make_record
+from tests.factories import known, make_job, make_record
 
 PAIR = ("eager", "inductor")
 ONE, TWO = (make_job(name, candidates=PAIR) for name in ("one", "two"))
 
 
 def write_run(
-    path: Path,
-    jobs: Sequence[Job],
-    records: Sequence[Record],
-    facts: dict[str, Any] | None = None,
+    path: Path, jobs: Sequence[Job], records: Sequence[Record], facts: dict[str, Any] | None = None
 ) -> Path:
     folder = RunFolder.create(path, jobs, ["--training"], facts)
     for record in records:
-        log = folder.open_case(record.job)
-        with log.open("a") as file:
+        with folder.open_case(record.job).open("a") as file:
             file.write(f"words of {record.candidate} of {record.job.case.name}\n")
         folder.append(record)
     return path
@@ -62,12 +58,10 @@ def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
     assert folder.jobs() == (ONE, TWO)
     assert folder.read().records == (*whole(ONE), *whole(TWO))
     run = json.loads((folder.path / "run.json").read_text())
-    assert [origin["folder"] for origin in run["merged_from"]] == [str(a), str(b)]
-    assert [origin["results"] for origin in run["merged_from"]] == [
-        {ONE.key: list(PAIR)},
-        {TWO.key: list(PAIR)},
+    assert [(one["folder"], one["results"], one["command"]) for one in run["merged_from"]] == [
+        (str(a), {ONE.key: list(PAIR)}, ["--training"]),
+        (str(b), {TWO.key: list(PAIR)}, ["--training"]),
     ]
-    assert run["merged_from"][0]["command"] == ["--training"]
 
 
 def test_records_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
@@ -118,16 +112,15 @@ def test_identical_results_are_kept_once(tmp_path: Path) -> None:
 
 def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> None:
     three = make_job("three", candidates=PAIR)
-    facts = part_facts(Partition(index=0, total=3), (ONE, TWO, three))
-    a = write_run(tmp_path / "a", [ONE], whole(ONE), facts)
-    facts = part_facts(Partition(index=1, total=3), (ONE, TWO, three))
-    b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1], facts)
+    first, second = (part_facts(Partition(index=n, total=3), (ONE, TWO, three)) for n in (0, 1))
+    a = write_run(tmp_path / "a", [ONE], whole(ONE), first)
+    b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1], second)
     merged = merge([a, b], tmp_path / "new", [])
-    folder = merged.folder
-    assert folder.jobs() == (ONE, TWO, three)
-    note = merged.missing
-    assert note.startswith(f"Planned but in none of these runs: inductor of {TWO.key} and 2 more ")
-    assert note.endswith(f"(3 of 6 results); go on with: python runner.py --resume {folder.path}")
+    assert merged.folder.jobs() == (ONE, TWO, three)
+    planned = f"Planned but in none of these runs: inductor of {TWO.key} and 2 more "
+    assert merged.missing.startswith(planned)
+    resume = f"(3 of 6 results); go on with: python runner.py --resume {merged.folder.path}"
+    assert merged.missing.endswith(resume)
 
 
 def test_a_torn_line_is_an_error_until_its_result_is_there(
@@ -157,54 +150,36 @@ def in_environment(job: Job, **facts: Any) -> list[Record]:
     return [replace(r, environment={**r.environment, **facts}) for r in whole(job)]
 
 
-def apart(**changes: Any) -> Job:
-    """A job that differs from TWO in its protocol."""
-    return replace(TWO, protocol=replace(TWO.protocol, **changes))
-
-
 def other_samples() -> Record:
     record = make_record(ONE, "eager")
-    assert isinstance(record.samples, Samples)
-    samples = replace(record.samples, baseline_s=record.samples.baseline_s[::-1])
-    return replace(record, samples=samples)
+    samples = known(record.samples)
+    return replace(record, samples=replace(samples, baseline_s=samples.baseline_s[::-1]))
 
 
 REFUSED = {
-    "torch": (
-        in_environment(TWO, torch="9.9"),
-        "torch is 0.0.0+synthetic in the first and 9.9 in the second",
+    "torch is 0.0.0+synthetic in the first and 9.9 in the second": in_environment(TWO, torch="9.9"),
+    "cuda is None in the first and 12.8 in the second": in_environment(TWO, cuda="12.8"),
+    "python is 3.0 in the first and 3.1 in the second": in_environment(TWO, python="3.1.0"),
+    "cpu is Synthetic CPU in the first and Other in the second": in_environment(TWO, cpu="Other"),
+    "cpu_count is 8 in the first and 64 in the second": in_environment(TWO, cpu_count=64),
+    "device_name of cpu is Synthetic CPU in the first and O": in_environment(TWO, device_name="Other"),
+    "threads is 4 in the first and 1 in the second": in_environment(TWO, threads=1),
+    "seed in the protocol of suite toys is 1337 in the first and 7 in the second": whole(
+        replace(TWO, protocol=replace(TWO.protocol, seed=7))
     ),
-    "CUDA": (in_environment(TWO, cuda="12.8"), "cuda is None in the first and 12.8 in the second"),
-    "Python": (in_environment(TWO, python="3.1.0"), "python is 3.0 in the first and 3.1 in the second"),
-    "machine": (
-        in_environment(TWO, cpu="Other"),
-        "cpu is Synthetic CPU in the first and Other in the second",
+    f"tolerance of {ONE.key} is None in the first and 0.5 in the second": whole(
+        replace(ONE, case=replace(ONE.case, tolerance=0.5))
     ),
-    "cores": (in_environment(TWO, cpu_count=64), "cpu_count is 8 in the first and 64 in the second"),
-    "device": (
-        in_environment(TWO, device_name="Other"),
-        "device_name of cpu is Synthetic CPU in the first and Other in the second",
-    ),
-    "threads": (in_environment(TWO, threads=1), "threads is 4 in the first and 1 in the second"),
-    "protocol": (
-        whole(apart(seed=7)),
-        "seed in the protocol of suite toys is 1337 in the first and 7 in the second",
-    ),
-    "case": (
-        whole(replace(ONE, case=replace(ONE.case, tolerance=0.5))),
-        f"tolerance of {ONE.key} is None in the first and 0.5 in the second",
-    ),
-    "result": (
-        [make_record(ONE, "eager", status=Status.CRASH)],
-        f"both measured eager of {ONE.key}, with other values: pass",
-    ),
-    "samples": ([other_samples()], f"both measured eager of {ONE.key}, with other values: pass with 20"),
+    f"both measured eager of {ONE.key}, with other values: pass": [
+        make_record(ONE, "eager", status=Status.CRASH)
+    ],
+    f"both measured eager of {ONE.key}, with other values: pass with 20": [other_samples()],
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_does_not_belong_together(what: str, tmp_path: Path) -> None:
-    records, says = REFUSED[what]
+@pytest.mark.parametrize("says", REFUSED)
+def test_what_does_not_belong_together(says: str, tmp_path: Path) -> None:
+    records = REFUSED[says]
     a = write_run(tmp_path / "a", [ONE], whole(ONE))
     b = write_run(tmp_path / "b", list({r.job.key: r.job for r in records}.values()), records)
     before = everything_in(tmp_path)
@@ -234,13 +209,11 @@ def test_other_suites_devices_and_threads_of_their_own_are_welcome(tmp_path: Pat
 
 
 def test_a_suites_file_at_two_places(tmp_path: Path) -> None:
-    here, there = (make_job(name, suite=f"/{name}/mine.py", candidates=PAIR) for name in ("x", "y"))
-    a = write_run(tmp_path / "a", [here], whole(here))
-    b = write_run(tmp_path / "b", [there], whole(there))
-    with pytest.raises(
-        UsageError, match=r"suite mine.py is /x/mine.py in the first and /y/mine.py in the second"
-    ):
-        merge([a, b], tmp_path / "new", [])
+    jobs = [make_job(name, suite=f"/{name}/mine.py", candidates=PAIR) for name in ("x", "y")]
+    runs = [write_run(tmp_path / job.case.name, [job], whole(job)) for job in jobs]
+    says = "suite mine.py is /x/mine.py in the first and /y/mine.py in the second"
+    with pytest.raises(UsageError, match=says):
+        merge(runs, tmp_path / "new", [])
 
 
 def test_paths_that_will_not_do(tmp_path: Path) -> None:

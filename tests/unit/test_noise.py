@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from harness.schema import Record, Samples
-from runner.analysis.comparison import Numbers
+from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare, summarize
-from tests.factories import known, make_job, make_record
+from tests.factories import finding, known, make_job, make_record
 from tests.unit.test_doctor import samples
 
 
-def disturbance_of(record: Record) -> Numbers | None:
-    (found,) = compare([record])
-    return found.noise
+def compared(record: Record) -> Comparison:
+    (comparison,) = compare([record])
+    return comparison
 
 
 def made(times: Samples | None, **metrics: Any) -> Record:
@@ -37,19 +37,17 @@ def noisy(n: int, spread: float) -> Samples:
 
 
 def test_the_numbers_of_known_samples() -> None:
-    noise = disturbance_of(
-        made(
-            samples([1.0, 3.0] * 5, [2.0] * 10),
-            rounds_wall_s=10.0,
-            stolen_cpu_s=1.0,
-            involuntary_switches=50,
-            throttled_s=2.0,
-            gpu_clock_min_mhz=1200,
-            gpu_clock_max_mhz=1980,
-            gpu_throttle_reasons="power cap",
-        )
+    record = made(
+        samples([1.0, 3.0] * 5, [2.0] * 10),
+        rounds_wall_s=10.0,
+        stolen_cpu_s=1.0,
+        involuntary_switches=50,
+        throttled_s=2.0,
+        gpu_clock_min_mhz=1200,
+        gpu_clock_max_mhz=1980,
+        gpu_throttle_reasons="power cap",
     )
-    assert noise is not None
+    noise = known(compared(record).noise)
     assert noise["baseline_cv"] == pytest.approx(math.sqrt(10 / 9) / 2)
     assert noise["candidate_cv"] == 0
     assert noise["lag_1"] == pytest.approx(-0.9)
@@ -61,16 +59,12 @@ def test_the_numbers_of_known_samples() -> None:
 
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
-    noise = known(disturbance_of(made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)))
+    still = made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)
+    noise = known(compared(still).noise)
     untold = ("stolen_share", "throttled_share", "involuntary_switches_per_s", "gpu_clock_min_mhz")
     assert {noise[name] for name in (*untold, "lag_1")} == {None}  # lag 1: no variation at all
-    assert disturbance_of(made(None)) is None
-    assert disturbance_of(made(samples([0.01], [math.nan]))) is None
-    assert disturbance_of(made(samples([0.01, 0.02], [0.01]))) is None
-
-
-def titles(record: Record) -> list[str]:
-    return [finding.title for finding in summarize([record]).warnings]
+    for times in (None, samples([0.01], [math.nan]), samples([0.01, 0.02], [0.01])):
+        assert compared(made(times)).noise is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +88,7 @@ def titles(record: Record) -> list[str]:
     ],
 )
 def test_noise_that_matters_is_found(times: Samples, metrics: dict[str, Any], title: str) -> None:
-    assert any(found.startswith(title) for found in titles(made(times, **metrics)))
+    assert finding([made(times, **metrics)], title)
 
 
 def test_page_faults_of_one_side_are_found() -> None:
@@ -103,25 +97,14 @@ def test_page_faults_of_one_side_are_found() -> None:
     step = statistics.median(times.baseline_s)
     many = 0.1 * step / 0.5e-6  # faults of 0.5 us that take 10 % of a step
     unequal = replace(times, baseline_minor_faults=(many,) * n, candidate_minor_faults=(0.0,) * n)
-    (found,) = [f for f in summarize([made(unequal)]).warnings if "page faults" in f.title]
+    equal = replace(unequal, candidate_minor_faults=(many,) * n)
+    (found,), none = (
+        [warning for warning in summarize([made(sides)]).warnings if "page faults" in warning.title]
+        for sides in (unequal, equal)
+    )
     assert "10" in found.cases[0]
     assert "--allocator" in found.advice
-    equal = replace(unequal, candidate_minor_faults=(many,) * n)
-    assert not any("page faults" in title for title in titles(made(equal)))
-
-
-WORK = {
-    "baseline_tflop_per_s": 0.1,
-    "candidate_tflop_per_s": 0.2,
-    "candidate_share_of_measured": 0.5,
-    "baseline_share_of_data_sheet": 0.1,
-    "candidate_items_per_s": 6400,
-    "energy_ratio": 1.5,
-}
-
-
-def work_of(record: Record) -> Numbers:
-    return known(compare([record])[0].work)
+    assert none == []
 
 
 def test_a_comparison_has_what_its_steps_achieve() -> None:
@@ -135,10 +118,19 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
         baseline_energy_per_step_j=3.0,
         candidate_energy_per_step_j=2.0,
     )
-    work = work_of(record)
-    assert {name: work[name] for name in WORK} == pytest.approx(WORK)
-    other = work_of(replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16")))
+    work = known(compared(record).work)
+    expected = {
+        "baseline_tflop_per_s": 0.1,
+        "candidate_tflop_per_s": 0.2,
+        "candidate_share_of_measured": 0.5,
+        "baseline_share_of_data_sheet": 0.1,
+        "candidate_items_per_s": 6400,
+        "energy_ratio": 1.5,
+    }
+    assert {name: work[name] for name in expected} == pytest.approx(expected)
+    cast = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
+    other = known(compared(cast).work)
     assert other["baseline_share_of_measured"] is None  # that peak is of another precision
     assert other["candidate_share_of_measured"] == pytest.approx(0.5)
-    without = work_of(made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None))
+    without = known(compared(made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
     assert {without[name] for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}

@@ -9,7 +9,7 @@ from runner.analysis.derive import compare, summarize
 from runner.reports.pages.panels import panel_chunks
 from runner.reports.parts.table import coarse_note, parity_cell
 from runner.store.figures import read_figures
-from tests.factories import known, make_job, make_parity, make_record
+from tests.factories import finding, known, make_job, make_parity, make_record
 
 
 def cell(record: Record) -> str:
@@ -52,8 +52,7 @@ def test_a_coarse_pass_is_marked_and_explained() -> None:
     summary = summarize([coarse, fine])
     assert coarse_note(summary.comparisons).startswith("pass*: an error of 10%")
     assert coarse_note(summary.comparisons[1:]) == ""
-    (finding,) = [one for one in summary.warnings if "coarse" in one.title]
-    (case,) = finding.cases
+    (case,) = next(one for one in summary.warnings if "coarse" in one.title).cases
     assert case.endswith("inductor: to 0.10 % (gradients 23 %); 1 of 10 tensors were not judged")
     (group,) = summary.groups
     assert (group.judged.value, group.judged.n) == (0.75, 2)
@@ -62,10 +61,13 @@ def test_a_coarse_pass_is_marked_and_explained() -> None:
 def test_a_failure_by_noise_names_the_first_tensor_and_how_many_come_after_it() -> None:
     record = judged(make_record(make_job(), status=Status.FAIL_ACCURACY), found_by="call 4")
     worst = replace(known(known(record.parity).worst), failure="off by 5 %; eager: 1 %; noisy eager: 2 %")
-    (finding,) = summarize([judged(record, worst=worst)]).warnings
-    assert finding.cases[0].endswith(
-        "grad.layer.weight: off by 5 %; eager: 1 %; noisy eager: 2 % (call 4); "
-        "it is the first of 2 that fail, of 10 tensors"
+    assert (
+        finding([judged(record, worst=worst)], "")
+        .cases[0]
+        .endswith(
+            "grad.layer.weight: off by 5 %; eager: 1 %; noisy eager: 2 % (call 4); "
+            "it is the first of 2 that fail, of 10 tensors"
+        )
     )
 
 
@@ -118,24 +120,22 @@ def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do(
     summary = summarize([record, make_record(make_job("exact"))])
     (group,) = summary.groups
     assert (group.total, group.passed, group.mean.models) == (2, 1, 1)
-    (finding,) = [one for one in summary.warnings if "cannot be judged" in one.title]
-    assert finding.cases[0].endswith(why)
-    assert "float32" in finding.advice
+    told = finding([record], "")
+    assert "cannot be judged" in told.title
+    assert told.cases[0].endswith(why)
+    assert "float32" in told.advice
 
 
 def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> None:
     record = make_record(make_job(), status=Status.FAIL_ACCURACY)
     parity = replace(known(record.parity), found_by="step 2 in a row", lower_precision="TF32 or float16")
-    (finding,) = [
-        one for one in summarize([replace(record, parity=parity)]).warnings if one.title == "Parity failures"
-    ]
-    assert "(step 2 in a row)" in finding.cases[0]
-    assert "as large as in TF32 or float16, a lower precision than asked" in finding.cases[0]
+    case = finding([replace(record, parity=parity)], "Parity failures").cases[0]
+    assert "(step 2 in a row)" in case
+    assert "as large as in TF32 or float16, a lower precision than asked" in case
 
 
 def test_a_localized_failure_names_stage_submodule_and_script() -> None:
     record = make_record(make_job("wrong"), status=Status.FAIL_ACCURACY)
-    assert record.parity is not None
     found = Where(
         stage="decompositions",
         compiler="aot_eager_decomp_partition",
@@ -143,14 +143,18 @@ def test_a_localized_failure_names_stage_submodule_and_script() -> None:
         module_class="GELU",
         repro="cases/wrong/repro-inductor.py",
     )
-    localized = replace(record, parity=replace(record.parity, where=found))
+    localized = replace(record, parity=replace(known(record.parity), where=found))
     assert cell(localized) == "fail_accuracy, decompositions of blocks.0.act"
-    (finding,) = [one for one in summarize([localized]).warnings if one.title == "Parity failures"]
-    assert finding.cases[0].endswith(
-        "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
-        "run cases/wrong/repro-inductor.py"
+    assert (
+        finding([localized], "Parity failures")
+        .cases[0]
+        .endswith(
+            "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
+            "run cases/wrong/repro-inductor.py"
+        )
     )
-    nowhere = replace(record, parity=replace(record.parity, where=Where(stage="", note="it passes now")))
+    nowhere = replace(
+        record, parity=replace(known(record.parity), where=Where(stage="", note="it passes now"))
+    )
     assert cell(nowhere) == "fail_accuracy"
-    (finding,) = [one for one in summarize([nowhere]).warnings if one.title == "Parity failures"]
-    assert finding.cases[0].endswith("not localized: it passes now")
+    assert finding([nowhere], "Parity failures").cases[0].endswith("not localized: it passes now")

@@ -14,6 +14,7 @@ from packaging.version import Version
 from harness.loading.toml_file import read_toml
 from harness.schema import Scalar
 from runner.analysis.caveats import NEWEST, untested
+from tests.command_line import ran
 from tests.versions.environments import PINNED, TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -24,23 +25,13 @@ def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_changelog_has_this_version_on_top_with_its_date() -> None:
+def test_changelog_citation_and_the_example_of_the_action_have_this_version() -> None:
     headings = re.findall(r"^## (.+)$", text("CHANGELOG.md"), re.MULTILINE)
     assert headings[0] == "Unreleased"
-    numbered = [re.fullmatch(r"(\d+\.\d+\.\d+), (\d{4}-\d{2}-\d{2})", heading) for heading in headings[1:]]
-    assert all(numbered)
-    assert numbered[0] is not None
-    assert numbered[0][1] == VERSION
-
-
-def test_the_citation_has_the_version_and_the_date() -> None:
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+, \d{4}-\d{2}-\d{2}", heading) for heading in headings[1:])
     citation = dict(re.findall(r"^(version|date-released): (\S+)$", text("CITATION.cff"), re.MULTILINE))
-    dated = f"## {citation['version']}, {citation['date-released']}"
+    assert headings[1] == f"{VERSION}, {citation['date-released']}"
     assert citation["version"] == VERSION
-    assert dated in text("CHANGELOG.md").splitlines()
-
-
-def test_the_example_of_the_action_uses_this_version() -> None:
     assert re.findall(r"torchduet@v(\S+)", text("docs/CI.md")) == [VERSION]
 
 
@@ -105,13 +96,7 @@ def machine(folder: Path, pythons: dict[str, str]) -> dict[str, str]:
 
 
 def picked(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(ROOT / ".ci" / "python"), *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(ROOT / ".ci" / "python", *words, env=environment)
 
 
 @pytest.mark.parametrize(

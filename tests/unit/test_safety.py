@@ -18,9 +18,9 @@ from runner import reports
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.reports import speedup_plot
-from runner.store.record_file import append_record
 from runner.store.run_folder import RunFolder
 from tests.factories import known, make_job, make_record
+from tests.unit.test_changes import write
 from tests.unit.test_house import ROOT, sources
 
 HOSTILE = (
@@ -111,10 +111,10 @@ def hostile_record(text: str) -> Record:
     job = replace(job, device=text, dtype=text, candidates=(text,))
     failure = Failure(kind=text, message=text, phase=text, log=text)
     record = replace(make_record(make_job()), job=job, candidate=text)
-    assert record.parity is not None
+    parity = known(record.parity)
     return replace(
         record,
-        parity=replace(record.parity, worst=replace(known(record.parity.worst), name=text, failure=text)),
+        parity=replace(parity, worst=replace(known(parity.worst), name=text, failure=text)),
         metrics={**record.metrics, text: text, "compiled_region": text, "graph_breaks": text},
         model=replace(known(record.model), input_shapes=(text,)),
         environment=dict.fromkeys([*record.environment, text], text),
@@ -124,13 +124,6 @@ def hostile_record(text: str) -> Record:
         started=text,
         ended=text,
     )
-
-
-def run_of(folder: Path, *records: Record) -> Path:
-    folder.mkdir()
-    for record in records:
-        append_record(folder / "records.jsonl", record)
-    return folder
 
 
 def check_folder(folder: Path) -> None:
@@ -173,7 +166,7 @@ def test_no_text_of_a_record_does_harm(
     whole = [hostile_record(text) for text in HOSTILE]
     crashed = [replace(r, status=Status.CRASH, samples=None, parity=None) for r in whole]
     others = [replace(record, job=replace(record.job, dtype="float32")) for record in crashed]
-    folder = run_of(tmp_path / "run", *whole, *others)
+    folder = write(tmp_path / "run", [*whole, *others])
     code = main(["--visualize-logs", str(folder)])
     printed = capsys.readouterr()
     assert code in (0, 1), printed.err
@@ -199,7 +192,7 @@ def test_the_log_that_a_record_names_is_never_read(
         replace(hostile_record(f"m{i}"), status=Status.CRASH, failure=replace(FAILURE, log=log))
         for i, log in enumerate(logs)
     ]
-    folder = run_of(tmp_path / "run", *records)
+    folder = write(tmp_path / "run", records)
     main(["--visualize-logs", str(folder)])
     printed = capsys.readouterr()
     assert "xyzzy" not in printed.out + printed.err
@@ -213,7 +206,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     """Somebody else's run folder may hold links, under any name that we write."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    folder = run_of(tmp_path / "run", make_record(make_job()))
+    folder = write(tmp_path / "run", [make_record(make_job())])
     main(["--visualize-logs", str(folder)])
     names = [path.name for path in folder.iterdir() if path.name != "records.jsonl"]
     assert "report.md" in names

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.protocol import CACHES, LIBRARY
-from harness.schema import Compilation, Environment, Extras, Failure, Job, Parity, Record, Status, TensorError
+from harness.schema import Compilation, Environment, Extras, Failure, Job, Record, Status
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
@@ -20,20 +20,8 @@ from runner.engine.processes import fresh_runs
 from runner.engine.worker_session import parts_of
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables
-from tests.factories import known, make_job, make_record
+from tests.factories import known, make_job, make_parity, make_record
 from torchduet.frames import frames_of
-
-WRONG = TensorError(
-    name="output",
-    numel=8,
-    scale=1.0,
-    eager_rmse=0.0,
-    candidate_rmse=1.0,
-    allowed=0.1,
-    candidate_max=1.0,
-    allowed_max=0.1,
-    failure="too far from fp64",
-)
 
 
 @dataclass
@@ -65,16 +53,13 @@ class Worker:
         if protocol.accuracy:
             record = replace(record, status=Status.PASS)
             if start == self.wrong:
-                parity = Parity(
-                    rule="noise", reference="fp64", tolerance=0.0, tensors=1, failed=1, worst=WRONG,
-                    eager_bit_equal=True, eager_spread=0.0,
-                )  # fmt: skip
+                parity = make_parity(Status.FAIL_ACCURACY, name="output")
                 record = replace(record, status=Status.FAIL_ACCURACY, parity=parity)
         yield record
 
 
 def job_of(rounds: int = 1, candidates: tuple[str, ...] = ("a", "b")) -> Job:
-    return replace(make_job(), candidates=candidates, extras=Extras(start_up=rounds))
+    return make_job(candidates=candidates, extras=Extras(start_up=rounds))
 
 
 def test_a_round_begins_with_eager_and_cold_starts_then_with_what_they_stored(tmp_path: Path) -> None:
@@ -101,7 +86,7 @@ def test_a_form_that_fails_is_not_tried_again_and_a_wrong_one_says_so(tmp_path: 
     told = [(one.round, one.start, one.status.value, one.failure) for one in found if one.failure]
     assert told == [
         (0, "cache file", "pass_due_to_skip", "Broken: no"),
-        (0, "package", "fail_accuracy", "output: too far from fp64"),
+        (0, "package", "fail_accuracy", "output: RMS error 0.5 is above the limit 0.0012"),
     ]
     assert [one.start for one in found if one.round == 1] == ["eager", "cold", "warm"]
 

@@ -5,7 +5,6 @@ import math
 import os
 import re
 import runpy
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from runner.analysis.comparison import OPERATION
 from runner.cli.main import main
 from suites import huggingface, ops, timm_models, tiny_gpt, torchbench
 from suites.timm_models import Entry
+from tests.command_line import ran
 from tests.suites.checkout import MODELS, made_up
 
 REPOSITORY = Path(__file__).parents[2]
@@ -83,8 +83,7 @@ def test_a_suite_is_a_script_that_becomes_the_runner(
 
 def test_words_reach_the_runner_as_they_were_typed() -> None:
     """Started in a foreign folder."""
-    argv = [sys.executable, str(ops.__file__), "--list", "--inference", "--only", "a b;c"]
-    wrong = subprocess.run(argv, cwd="/", capture_output=True, text=True, check=False)
+    wrong = ran(sys.executable, str(ops.__file__), "--list", "--inference", "--only", "a b;c", cwd="/")
     assert (wrong.returncode, "'a b;c'" in wrong.stderr) == (2, True), wrong.stderr
 
 

@@ -51,6 +51,7 @@ def test_each_point_is_a_job_whose_command_makes_it_again() -> None:
     jobs = jobs_of(*words)
     assert [(job.case.batch_size, job.protocol.threads) for job in jobs] == [(2, 1), (2, 2), (64, 1), (64, 2)]
     assert len({job.key for job in jobs}) == 4
+    assert [*points(jobs[0], ())] == [jobs[0]]
     assert jobs[0].case.point == ("batch=2", "threads=1")
     assert all(job.protocol.fixed_batch for job in jobs)  # half of a batch is another point
     bert = ("--suites=huggingface", "--only=BertForMaskedLM", "--sweep=sequence=16,32")
@@ -68,11 +69,6 @@ def test_a_sequence_is_that_of_the_suite_the_prompt_or_the_own_function() -> Non
     assert [job.case.prompt_tokens for job in points(text, [("sequence", (5,))])] == [5]
     with pytest.raises(UsageError, match=r"^--sweep: MLP_addition of tiny_gpt has no sequence length"):
         jobs_of("--only=MLP_addition", "--sweep=sequence=16,32")
-
-
-def test_without_axes_the_job_stays() -> None:
-    job = make_job()
-    assert [*points(job, ())] == [job]
 
 
 # -- crossovers --------------------------------------------------------------------

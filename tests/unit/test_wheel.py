@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import setup
+from tests.command_line import ran
 
 ROOT = Path(__file__).parents[2]
 MODULES = {"harness", "harness.worker", "harness.probes.toy", "suites", "runner", "runner.cli.main"}
@@ -21,9 +22,7 @@ assert harness.WHO == runner.WHO == suites.WHO == "the user"
 
 def python(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site / "cache")}
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    return ran(sys.executable, *words, cwd=folder, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +138,7 @@ def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it
 
 
 def in_checkout(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(sys.executable, "-c", program, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.parametrize("own", ["runner.py", "harness.py", "harness/__init__.py", "runner/__init__.py"])
