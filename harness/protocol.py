@@ -34,6 +34,7 @@ LIMITED_PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw", "adamw-fused")
 SCHEDULERS = ("none", "float", "tensor")
+ZERO_GRADS = ("none", "zero")
 ALLOCATORS = ("default", "system", "both", "jemalloc", "tcmalloc")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
@@ -220,6 +221,14 @@ class Protocol:
         help="change the optimizer's learning rate after each step, by one part in 1e12: none (default), "
         "float (a number of Python), tensor; or as your own scheduler, which FILE.py:FUNCTION makes of the "
         "optimizer",
+        identifies=True,
+    )
+    zero_grad: str = _protocol(
+        "none",
+        "--zero-grad=HOW",
+        kind=choice("way to clear gradients", ZERO_GRADS),
+        help="begin each training step with gradients that are none (default), or with zeros in place: "
+        "zero_grad(set_to_none=False)",
         identifies=True,
     )
     activation_checkpointing: bool = _protocol(

@@ -183,6 +183,7 @@ def make_step(
     batch: Batch,
     context: Callable[[], AbstractContextManager[Any]],
     repeats: int,
+    to_none: bool,
     after: Lap,
     lap: Lap = lambda: None,
     forced: torch.Tensor | None = None,
@@ -190,7 +191,8 @@ def make_step(
 ) -> Step:
     """The step that is timed: ``batch`` in training, as often as ``repeats`` says, else ``forward``.
 
-    ``after`` ends a training step. With dynamic shapes, a step also runs smaller batches, and then its own.
+    A training step begins with gradients of None or (not ``to_none``) zero, and ends with ``after``. With
+    dynamic shapes, a step also runs smaller batches, and then its own.
     ``see`` gets the place, loss and output of each batch.
     """
     module, args = program.module, program.args
@@ -199,9 +201,9 @@ def make_step(
 
     def training_step() -> tuple[Any, Any]:
         for place, given in enumerate(sizes, 1):
-            module.zero_grad(set_to_none=True)
+            module.zero_grad(set_to_none=to_none)
             for leaf in leaves:
-                leaf.grad = None
+                leaf.grad = None if to_none or leaf.grad is None else leaf.grad.zero_()
             for left in reversed(range(repeats)):
                 loss, output = batch(*given, not left and place == len(sizes))
             see(place, loss, output)
@@ -251,7 +253,7 @@ class Variant:
         self.program = program
         self._channels_last = protocol is not None and protocol.channels_last
         protocol = protocol if protocol is not None and program.training else Protocol()
-        self._repeats = protocol.gradient_accumulation
+        self._repeats, self._to_none = protocol.gradient_accumulation, protocol.zero_grad == "none"
         self._update = update_of(protocol, program)
         self._precision, self._device = precision, device
         self._switches = switches
@@ -331,7 +333,9 @@ class Variant:
 
     def _step_of(self, forward: Forward, batch: Batch, *more: Any) -> Step:
         after = self._update.schedule if self._update is not None else lambda: None
-        return make_step(self.program, forward, batch, self._context, self._repeats, after, *more)
+        return make_step(
+            self.program, forward, batch, self._context, self._repeats, self._to_none, after, *more
+        )
 
     def _make_step(self) -> Step:
         step = self._step_of(self._forward, self._batch, self._lap, self._forced, self._seeing())

@@ -171,6 +171,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.gradient_accumulation> is for training; leave it out, or add <modes=training>": (
         lambda c: c.protocol.gradient_accumulation > 1 and Mode.TRAINING not in c.modes
     ),
+    "<protocol.zero_grad> is for training; leave it out, or add <modes=training>": (
+        lambda c: c.protocol.zero_grad != "none" and Mode.TRAINING not in c.modes
+    ),
     "<protocol.activation_checkpointing=True> is for training; leave it out, or add <modes=training>": (
         lambda c: c.protocol.activation_checkpointing and Mode.TRAINING not in c.modes
     ),

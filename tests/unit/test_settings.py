@@ -217,7 +217,9 @@ def possible_job(job: Job) -> Job:
     if case.mode is not Mode.TRAINING or job.dtype == "float16":
         protocol = dataclasses.replace(protocol, optimizer="none")
     if case.mode is not Mode.TRAINING:
-        protocol = dataclasses.replace(protocol, gradient_accumulation=1, activation_checkpointing=False)
+        protocol = dataclasses.replace(
+            protocol, gradient_accumulation=1, activation_checkpointing=False, zero_grad="none"
+        )
     if protocol.optimizer == "none":
         protocol = dataclasses.replace(protocol, clip_grad_norm=None, scheduler="none")
     job = dataclasses.replace(job, case=case, options=options, protocol=protocol)

@@ -12,7 +12,7 @@ from torch import nn
 
 from harness.failures import JobFailed
 from harness.program import Batch, Compiled, Program, forward_of
-from harness.protocol import OPTIMIZERS, SCHEDULERS
+from harness.protocol import OPTIMIZERS, SCHEDULERS, ZERO_GRADS
 from harness.schema import BASELINE, Case, CompilerOptions, Job, Mode, Protocol, Status
 from harness.timing.optimizer import CLASSES, Update
 from harness.timing.step import Variant
@@ -333,6 +333,31 @@ def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up(
     monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=overwriting))
     assert opened("linear", "sgd").prepare("planted")[0] is Status.PASS
     assert opened("linear", "sgd", gradient_accumulation=2).prepare("planted")[0] is Status.FAIL_ACCURACY
+
+
+@dynamo_looks_at_grad
+@pytest.mark.parametrize("how", ZERO_GRADS)
+def test_gradients_keep_their_place_where_they_are_zeroed(how: str) -> None:
+    def work() -> Workload:
+        given = planted.workload("mlp")
+        return dataclasses.replace(given, args=(given.args[0].requires_grad_(),))
+
+    session = planted.opened(work, zero_grad=how, optimizer="sgd")
+    assert session.prepare(WHOLE)[0] is Status.PASS
+    session.warm_up()
+    assert session.measure(2)[1] == {}
+    assert session.finish()[0] == {}
+    program = session._variants[WHOLE].program
+    tensors = [program.args[0], *program.module.parameters()]
+    session._variants[WHOLE].step()
+    before = [tensor.grad for tensor in tensors]
+    session._variants[WHOLE].rewind()
+    session._variants[WHOLE].step()
+    for tensor, was in zip(tensors, before, strict=True):
+        assert tensor.grad is not None
+        assert was is not None
+        assert (tensor.grad is was) == (how == "zero")
+        torch.testing.assert_close(tensor.grad, was)
 
 
 def test_gradients_are_clipped_before_the_step() -> None:
