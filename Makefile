@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline headline-inference headline-training small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -47,13 +47,19 @@ smoke-inductor: $(STAMP)
 			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode; \
 	done
 
-# Every curated model, checked and timed: 13 hours on a core of its own (taskset -c 0 make headline).
-# Ctrl-C ends a sitting; the same command continues, on the same kind of processor
-HEADLINE := logs/headline
-headline: $(STAMP)
-	$(RUN) runner.py $(if $(wildcard $(HEADLINE)/run.json),--resume=$(HEADLINE),\
-		--suites=tiny_gpt,timm_models,huggingface --inference --training --scale=small --dtypes=float32 \
-		--compilers=aot_eager,inductor --devices=cpu --threads=1 --allocator=both --output-dir=$(HEADLINE))
+# 40 whole models with all CPUs as threads (results/headline-whole-cpu), and every curated model at small scale with
+# one thread (results/headline-cpu: 13 hours; taskset -c 0 make small). Ctrl-C ends a sitting; the same command
+# continues, on the same kind of processor only
+WHOLE := results/headline-whole-cpu/models.csv
+WHOLE_PLAN = --scale=full --dtypes=$(DTYPES) --batch-size-file=$(WHOLE) --only=$(shell cut -d, -f1 $(WHOLE) | paste -sd,)
+DTYPES ?= float32,bfloat16
+headline: headline-inference headline-training
+headline-inference: PLAN = --inference $(WHOLE_PLAN) --compilers='aot_eager,inductor,inductor[freezing=True]'
+headline-training: PLAN = --training $(WHOLE_PLAN) --compilers=aot_eager,inductor
+small: PLAN = --inference --training --scale=small --dtypes=float32 --compilers=aot_eager,inductor --threads=1 --allocator=both
+headline-inference headline-training small: $(STAMP)
+	$(RUN) runner.py $(if $(wildcard logs/$@/run.json),--resume=logs/$@,\
+		--suites=tiny_gpt,timm_models,huggingface --devices=cpu --output-dir=logs/$@ $(PLAN))
 
 # docs/STUDIES.md; for CI: make study-a STUDY_FLAGS=--quick
 study-a: $(STAMP)
