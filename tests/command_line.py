@@ -1,15 +1,21 @@
 """What the program makes of a command line, without doing it; and other programs, which are run."""
 
+import shlex
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.schema import Case, Job, Setting
+from harness.settings import is_own_model
 from runner.cli.actions import Action, chosen
 from runner.cli.parser import given
 from runner.cli.parser import parsed as read_by
 from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
+from runner.plan.environments.prepare import named
+from runner.plan.jobs import Catalog, plan
 
 
 def parsed(words: Sequence[str]) -> tuple[Action, Any]:
@@ -21,6 +27,26 @@ def parsed(words: Sequence[str]) -> tuple[Action, Any]:
 
 def config_of_words(words: Sequence[str]) -> RunConfig:
     return run_config(given(words))
+
+
+def planned(command: str, case: Case) -> tuple[Job, ...]:
+    """The jobs of a command, where the suite offers the case without what the command asks for beside it."""
+    words = shlex.split(command)
+    _, script, *typed = words if words[0] == "python" else ("", *words)
+    config = config_of_words(typed)
+    if script.startswith("suites/"):  # whose own script is called: it is not among the flags
+        assert script == f"suites/{case.suite}.py"
+        config = replace(config, suites=(case.suite,))
+    skip = case.skip or ("it is skipped" if case.no_skip else "")
+    plain = replace(case, batch_size=None, prompt_tokens=None, new_tokens=None, skip=skip, point=())
+    plain = replace(plain, loss="own", config=(), pretrained=False, no_skip=False)
+
+    def offered(_: str, setting: Setting) -> tuple[Case, ...]:
+        scale = "full" if is_own_model(case.suite) else setting.scale
+        return (replace(plain, mode=setting.mode, scale=scale),)
+
+    jobs = plan(config, Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: (case,)))
+    return named(config.environments, jobs) if config.environments else jobs
 
 
 def ran(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from runner.runs.compare.changes import RunChanges, changes_between, shared_roun
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Result
 from runner.runs.compare.words import SIDE_BY_SIDE, WORDS, tables
-from tests.factories import known, make_job, make_record
+from tests.factories import known, make_job, make_record, make_samples
 from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records
 
@@ -29,24 +29,18 @@ def slow_rounds(seed: str, noise: float) -> list[float]:
     return [math.exp(numbers.gauss(0, noise)) for _ in range(ROUNDS)]
 
 
-def side(samples: Samples, eager: float, compiled: float, rounds: list[float], seed: str) -> Samples:
+def side(eager: float, compiled: float, rounds: list[float], seed: str) -> Samples:
     own = random.Random(seed)
     jitter = [(math.exp(own.gauss(0, 0.002)), math.exp(own.gauss(0, 0.002))) for _ in rounds]
     pairs = list(zip(rounds, jitter, strict=True))
-    zeros, ones = (0,) * ROUNDS, (1,) * ROUNDS
     return replace(
-        samples,
+        make_samples(rounds=ROUNDS),
         baseline_s=tuple(eager * slow * a for slow, (a, _) in pairs),
         # the machine hurts the compiled step more than eager: a run's own pairs do not cancel it
         candidate_s=tuple(compiled * slow**2 * b for slow, (_, b) in pairs),
-        baseline_position=zeros,
-        candidate_position=ones,
-        baseline_minor_faults=zeros,
-        candidate_minor_faults=zeros,
         reference_s=tuple(eager * slow for slow, _ in pairs),
-        reference_position=zeros,
+        reference_position=(0,) * ROUNDS,
         round_index=tuple(range(ROUNDS)),
-        rounds_by_process=(),
     )
 
 
@@ -57,7 +51,7 @@ def run(noise: float = 0.2, models: int = 1) -> list[Record]:
         times = {"inductor@old": (0.010, 0.005), "inductor@new": (0.010 * EAGER, 0.005 * SLOWER)}
         for record in records(model):
             if record.candidate in times and record.samples is not None:
-                timed = side(record.samples, *times[record.candidate], slow, f"{model}{record.candidate}")
+                timed = side(*times[record.candidate], slow, f"{model}{record.candidate}")
                 record = replace(record, samples=timed)  # noqa: PLW2901
             measured.append(record)
     return measured
@@ -95,13 +89,9 @@ def test_three_times_stand_side_by_side(tmp_path: Path) -> None:
     change = changes.changes[0]
     assert cells["eager B, ms\n(x of A's time)"].endswith(f"({estimate_text(change.factors.eager)})")
     assert cells["compiled B, ms\n(speedup)"].endswith(f"({estimate_text(change.second.speedup)})")
-    *_, (table, _) = tables(two_runs(tmp_path))
+    write(tmp_path / "other", run())
+    *_, (table, _) = tables(between(f"{tmp_path}/run@old", f"{tmp_path}/other@new"))
     assert not {*SIDE_BY_SIDE} & {*table.header}
-
-
-def two_runs(folder: Path) -> RunChanges:
-    write(folder / "other", run())
-    return between(f"{folder}/run@old", f"{folder}/other@new")
 
 
 def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:

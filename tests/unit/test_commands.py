@@ -12,64 +12,15 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json
-from harness.schema import (
-    Case,
-    Job,
-    Protocol,
-    Setting,
-)
-from harness.settings import is_own_model
+from harness.schema import Job, Protocol
 from runner.cli.commands import job_command
 from runner.cli.parser import build_parser
-from runner.plan.config import QUICK, RunConfig
-from runner.plan.environments.prepare import named
-from runner.plan.jobs import Catalog, plan
+from runner.plan.config import QUICK
 from runner.store import invocation
-from tests.command_line import config_of_words
+from tests.command_line import config_of_words, planned
 from tests.factories import make_job
 
 ROOT = Path(__file__).parents[2]
-
-
-def config_of(command: str) -> RunConfig:
-    words = shlex.split(command)
-    del words[: 1 + (words[0] == "python")]
-    return config_of_words(words)
-
-
-def planned(command: str, case: Case) -> tuple[Job, ...]:
-    """The jobs of a command, where the suite offers the case without what was asked for beside it."""
-    config = config_of(command)
-    assert config.modes == (case.mode,)
-    suite = command_suite(command)
-    assert config.suites == (suite or case.suite,)
-    skip = case.skip or ("it is skipped" if case.no_skip else "")
-
-    def offered(_: str, setting: Setting) -> tuple[Case, ...]:
-        changed = {
-            "batch_size": None,
-            "loss": "own",
-            "config": (),
-            "pretrained": False,
-            "prompt_tokens": None,
-            "new_tokens": None,
-            "skip": skip,
-            "no_skip": False,
-            "scale": "full" if is_own_model(case.suite) else setting.scale,
-        }
-        return (dataclasses.replace(case, **changed),)  # type: ignore[arg-type]
-
-    jobs = plan(
-        config if suite is None else dataclasses.replace(config, suites=(case.suite,)),
-        Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: (case,)),
-    )
-    return named(config.environments, jobs) if config.environments else jobs
-
-
-def command_suite(command: str) -> str | None:
-    """The suite whose own script a command calls: it is not among the flags then."""
-    script = re.match(r"python suites/(\w+)\.py ", command)
-    return "tiny_gpt" if script else None
 
 
 def test_quick_and_processes_are_in_the_command() -> None:

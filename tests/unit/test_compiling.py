@@ -46,6 +46,10 @@ def test_the_interval_of_break_even_holds_the_spread_of_the_compilations() -> No
     assert (one.whole, several.whole) == (False, True)
 
 
+def cases(record: Record, title: str) -> list[str]:
+    return [case for one in summarize([record]).warnings if one.title == title for case in one.cases]
+
+
 def record_of(name: str, speedup: float, jitter: float = 0.001) -> Record:
     return make_record(make_job(name), speedup=speedup, jitter=jitter)
 
@@ -129,8 +133,7 @@ def test_a_warm_start_that_compiles_again_is_named() -> None:
             for n in range(4)
         ]
         record = replace(make_record(make_job()), compilations=tuple(c for pair in pairs for c in pair))
-        found = summarize([record]).warnings
-        return [case for one in found if one.title == "Warm starts that are not warm" for case in one.cases]
+        return cases(record, "Warm starts that are not warm")
 
     assert warnings(1.0, **hits) == []
     (counted,) = warnings(1.0, **misses)
@@ -142,9 +145,8 @@ def test_a_warm_start_that_compiles_again_is_named() -> None:
 @pytest.mark.parametrize(("waiting_s", "said"), [(0.5, []), (4.0, ["in 40 % of the time of compiling"])])
 def test_other_work_beside_compilations_is_named(waiting_s: float, said: list[str]) -> None:
     runs = tuple(compiled(COLD, 10.0, number, compile_waiting_s=waiting_s) for number in range(3))
-    found = summarize([replace(make_record(make_job()), compilations=runs)]).warnings
-    cases = [case for one in found if one.title == "Other work while compiling" for case in one.cases]
-    assert [case.partition(": ")[2].partition(",")[0] for case in cases] == said
+    told = cases(replace(make_record(make_job()), compilations=runs), "Other work while compiling")
+    assert [case.partition(": ")[2].partition(",")[0] for case in told] == said
 
 
 def test_the_time_is_less_what_the_process_waited_for_a_processor() -> None:

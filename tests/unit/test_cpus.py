@@ -1,11 +1,83 @@
-"""The name of the processor."""
+"""The CPUs of lanes that run side by side."""
 
+import json
+import os
 import platform
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.hardware.cpus import cpu_model
+from harness.worker.limits import CPUS
+from runner.engine.executors.local import cpu_shares
+from tests.command_line import ran
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("devices", "cpus", "threads", "expected"),
+    [
+        (["cuda:0"], range(8), 1, {}),
+        (["cuda:0", "cuda:1"], range(8), 1, {"cuda:0": (0, 1, 2, 3), "cuda:1": (4, 5, 6, 7)}),
+        (["cuda:0", "cuda:1"], [1, 3, 5], 1, {"cuda:0": (1,), "cuda:1": (3,)}),
+        (["cuda:0", "cuda:1"], range(8), 5, {}),  # a worker has more threads than its share has CPUs
+        (["cuda:0", "cuda:1", "cuda:2"], range(2), 1, {}),
+        (["cuda:0", "cuda:1"], (), 1, {}),
+    ],
+)
+def test_lanes_share_no_cpu(
+    devices: list[str], cpus: list[int], threads: int, expected: dict[str, tuple[int, ...]]
+) -> None:
+    found = cpu_shares(devices, cpus, threads, Path("/nowhere"))
+    assert found == expected
+    used = [cpu for share in found.values() for cpu in share]
+    assert len(used) == len(set(used))
+
+
+@pytest.fixture
+def sockets(tmp_path: Path) -> Path:
+    """Two sockets of four cores with two threads each, numbered as Linux does; card 0 is on the second."""
+    for cpu in range(16):
+        place = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        place.mkdir(parents=True)
+        (place / "thread_siblings_list").write_text(f"{cpu % 8},{cpu % 8 + 8}\n")
+    for card, near in (("0000:17:00.0", "4-7,12-15"), ("0000:65:00.0", "0-3,8-11")):
+        (tmp_path / "proc/driver/nvidia/gpus" / card).mkdir(parents=True)
+        place = tmp_path / "sys/bus/pci/devices" / card
+        place.mkdir(parents=True)
+        (place / "local_cpulist").write_text(f"{near}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_lanes_share_no_core_and_are_next_to_their_cards(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch, *, hidden: bool
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if hidden:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")  # cuda:0 is another card then
+    first, second = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
+    found = cpu_shares(["cuda:0", "cuda:1"], range(16), 8, sockets)
+    assert found == dict(
+        zip(("cuda:0", "cuda:1"), (first, second) if hidden else (second, first), strict=True)
+    )
+    assert cpu_shares(["cuda:0", "cuda:1"], range(16), 9, sockets) == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_a_worker_uses_the_cpus_that_it_is_given() -> None:
+    (first, *_) = sorted(os.sched_getaffinity(0))
+    program = (
+        "import json, os; from harness.worker.limits import use_cpus; use_cpus()\n"
+        "print(json.dumps(sorted(os.sched_getaffinity(0))))"
+    )
+    done = ran(sys.executable, "-c", program, env={**os.environ, CPUS: str(first)}, cwd=ROOT)
+    assert json.loads(done.stdout) == [first]
+
+
+# -- the name of the processor -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

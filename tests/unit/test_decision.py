@@ -1,19 +1,21 @@
 """The one decision: what an interval holds, when a verdict is given, and when it is withheld."""
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from scipy import special
 
 from harness.schema import Protocol
-from runner.analysis.estimate import Limits, PairedEstimate, Reason, Verdict
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
+from runner.analysis.statistics import mean_of_logs, paired_speedup
 from runner.analysis.verdicts.between import Pool
-from runner.analysis.verdicts.decision import Between, judged, needed, rounds_can_close, verdict
+from runner.analysis.verdicts.decision import Between, difference, judged, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
-from runner.analysis.verdicts.reasons import judgment
-from runner.engine.stopping import decide, more_processes
+from runner.analysis.verdicts.reasons import judgment, why_open
+from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide, more_processes
 from tests.factories import known
 
 Floats = np.ndarray
@@ -233,3 +235,155 @@ def test_a_closed_verdict_has_no_reason_and_two_sides_need_three_processes_each(
     assert judgment(None, None, LIMITS) == (None, None)
     word, why = judgment(found, found.p_value, LIMITS, across=True)
     assert (word, known(why).reason) == (Verdict.INCONCLUSIVE, Reason.SIDES)
+
+
+# -- when a job has been measured enough -------------------------------------------------------
+
+
+DEFAULT = Protocol()
+Pairs = dict[str, tuple[list[float], list[float]]]
+
+
+def half_width(baseline: list[float], candidate: list[float]) -> float:
+    return known(paired_speedup(baseline, candidate).half_width)
+
+
+def wobbling(n: int, spread: float) -> Pairs:
+    """n pairs whose log-ratios alternate round 0 by ``spread``, none equal to another."""
+    return {"x": ([1 + spread * (-1) ** i * (1 + i / 100) for i in range(n)], [1.0] * n)}
+
+
+@pytest.mark.parametrize(
+    ("measured", "took_s", "expected"),
+    [
+        ({}, 0.0, 10),
+        (wobbling(4, 0.1), 0.0, 6),
+        (wobbling(3, 0.5), 500.0, 7),  # the least number of rounds, whatever they take
+        (wobbling(10, 0.001), 1.0, SMALLEST_BATCH),  # narrow for the first time is not enough
+        ({**wobbling(30, 0.001), "late": wobbling(5, 0.001)["x"]}, 1.0, 5),  # the fewest rounds decide
+        (wobbling(97, 0.5), 1.0, 3),
+        (wobbling(100, 0.5), 1.0, "most rounds"),
+        (wobbling(20, 0.5), 54.0, 2),
+        (wobbling(20, 0.5), 58.0, "out of time"),  # 20 rounds took 58 s: no other fits into 60 s
+    ],
+)
+def test_how_many_rounds_come_next_or_why_none(measured: Pairs, took_s: float, expected: int | str) -> None:
+    found = decide(DEFAULT, measured, took_s)
+    assert expected == (found.rounds or found.reason)
+
+
+@pytest.mark.parametrize("done", [0, 7, 29, 30])
+def test_a_fixed_count_is_exact_whatever_the_noise_and_time(done: int) -> None:
+    fixed = dataclasses.replace(DEFAULT, repeat=30)
+    assert decide(fixed, wobbling(done, 0.5), 1e6).rounds == min(30 - done, LARGEST_BATCH)
+
+
+def test_stops_when_every_candidate_was_and_is_precise() -> None:
+    assert decide(DEFAULT, wobbling(15, 0.001), 1.0).reason == "precise"
+    both = {**wobbling(15, 0.001), "y": wobbling(15, 0.3)["x"]}
+    assert decide(DEFAULT, both, 1.0).rounds > 0
+
+
+def far(n: int, spread: float, ratio: float) -> Pairs:
+    """Pairs as in ``wobbling``, the candidate ``ratio`` times as fast."""
+    baseline, candidate = wobbling(n, spread)["x"]
+    return {"x": ([ratio * second for second in baseline], candidate)}
+
+
+def test_stops_when_no_round_could_change_the_verdict() -> None:
+    wide = 0.05
+    assert half_width(*far(20, wide, 1.0)["x"]) > 0.02
+    assert decide(DEFAULT, far(20, wide, 1.0), 1.0).rounds > 0
+    assert decide(DEFAULT, far(20, wide, 1.5), 1.0).reason == "clear verdict"
+    assert decide(DEFAULT, far(20, wide, 0.6), 1.0).reason == "clear verdict"
+    assert decide(DEFAULT, far(20, wide, 1.1), 1.0).rounds > 0  # clear, but not by three times its width
+
+
+def test_but_an_interval_is_never_left_very_wide() -> None:
+    assert half_width(*far(20, 0.3, 9.0)["x"]) > 0.1
+    assert decide(DEFAULT, far(20, 0.3, 9.0), 1.0).rounds > 0
+
+
+def test_an_open_verdict_ends_with_the_rounds_or_the_time() -> None:
+    open_verdict = far(40, 0.02, 1.019)  # a narrow interval, with the threshold in it
+    assert decide(DEFAULT, open_verdict, 1.0).reason == "precise"
+    assert decide(DEFAULT, far(20, 0.1, 1.019), 59.9).reason == "out of time"
+    assert decide(DEFAULT, far(20, 0.1, 1.019), 1.0).within_s == 59.0
+
+
+def test_batches_grow_with_what_is_missing() -> None:
+    assert decide(DEFAULT, wobbling(20, 0.5), 0.2).rounds == LARGEST_BATCH
+    assert SMALLEST_BATCH <= decide(DEFAULT, wobbling(20, 0.045), 0.2).rounds <= LARGEST_BATCH
+
+
+# -- differences of two runs, by simulation ----------------------------------------------------
+
+
+ASSUMED = 0.006
+ROUNDS = 20
+WITHIN = 0.03  # standard deviation of a round's log-ratio
+
+
+def one_run(rng: np.random.Generator, truth: float, tau: float) -> PairedEstimate:
+    """A run's speedup as the program estimates it: one process, ROUNDS rounds."""
+    logs = rng.normal(truth + rng.normal(0, tau), WITHIN, ROUNDS)
+    return judged(np.exp(logs), np.ones(ROUNDS), between=Between(assumed_sd=ASSUMED))
+
+
+def change(first: PairedEstimate, second: PairedEstimate) -> Estimate:
+    return known(difference(first, second))
+
+
+@pytest.mark.parametrize(
+    ("tau", "least", "most"), [(0.0, 0.95, 1.0), (ASSUMED, 0.93, 0.97), (0.03, 0.0, 0.7)]
+)
+def test_intervals_hold_the_truth_if_processes_vary_as_the_records_say(
+    tau: float, least: float, most: float
+) -> None:
+    """The last row is what the variation is for: without it, most differences of processes look real."""
+    rng = np.random.default_rng(5)
+    changes = [change(one_run(rng, 0.3, tau), one_run(rng, 0.4, tau)) for _ in range(600)]
+    assert least <= np.mean([one.within(math.exp(0.1)) for one in changes]) <= most
+
+
+def test_the_variation_of_several_processes_is_in_their_interval() -> None:
+    logs = np.random.default_rng(7).normal(0.3, WITHIN, 3 * ROUNDS)
+    several = judged(np.exp(logs), np.ones(3 * ROUNDS), (ROUNDS,) * 3, Between(assumed_sd=ASSUMED))
+    assert change(several, several).error == pytest.approx(math.sqrt(2) * known(several.error))
+    alone = one_run(np.random.default_rng(7), 0.3, 0.0)
+    assert change(alone, alone).error == pytest.approx(math.sqrt(2) * math.hypot(known(alone.error), ASSUMED))
+
+
+@pytest.mark.parametrize(
+    ("by", "noise", "tau", "reason"),
+    [
+        (0.0, 0.004, 0.003, None),  # same
+        (0.2, 0.004, 0.003, None),  # improved
+        (0.0, 0.1, 0.003, Reason.ROUNDS),
+        (0.01, 0.004, 0.011, Reason.PROCESSES),
+    ],
+)
+def test_an_open_change_says_what_reaches_across_the_threshold(
+    by: float, noise: float, tau: float, reason: Reason | None
+) -> None:
+    limits, rng = Limits(threshold=0.02, alpha=0.05), np.random.default_rng(1)
+    centered = rng.normal(0, noise, ROUNDS)
+    logs = centered - np.median(centered)
+    first, second = (
+        judged(np.exp(logs + log), np.ones(ROUNDS), between=Between(assumed_sd=tau)) for log in (0.0, by)
+    )
+    moved = change(first, second)
+    word = verdict(moved, moved.p_value, limits)
+    assert why_open(moved, (first, second), word, limits) is reason
+
+
+def chances(values: Sequence[float]) -> float:
+    found = known(mean_of_logs(values))
+    return found.p_value
+
+
+def test_the_mean_of_logs_over_models() -> None:
+    assert mean_of_logs([0.1]) is None
+    assert chances([0.1, 0.11, 0.09, 0.1]) < 0.001
+    assert chances([0.1, -0.11, 0.09, -0.1]) > 0.5
+    assert chances([0.0, 0.0]) == 1.0

@@ -19,6 +19,7 @@ from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
 from runner.reports.console import print_answer, print_report
 from runner.store.record_file import read_records
+from tests.unit.test_house import tree_of
 from torchduet import Result, compare
 
 ROOT = Path(__file__).parents[2]
@@ -44,11 +45,6 @@ def test_a_field_without_a_meaning_is_refused() -> None:
 class Odd:
     first: int  # a meaning
     last: int
-
-
-def kinds() -> list[type]:
-    found = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
-    return [kind for kind in found if isinstance(kind, type)]
 
 
 def documented(name: str) -> set[str]:
@@ -103,7 +99,7 @@ def written_phases(tree: ast.Module) -> Iterator[str]:
 
 def test_every_phase_that_is_written_is_one_of_the_documented() -> None:
     files = [path for folder in ("harness", "runner", "torchduet") for path in (ROOT / folder).rglob("*.py")]
-    written = {word for path in files for word in written_phases(ast.parse(path.read_text()))}
+    written = {word for path in files for word in written_phases(tree_of(path))}
     assert {"plan", "start", "import", "open", "build", "eager", "prepare", "warm up"} <= written
     assert written <= set(schema.FAILURE_PHASES)
 
@@ -127,7 +123,8 @@ def test_the_first_page_quotes_what_the_program_prints() -> None:
 
 
 def test_every_version_of_the_format_is_explained() -> None:
-    assert documented("Versions") <= {recorded_name(f) for kind in kinds() for f in dataclasses.fields(kind)}
+    kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
+    assert documented("Versions") <= {recorded_name(f) for kind in kinds for f in dataclasses.fields(kind)}
     text = (DOCS / "FORMAT.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| (\d+) \| 20", text, re.MULTILINE) == [
         str(version) for version in range(1, schema.SCHEMA_VERSION + 1)

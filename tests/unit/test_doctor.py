@@ -17,6 +17,7 @@ from tests.factories import make_samples
 CPU = "sys/devices/system/cpu"
 QUOTA = "sys/fs/cgroup/cpu/cpu.cfs"
 PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
+MEMORY = "MemTotal: 8388608 kB\nMemAvailable: 524288 kB\nSwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
@@ -75,6 +76,8 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({PAGES: "[always] madvise never"}, "transparent huge pages", "always", "madvise"),
         ({PAGES: "always [madvise] never"}, "transparent huge pages", "madvise", ""),
         ({CLOCK: "hpet"}, "clock source", "hpet", "tsc"),
+        ({"proc/meminfo": MEMORY}, "memory", "0.5 of 8.0 GiB available", "--max-memory"),
+        ({"proc/meminfo": MEMORY}, "swap", "1.0 of 2.0 GiB used", "swapoff"),
     ],
 )
 def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, found: str, advice: str) -> None:
@@ -83,15 +86,6 @@ def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, foun
     assert check.read.startswith("/")
     assert advice in check.advice
     assert bool(advice) == bool(check.advice)
-
-
-def test_memory_and_swap(tmp_path: Path) -> None:
-    text = "MemTotal: 8388608 kB\nMemAvailable: 524288 kB\nSwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"
-    found = by_name(machine(tmp_path, {"proc/meminfo": text}))
-    assert found["memory"].found == "0.5 of 8.0 GiB available"
-    assert "--max-memory" in found["memory"].advice
-    assert found["swap"].found == "1.0 of 2.0 GiB used"
-    assert "swapoff" in found["swap"].advice
 
 
 @pytest.mark.parametrize(

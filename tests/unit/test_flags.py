@@ -3,8 +3,6 @@
 ``UPDATE_GOLDEN=1 pytest tests/unit/test_flags.py`` writes the file anew; read the difference.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.schema import CompilerOptions, Extras, Job, Protocol, Record, Status
+from harness.schema import CompilerOptions, Extras, Job, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine.executors import Event, Stop, Waits, Work
 from runner.engine.executors.ahead import GROWTH, LEAST_BYTES, FreeMemory, crowded, jobs_ahead
@@ -19,15 +19,11 @@ from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
 from runner.reports.parts.table import columns
 from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
+from tests.unit.test_executors import work
 
 SHORT_S = 0.002
 PATIENCE_S = 300.0  # of a test that would otherwise hang
 GB = 10**9
-
-
-def work(number: int) -> Work:
-    job = make_job(f"m{number}", protocol=Protocol(repeat=6))
-    return Work(job=job, candidates=("a",))
 
 
 class World:
@@ -110,7 +106,7 @@ def records(events: Sequence[Event]) -> list[Record]:
     return [event for event in events if isinstance(event, Record)]
 
 
-JOBS = [work(number) for number in range(40)]
+JOBS = [work(f"m{number}", "cpu", ("a",)) for number in range(40)]
 NAMES = [one.job.case.name for one in JOBS]
 
 

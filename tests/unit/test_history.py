@@ -55,6 +55,12 @@ def make_run(
     return run
 
 
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts take a second each: one test undoes this."""
+    monkeypatch.setattr("runner.runs.history.page.chart", lambda *_: "")
+
+
 def read(folder: Path, name: str) -> Run:
     return next(run for run in read_runs(folder) if run.name == name)
 
@@ -220,7 +226,10 @@ def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
     assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(tmp_path: Path) -> None:
+def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
     for number, name in enumerate(("<script>alert(1)", "javascript:x", "a b#c?d")):
         make_run(tmp_path, number, derived=True, tags=["night <b>"]).rename(tmp_path / name)
     text = page(tmp_path)

@@ -1,6 +1,7 @@
 """What keeps the house habitable: file lengths, no hidden state, no shell, no torch in the parent."""
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -23,15 +24,19 @@ def sources(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def test_no_file_is_too_long() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in sources(*FOLDERS)}
     assert {path for path, length in lengths.items() if length > LONGEST} == set()
 
 
 def test_every_module_says_what_it_is() -> None:
-    texts = {path: path.read_text() for path in sources("runner", "harness", "suites", "studies")}
-    silent = [p for p, text in texts.items() if text.strip() and not ast.get_docstring(ast.parse(text))]
-    assert silent == []
+    trees = {path: tree_of(path) for path in sources("runner", "harness", "suites", "studies")}
+    assert [path for path, tree in trees.items() if path.stat().st_size and not ast.get_docstring(tree)] == []
 
 
 def mutable_globals(tree: ast.Module) -> Iterator[str]:
@@ -55,7 +60,7 @@ def test_the_check_for_hidden_state_sees_it() -> None:
 def test_no_hidden_state_and_no_shell() -> None:
     for path in sources("runner", "harness", "suites", "studies"):
         text = path.read_text()
-        assert list(mutable_globals(ast.parse(text))) == [], path
+        assert list(mutable_globals(tree_of(path))) == [], path
         assert "shell=True" not in text, path
         assert "os.system" not in text, path
 

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from harness.schema import Case, Mode, Setting
 from runner.errors import UsageError
 from runner.plan import probe
 from tests.factories import sampled
+from tests.unit.test_worker_process import alive, wait_until
 
 SETTING = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny")
-PATIENCE_S = 60.0
 SUITE = """
 from harness.schema import Case
 def cases(setting):
@@ -72,18 +71,8 @@ def interpreter(path: Path, answer: str) -> str:
     return str(path)
 
 
-def has_ended(pid: int) -> bool:
-    """Within ``PATIENCE_S``."""
-    deadline = time.monotonic() + PATIENCE_S
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not Path(f"/proc/{pid}").exists()
-
-
 def pid_in(path: Path) -> int:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (path.exists() and path.read_text().endswith("\n")) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
     return int(path.read_text())
 
 
@@ -129,7 +118,8 @@ def test_a_process_that_a_suite_file_starts_is_ended(tmp_path: Path) -> None:
         f"print(daemon.pid, file=open({str(pid)!r}, 'w'), flush=True)"
     )
     assert listed(tmp_path, daemon)
-    assert has_ended(pid_in(pid))
+    started = pid_in(pid)
+    wait_until(lambda: not alive(started))
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -141,7 +131,7 @@ def test_nothing_is_left_when_the_runner_is_killed(tmp_path: Path, how: signal.S
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as runner:
         spinning = pid_in(pid)
         runner.send_signal(how)
-    assert has_ended(spinning)
+    wait_until(lambda: not alive(spinning))
 
 
 def test_an_interpreter_that_is_slow_is_not_called_one_without_torch(

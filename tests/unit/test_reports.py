@@ -6,24 +6,27 @@ anew; read the difference before keeping it.
 
 import csv
 import io
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from harness.schema import Protocol, Status
+from harness.schema import Protocol, Scalar, Status
 from runner import reports
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.derive import summarize
-from runner.reports import field_csv, markdown, render_all, speedup_plot
+from runner.cli.formats import CONSOLE, formats_asked
+from runner.cli.formats import printed as on_console
+from runner.reports import field_csv, formats, markdown, render_all, speedup_plot
 from runner.reports.parts.averages import averages_tables
-from tests.factories import accuracy_run, known, make_job, make_record, printed, synthetic_run
+from tests.factories import HOSTILE_NAMES, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 NOT_GOLDEN = (
@@ -177,16 +180,110 @@ def test_averages_have_no_row_of_a_candidate_that_was_only_skipped() -> None:
 
 
 def test_explanations_fold_away_under_their_model_and_compiler() -> None:
-    record = make_record(make_job("model"))
-    metrics = {
-        **record.metrics,
+    metrics: dict[str, Scalar] = {
         "graph_break_reasons": "unsupported: <b>print</b> (model.py:5: print(x))\n2x other",
         "recompile_reasons": None,
         "candidate_kernel_changes": "mm: 5.000 -> 1.500 ms (-3.500)",
     }
-    text = markdown.render(summarize([replace(record, metrics=metrics)]))["report.md"].decode()
+    record = make_record(make_job("model"), metrics=metrics)
+    text = markdown.render(summarize([record]))["report.md"].decode()
     assert f"<summary>model, {record.candidate}: graph breaks</summary>" in text
     assert "- unsupported: &lt;b>print&lt;/b>" in text
     assert "- 2x other" in text
     assert "- mm: 5.000 -> 1.500 ms" in text
     assert "recompilations" not in text
+
+
+# -- benchmark.hud.json: what the dashboards of PyTorch and vLLM read --------------------------
+
+
+def hud(*records: Any) -> list[dict[str, Any]]:
+    files = render_all(summarize(records), {"hud"})
+    assert list(files) == ["benchmark.hud.json"]
+    return list(json.loads(files["benchmark.hud.json"]))
+
+
+def test_a_record_has_one_metric_with_all_of_its_samples() -> None:
+    record = make_record(make_job("resnet18"), speedup=1.5)
+    samples, found = known(record.samples), {one["metric"]["name"]: one for one in hud(record)}
+    first = found["abs_latency"]
+    facts = {"name": "torchduet", "mode": "training", "dtype": "float32"}
+    assert {name: first["benchmark"][name] for name in facts} == facts
+    model = {"name": "resnet18", "type": "OSS model", "backend": "inductor", "origins": ["toys"]}
+    assert first["model"] == model
+    assert first["metric"]["benchmark_values"] == [1e3 * s for s in samples.candidate_s]
+    assert found["eager_latency"]["metric"]["benchmark_values"] == [1e3 * s for s in samples.baseline_s]
+    speedup = found["speedup"]["metric"]
+    assert len(speedup["benchmark_values"]) == 1
+    assert speedup["extra_info"]["ci_low"] < speedup["benchmark_values"][0] < speedup["extra_info"]["ci_high"]
+    assert found["accuracy"]["metric"]["benchmark_values"] == [1.0]
+
+
+def test_a_failure_has_no_times_and_a_status() -> None:
+    (only,) = hud(make_record(make_job(), status=Status.CRASH, speedup=None, metrics={}))
+    metric = {"name": "accuracy", "unit": "", "benchmark_values": [0.0], "extra_info": {"status": "crash"}}
+    assert only["metric"] == metric
+
+
+def test_every_value_is_a_number_and_every_name_survives() -> None:
+    run = synthetic_run()
+    found = hud(*run)
+    assert {one["model"]["name"] for one in found} == {record.job.case.name for record in run}
+    assert all(isinstance(v, (int, float)) for one in found for v in one["metric"]["benchmark_values"])
+    for name in HOSTILE_NAMES:
+        assert hud(make_record(make_job(name)))[0]["model"]["name"] == name
+
+
+# -- --format: which files are made, from which words ------------------------------------------
+
+
+def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
+    assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg")
+    for module in reports.discover():
+        assert module.FORMATS, module.__name__
+
+
+def test_words_are_taken_in_any_case_and_none_means_all() -> None:
+    assert formats_asked({}) is None
+    assert formats_asked({"format": ["HTML,console"]}) == frozenset({"html", "console"})
+    assert on_console(None)
+    assert on_console(frozenset({CONSOLE}))
+    assert not on_console(frozenset({"html"}))
+
+
+def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("runner.reports.badge")
+    monkeypatch.setattr(module, "render", lambda summary: {"badge.svg": b""}, raising=False)
+    monkeypatch.setattr(reports, "discover", lambda: (module,))
+    summary = summarize(accuracy_run())
+    assert set(render_all(summary, {"badge"})) == {"badge.svg"}
+    assert render_all(summary, {"svg"}) == {}
+
+
+# -- report.md within GitHub's limit ----------------------------------------------
+
+
+def long_report(models: int, metrics: dict[str, Scalar] | None = None) -> str:
+    records = [
+        make_record(
+            make_job(f"a_model_<b>with</b>_a|long_name_{number}"),
+            speedup=0.5 if number % 2 else 1.5,
+            status=Status.CRASH if number % 10 == 0 else Status.PASS,
+            rounds=6,
+            metrics=metrics,
+        )
+        for number in range(models)
+    ]
+    return render_all(summarize(records), {"md"})["report.md"].decode()
+
+
+def test_a_long_report_fits_into_a_comment_and_says_what_is_missing() -> None:
+    text = long_report(500)
+    assert 60_000 < len(text.encode()) <= 65_536
+    assert "rows omitted, to keep this short: report.html and summary.json have all of them.)" in text
+    assert text.count("<details>") == text.count("</details>") > 1
+    assert text.count("```") % 2 == 0
+    outside = "".join(text.split("```")[::2])
+    assert "<b>" not in outside  # what is cut is as harmless as the rest
+    table = [line for line in outside.splitlines() if line.startswith("| a\\_model")]
+    assert len({line.replace("\\|", "").count("|") for line in table}) <= 1

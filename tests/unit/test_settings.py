@@ -1,7 +1,6 @@
 """Every setting through the command line and back: values -> words -> values, job -> command -> job."""
 
 import dataclasses
-import shlex
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,9 +25,8 @@ from harness.schema import (
     Job,
     Mode,
     Protocol,
-    Setting,
 )
-from harness.settings import ROW, Group, Row, choice, flag, setting
+from harness.settings import ROW, Row
 from runner.cli.commands import job_command
 from runner.cli.formats import Output
 from runner.cli.parser import given
@@ -38,10 +36,10 @@ from runner.plan.checks import run_config
 from runner.plan.config import QUICK, RunConfig, Selection, Where
 from runner.plan.environments.prepare import named as in_environments
 from runner.plan.environments.spec import EnvSpec
-from runner.plan.jobs import Catalog, plan
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words
 from runner.plan.sweep import AXES, axes_of, points
+from tests.command_line import planned
 
 TEXTS = st.text("abcXYZ019_.-", min_size=1, max_size=8).filter(lambda text: text.strip("-"))
 PAIRS = st.builds("{}={}".format, TEXTS.filter(str.isidentifier), st.text("ab=, '", max_size=5))
@@ -252,31 +250,9 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
     assume(not (job.device == "cpu" and tf32))
     assume((job.protocol.repeat or 100) >= job.protocol.min_rounds)
     command = job_command(job)
-    python, script, *typed = shlex.split(command)
-    assert python == "python"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocators, "library_of", lambda *_, **__: None)  # another has to be installed
-        config = run_config(given(typed))
-    if script != "runner.py":
-        assert script == f"suites/{job.case.suite}.py"
-        config = dataclasses.replace(config, suites=(job.case.suite,))
-
-    def offered(_: str, wanted: Setting) -> tuple[Case, ...]:
-        plain = Case(
-            suite=job.case.suite,
-            name=job.case.name,
-            mode=wanted.mode,
-            batch_size=None,
-            published_batch_size=job.case.published_batch_size,
-            scale="full" if ":" in job.case.suite else wanted.scale,
-            tags=job.case.tags,
-            tolerance=job.case.tolerance,
-            skip="it is skipped" if job.case.no_skip else job.case.skip,
-        )
-        return (plain,)
-
-    jobs = plan(config, Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: (job.case,)))
-    (again,) = in_environments(config.environments, jobs) if config.environments else jobs
+        (again,) = planned(command, job.case)
     assert again == job
     assert job_command(again) == command
 
@@ -284,22 +260,6 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
 def test_a_protocol_has_one_field_that_the_engine_alone_sets() -> None:
     without = [path for path, _, row in rows(RunConfig) if row is None]
     assert sorted(without) == sorted(["own_compilers", "protocol.process", *ENGINES])
-
-
-def test_a_new_setting_is_one_row() -> None:
-    """Flag, help, check and printed word come from the field alone."""
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Made:
-        color: str = setting(
-            "red",
-            flag("--color", group=Group.OUTPUT, metavar="C", kind=choice("color", ("red", "blue")), help="x"),
-        )
-
-    assert words(Made(color="blue"), ([], Made())) == ["--color=blue"]
-    assert read(Made(), {"color": "blue"}) == Made(color="blue")
-    with pytest.raises(UsageError, match="--color: there is no color called 'bleu'; did you mean blue"):
-        read(Made(), {"color": "bleu"})
 
 
 # -- what the command line refuses, Python refuses -----------------------------------------------------

@@ -1,7 +1,5 @@
 """``--start-up``: the order of its processes, when a form overtakes eager, and what is said about it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

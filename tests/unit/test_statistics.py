@@ -103,15 +103,6 @@ def test_p_is_scipys_at_any_number_of_rounds_and_with_ties(n: int, shift: float)
     assert signed_rank_p(tied) == pytest.approx(float(expected), rel=1e-9)
 
 
-def test_benjamini_and_hochbergs_own_example() -> None:
-    # the fifteen p-values of their 1995 paper; four are significant at 0.05
-    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
-    p_values += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
-    q_values = [q for q in false_discovery(p_values) if q is not None]
-    assert sum(q <= 0.05 for q in q_values) == 4
-    assert q_values[3] == pytest.approx(0.0095 * 15 / 4)
-
-
 def test_q_values_are_scipys() -> None:
     rng = np.random.default_rng(0)
     for size in (1, 2, 7, 300):

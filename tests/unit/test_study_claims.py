@@ -10,6 +10,7 @@ from studies.implementations.claims import claims, published_examples
 from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line
+from tests.factories import known
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,7 @@ def test_the_published_story_is_recognized() -> None:
     found = fitted(lines)
     assert [f.model for f in found[-3:]] == ["MLP", "TLTransformer", "NanoGPT"]  # the published order
     mlp = next(f for f in found if f.model == "MLP")
-    solved = mlp.reached(SOLVED)
-    assert solved is not None
+    solved = known(mlp.reached(SOLVED))
     assert (solved.step, solved.seconds) == (2, 2.0)
     assert mlp.micros == pytest.approx(1e6 * 2.0 / (2 * 2))
     assert mlp.inference_micros == pytest.approx(2.1)
@@ -134,10 +134,11 @@ def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
     assert [one.holds for one in on_text] == [OPEN, OPEN]
 
 
-def report_of(lines: list[Line], **options: Any) -> str:
+def report_of(lines: list[Line], text: str | None = "shakespeare", **options: Any) -> dict[str, str]:
     given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False, **options}
-    study = {"kind": "study", "text": "shakespeare", "refused": None, "options": given, "environment": {}}
-    return render([study, *lines])[0]["report.md"].decode()
+    study = {"kind": "study", "text": text, "refused": None, "options": given, "environment": {}}
+    files, _ = render([study, *lines])
+    return {name: content.decode(errors="replace") for name, content in files.items()}
 
 
 Curve = list[tuple[float, ...]]
@@ -145,7 +146,8 @@ ADDED: tuple[str, str, float, Curve] = ("addition", "TLTransformer", 1e-3, [(60.
 
 
 def test_the_report_has_the_published_tables() -> None:
-    text = report_of(story(ADDED, ("shakespeare", "MLP", 1e-2, [(300.0, 2.0, 0.4)])))
+    lines = story(ADDED, ("shakespeare", "MLP", 1e-2, [(300.0, 2.0, 0.4)]))
+    text = report_of(lines)["report.md"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
     addition = [row for row in rows if len(row) == 14][2:]
     assert addition[-1][:4] == ["TLTransformer 0.001", "1.382", "1.500", "1.384"]  # with the loss in training
@@ -157,18 +159,16 @@ def test_the_report_has_the_published_tables() -> None:
 
 
 def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
-    given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False}
-    study = {"kind": "study", "text": None, "refused": None, "options": given, "environment": {}}
     older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
-    new, old = (render([study, *story(one)])[0]["curves_addition.svg"].decode() for one in (ADDED, older))
+    new, old = (report_of(story(one), None)["curves_addition.svg"] for one in (ADDED, older))
     assert "accuracy by symbol (thin: training)" in new
     assert "accuracy by symbol (thin: training)" not in old
     assert "loss, nats (thin: training)" in old
 
 
 def test_another_task_is_not_judged() -> None:
-    text = report_of(story(ADDED), operations=["+", "-"], digits=4)
+    text = report_of(story(ADDED), operations=["+", "-"], digits=4)["report.md"]
     assert "Questions with + and -, numbers of 4 digits, written backwards." in text
     assert "not judged" in text
     assert "NOT the same task" in text
-    assert "NOT the same task" not in report_of(story(ADDED))
+    assert "NOT the same task" not in report_of(story(ADDED))["report.md"]

@@ -39,12 +39,12 @@ FIRST = "the first call is slow, later ones are fast"
 def records(device: str = "cpu", modes: Sequence[str] = tuple(STORY), **by_mode: Any) -> list[Record]:
     """A model in these modes: as the published story has it, but for what is given."""
     job = replace(make_job("resnet152", mode=Mode.INFERENCE, candidates=tuple(MODES)), device=device)
-    return [record_of(job, mode, **by_mode.get(mode.replace("-", "_"), {})) for mode in modes]
-
-
-def record_of(job: Job, mode: str, *, calls: Sequence[float] = CALLS, **facts: Any) -> Record:
-    candidate = next(name for name, title in MODES.items() if title == mode)
-    return replace(make_record(job, candidate, **{**STORY[mode], **facts}), first_calls_s=tuple(calls))
+    found = []
+    for candidate, mode in ((name, mode) for name, mode in MODES.items() if mode in modes):
+        facts = {"calls": CALLS, **STORY[mode], **by_mode.get(mode.replace("-", "_"), {})}
+        calls = facts.pop("calls")
+        found.append(replace(make_record(job, candidate, **facts), first_calls_s=calls))
+    return found
 
 
 def held(found: Sequence[Record]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,9 +21,12 @@ assert harness.WHO == runner.WHO == suites.WHO == "the user"
 """
 
 
-def python(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def python(site: Path, folder: Path, *words: str) -> str:
+    """What a program prints."""
     environment = {**os.environ, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site / "cache")}
-    return ran(sys.executable, *words, cwd=folder, env=environment)
+    done = ran(sys.executable, *words, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +77,8 @@ def test_all_is_in_one_package(site: Path) -> None:
 
 
 def test_no_file_imports_a_package_that_is_elsewhere(site: Path) -> None:
-    for path in site.rglob("*.py"):
+    may = re.compile(rf"\b(from|import)\b.*\b({'|'.join(setup.INNER)})\b")
+    for path in (path for path in site.rglob("*.py") if may.search(path.read_text(encoding="utf-8"))):
         for node in ast.walk(ast.parse(path.read_bytes())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [name.name for name in node.names] if isinstance(node, ast.Import) else []
@@ -81,15 +86,12 @@ def test_no_file_imports_a_package_that_is_elsewhere(site: Path) -> None:
 
 
 def test_the_command_starts_beside_packages_of_the_same_names(site: Path, project: Path) -> None:
-    done = python(site, project, "-m", "torchduet", "--list", "--suites=ops", "--inference")
-    assert done.returncode == 0, done.stderr
-    assert "matmul" in done.stdout
+    assert "matmul" in python(site, project, "-m", "torchduet", "--list", "--suites=ops", "--inference")
 
 
 def test_import_torchduet_leaves_their_names_to_the_user(site: Path, project: Path) -> None:
     program = f"import torchduet\nfrom torchduet import Protocol, compare, load\n{OWN}"
-    done = python(site, project, "-c", program)
-    assert done.returncode == 0, done.stderr
+    python(site, project, "-c", program)
 
 
 def test_a_suite_imports_our_harness_by_its_short_name(site: Path, tmp_path: Path) -> None:
@@ -100,20 +102,17 @@ def test_a_suite_imports_our_harness_by_its_short_name(site: Path, tmp_path: Pat
         "    one = Case(suite=__file__, name=name, mode=setting.mode, batch_size=1, published_batch_size=1)\n"
         "    return (one,)\n"
     )
-    done = python(site, tmp_path, "-m", "torchduet", "--list", "--suites=mine.py", "--inference")
-    assert done.returncode == 0, done.stderr
-    assert "torchduet.harness+torchduet.harness.schema" in done.stdout  # the same modules, not copies
+    listed = python(site, tmp_path, "-m", "torchduet", "--list", "--suites=mine.py", "--inference")
+    assert "torchduet.harness+torchduet.harness.schema" in listed  # the same modules, not copies
 
 
 def test_a_node_of_a_cluster_gets_the_code_and_nothing_else(site: Path, tmp_path: Path) -> None:
     program = "from pathlib import Path; {} import copy_code; copy_code(Path('code'))"
     module = "runner.plan.environments.code_folder"
-    done = python(site, tmp_path, "-c", program.format(f"from torchduet.{module}"))
-    assert done.returncode == 0, done.stderr
+    python(site, tmp_path, "-c", program.format(f"from torchduet.{module}"))
     assert [path.name for path in (tmp_path / "code").iterdir()] == ["torchduet"]
     (tmp_path / "checkout").mkdir()
-    done = python(ROOT, tmp_path / "checkout", "-c", program.format(f"from {module}"))
-    assert done.returncode == 0, done.stderr
+    python(ROOT, tmp_path / "checkout", "-c", program.format(f"from {module}"))
     copied = sorted(path.name for path in (tmp_path / "checkout" / "code").iterdir())
     assert copied == ["harness", "runner", "suites"]
 
@@ -125,9 +124,7 @@ def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it
         "from torchduet.runner.plan.interpreter import worker_command, worker_environment as e\n"
         "print(worker_command()[-1], e(1)['PYTHONPATH'])"
     )
-    done = python(site, tmp_path, "-c", program)
-    assert done.returncode == 0, done.stderr
-    module, path = done.stdout.split()
+    module, path = python(site, tmp_path, "-c", program).split()
     assert module == "torchduet.harness.worker"
     folder = Path(path.split(os.pathsep)[0])
     assert [one.name for one in folder.iterdir()] == ["torchduet"]

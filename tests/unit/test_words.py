@@ -8,13 +8,13 @@ from string import Formatter
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Job, Scalar, Status
+from harness.schema import Scalar, Status
 from runner.analysis.caveats import HOLDS, NAMES, WORDS
 from runner.analysis.columns import COMPUTED, columns, own_columns
-from runner.analysis.comparison import Comparison, Finding
+from runner.analysis.comparison import Finding
 from runner.analysis.derive import compare, summarize
 from runner.analysis.findings import FACTS, LIMITS, WHEN, Rule, rules
-from tests.factories import make_job, make_record, synthetic_run
+from tests.factories import known, make_job, make_record, synthetic_run
 from torchduet.advice import for_python
 
 
@@ -105,11 +105,8 @@ def test_no_finding_names_a_flag() -> None:
     ],
 )  # fmt: skip
 def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | None) -> None:
-    records = []
-    for number, found in enumerate(metrics):
-        record = make_record(make_job(f"model_{number}"), "inductor")
-        named = {f"compile_cache_{name}": value for name, value in found.items()}
-        records.append(replace(record, metrics={**record.metrics, **named}))
+    counters = [{f"compile_cache_{name}": value for name, value in found.items()} for found in metrics]
+    records = [make_record(make_job(f"m{n}"), metrics=found) for n, found in enumerate(counters)]
     caveats = [text for text in summarize(records).caveats if "caches" in text]
     assert caveats == ([sentence] if sentence else [])
 
@@ -117,18 +114,11 @@ def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | Non
 # -- measured peaks ------------------------------------------------------------
 
 
-def comparisons(*cases: tuple[Job, float]) -> tuple[Comparison, ...]:
-    """Of models with 1e8 FLOP per step, and these measured peaks."""
-    records = []
-    for job, peak in cases:
-        record = make_record(job, "inductor")
-        metrics = {**record.metrics, "flops_per_step": 10**8, "measured_peak_flop_per_s": peak}
-        records.append(replace(record, metrics=metrics))
-    return tuple(compare(records))
-
-
 def test_shares_are_of_the_best_peak_of_the_run() -> None:
-    for comparison in comparisons((make_job("one"), 1e11), (make_job("other"), 1e9)):
-        rate = comparison.number("candidate_tflop_per_s")
-        assert rate is not None
+    records = [
+        make_record(make_job(name), metrics={"flops_per_step": 10**8, "measured_peak_flop_per_s": peak})
+        for name, peak in (("one", 1e11), ("other", 1e9))
+    ]
+    for comparison in compare(records):
+        rate = known(comparison.number("candidate_tflop_per_s"))
         assert comparison.number("candidate_share_of_measured") == pytest.approx(rate / 0.1)
