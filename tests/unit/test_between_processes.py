@@ -21,7 +21,7 @@ from runner.plan.jobs import plan
 from runner.reports.parts.table import processes_cell
 from runner.store.calibrations import Calibration, Tau, keep, matching, read_calibrations
 from tests.command_line import parsed
-from tests.factories import make_job, make_record, make_samples
+from tests.factories import make_job, make_record, make_samples, sampled
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,7 @@ def test_the_pool_s_weight_grows_with_what_other_models_measure(models: int, df:
     assert pooled([(0.01, 3)] * models, 0.01**2).df == pytest.approx(df)
 
 
-@pytest.mark.parametrize("tau", [0.0025, 0.011, 0.023])
-@pytest.mark.parametrize("models", [1, 2, 10])
+@pytest.mark.parametrize(("tau", "models"), sampled(2, (0.0025, 0.011, 0.023), (1, 2, 10)))
 def test_three_processes_cover_the_truth_whatever_was_assumed(tau: float, models: int) -> None:
     """The interval over processes, with an assumption of 1.1 % and rounds that explain 0.6 %."""
     rng = np.random.default_rng(2)
@@ -125,7 +124,7 @@ FACTS: dict[str, Scalar] = {
 }
 
 
-@pytest.mark.parametrize("tau", [0.002, 0.005, 0.01, 0.02, 0.03])
+@pytest.mark.parametrize("tau", sampled(2, (0.002, 0.005, 0.01, 0.02, 0.03)))
 def test_a_planted_tau_and_the_speedups_that_it_moves_are_held(tau: float) -> None:
     rng = np.random.default_rng(36)
     held, covered, repetitions = 0, 0.0, 400

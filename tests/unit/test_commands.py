@@ -1,7 +1,6 @@
 """The command of a job makes the same job: for every setting that there is, and for every committed run."""
 
 import dataclasses
-import functools
 import json
 import re
 import shlex
@@ -14,7 +13,6 @@ import pytest
 from harness.codec import from_json
 from harness.schema import Job, Protocol
 from runner.cli.commands import job_command
-from runner.cli.parser import build_parser
 from runner.plan.config import QUICK
 from runner.store import invocation
 from tests.command_line import config_of_words, planned
@@ -77,8 +75,7 @@ def plain(job: Job) -> Job:
 
 
 @pytest.mark.slow
-def test_every_committed_command_parses_to_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
+def test_every_committed_command_parses_to_its_job() -> None:
     seen = 0
     for path, found in committed():
         job = plain(from_json(Job, found["job"]))

@@ -7,7 +7,7 @@ import pytest
 
 from runner.cli.actions import list_models, measure, print_commands, visualize
 from runner.errors import UsageError
-from runner.plan.config import QUICK, RunConfig
+from runner.plan.config import RunConfig
 from tests.command_line import config_of_words, parsed
 
 
@@ -35,12 +35,6 @@ def test_lists_by_repetition_and_by_commas() -> None:
 )
 def test_cuda_graphs_are_among_the_default_compilers_of_a_gpu(words: list[str], *, graphs: bool) -> None:
     assert ("inductor_reduce_overhead" in config(*words).compilers) is graphs
-
-
-def test_quick_is_a_shorter_protocol_that_flags_still_overrule() -> None:
-    quick = config("--quick").protocol
-    assert quick == QUICK
-    assert config("--quick", "--precision=1%").protocol.ci_width == 0.01
 
 
 def test_actions() -> None:
@@ -163,12 +157,6 @@ def test_bad_input_names_what_is_wrong(words: str, says: str) -> None:
     sentence = str(caught.value)
     assert says in sentence
     assert "\n" not in sentence
-
-
-def test_what_has_no_flag_of_its_own() -> None:
-    found = config("--protocol=max_rounds=40", "--protocol", "alpha=0.01").protocol
-    assert (found.max_rounds, found.alpha) == (40, 0.01)
-    assert config("--quick", "--protocol=max_rounds=15").protocol.max_rounds == 15
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

@@ -93,12 +93,6 @@ def test_names_beyond_the_list_come_after_it() -> None:
     assert names(only=("s*", "mi??le")) == ["small", "middle"]
 
 
-def test_sizes_from_a_file_overrule_those_of_the_models_it_names() -> None:
-    changes = Changes(batch_sizes=(("middle", 2),))
-    jobs = plan(config(changes=changes), MADE_UP)
-    assert {job.case.name: job.case.batch_size for job in jobs} == {"small": 8, "middle": 2}
-
-
 def test_what_was_asked_for_is_in_the_case_and_in_its_key() -> None:
     changes = Changes(loss="sum", config=("a.b=3",), no_skip=True)
     plain, changed = (plan(config(changes=c), MADE_UP)[0] for c in (Changes(), changes))
@@ -137,8 +131,8 @@ def test_a_model_that_only_another_mode_has_is_named_with_this_mode() -> None:
 
 def test_a_batch_size_is_for_a_model_that_a_suite_has() -> None:
     sizes = (("small", 2), ("large", 3), ("beyond", 4))
-    jobs = plan(config(changes=Changes(batch_sizes=sizes), selection=Selection(only=("small",))), MADE_UP)
-    assert [job.case.batch_size for job in jobs] == [2]
+    jobs = plan(config(changes=Changes(batch_sizes=sizes)), MADE_UP)
+    assert {job.case.name: job.case.batch_size for job in jobs} == {"small": 2, "middle": 8}
     with pytest.raises(UsageError, match="--batch-size-file: there is no model called 'smal'; did you"):
         plan(config(changes=Changes(batch_sizes=(*sizes, ("smal", 5)))), MADE_UP)
 

@@ -29,12 +29,8 @@ from runner.reports.parts.averages import averages_tables
 from tests.factories import HOSTILE_NAMES, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
-NOT_GOLDEN = (
-    ".png",
-    ".svg",
-    "report.html",
-    "summary.json",
-)  # the last two: all digits and a library, test_html_report.py
+TEXTS = {*reports.formats()} - {"png", "svg", "html", "json", "hud"}
+"""The others are pictures, or all digits and a library: test_html_report.py."""
 RUNS = {"synthetic": synthetic_run, "accuracy": accuracy_run}
 
 
@@ -48,8 +44,7 @@ def table(content: bytes) -> list[dict[str, str]]:
 def texts(name: str) -> dict[str, str]:
     """Every text that a run ends in, by file name; lines without the spaces that pad a table."""
     records = RUNS[name]()
-    files = render_all(summarize(records))
-    found = {file: content.decode() for file, content in files.items() if not file.endswith(NOT_GOLDEN)}
+    found = {file: content.decode() for file, content in render_all(summarize(records), TEXTS).items()}
     for width in (80, 200):
         lines = printed(records, width).splitlines()
         found[f"console_{width}.txt"] = "\n".join(line.rstrip() for line in lines) + "\n"

@@ -18,7 +18,7 @@ from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import paired_speedup
 from runner.analysis.verdicts.decision import Between, judged
 from runner.engine.stopping import decide
-from tests.factories import known
+from tests.factories import known, sampled
 
 Floats = NDArray[np.float64]
 Columns = tuple[Floats, Floats]
@@ -82,8 +82,7 @@ def rates(
 
 
 # 1,500 repetitions of a 5 % event have a standard error of 0.56 %: +-2 % is beyond three of them
-@pytest.mark.parametrize("n", [10, 30, 100])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "n"), sampled(2, KINDS, (10, 30, 100)))
 def test_under_the_null_p_and_interval_keep_their_promise(
     kind: Callable[[Generator, int], Columns], n: int
 ) -> None:
