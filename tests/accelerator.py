@@ -34,10 +34,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import devices
 from harness.program import Compiled, Program
-from harness.schema import Case, Job, Mode, Protocol
+from harness.schema import Job, Protocol
 from harness.tensors import named_tensors
 from harness.worker.session import Session
 from harness.workload import Workload
+from tests.factories import make_job
 
 ROOT = Path(__file__).parents[1]
 GOVERNED_S = 0.5
@@ -435,10 +436,9 @@ def replaying(
 Compilers = Mapping[str, Callable[[Program], Compiled]]
 
 
-def job(*candidates: str, mode: Mode = Mode.TRAINING, **protocol: Any) -> Job:
-    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
+def job(*candidates: str, **protocol: Any) -> Job:
     settings = Protocol(**{"min_sample_s": 0.0, "threads": 1, **protocol})
-    return Job(case=case, device="cpu", dtype="float32", candidates=candidates, protocol=settings)
+    return make_job(candidates=candidates, protocol=settings)
 
 
 def built(machine: Accelerator, **sizes: Any) -> Workload:
@@ -446,8 +446,23 @@ def built(machine: Accelerator, **sizes: Any) -> Workload:
     return Workload(module=model, args=(torch.ones(4, 8),), loss=lambda output, _: output.square().mean())
 
 
-def session(machine: Accelerator, compilers: Compilers, **sizes: Any) -> Session:
-    return Session(job(*compilers), lambda _: None, lambda _: built(machine, **sizes), compilers)
+def opened(
+    machine: Accelerator, compilers: Compilers, work: Workload | None = None, **protocol: Any
+) -> Session:
+    """A session whose eager has run."""
+    ready = Session(job(*compilers, **protocol), lambda _: None, lambda _: work or built(machine), compilers)
+    ready.open()
+    return ready
+
+
+def prepared(
+    machine: Accelerator, compilers: Compilers, work: Workload | None = None, **protocol: Any
+) -> Session:
+    """The same, with every candidate compiled and checked."""
+    ready = opened(machine, compilers, work, **protocol)
+    for name in compilers:
+        ready.prepare(name)
+    return ready
 
 
 def about(value: float) -> Any:

@@ -18,12 +18,13 @@ from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import Case, CompilerOptions, Job, Mode, Parity, Protocol, Status
+from harness.schema import CompilerOptions, Mode, Parity, Protocol, Status, TensorError
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
+from tests.factories import known, make_job
 
 CPU = torch.device("cpu")
 Backend = Callable[[Program], Compiled]
@@ -69,13 +70,13 @@ def untouched(program: Program) -> Compiled:
     return Compiled(forward=program.forward(), region="forward", compiler_calls=lambda: 0)
 
 
-def refusing(error: BaseException) -> Backend:
-    """A backend that raises."""
+def refusing(error: BaseException) -> Callable[..., Any]:
+    """A backend, a forward or whatever is called, that raises."""
 
-    def compile(program: Program) -> Compiled:  # noqa: A001 - as the real ones are called
+    def call(*_: object) -> Any:
         raise error
 
-    return compile
+    return call
 
 
 def backends(**planted: Backend) -> Callable[..., Backend]:
@@ -93,6 +94,17 @@ def suite_that(build: Callable[[], Any]) -> Callable[[str], Any]:
 
 
 # -- models --------------------------------------------------------------------------------
+
+
+class Of(nn.Module):
+    """What a function makes of the inputs and of its parts. Copies share the function."""
+
+    def __init__(self, function: Callable[..., Any], *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts, self.function = nn.ModuleList(parts), function
+
+    def forward(self, *given: Any) -> Any:
+        return self.function(*given, *self.parts)
 
 
 class Attention(nn.Module):
@@ -189,7 +201,7 @@ Fault = Callable[[Program, Forward], Forward]
 Verdict = tuple[Status, Parity, tuple[str, ...]]
 
 
-def opened(
+def unopened(
     work: Callable[[], Workload],
     mode: Mode = Mode.TRAINING,
     dtype: str = "float32",
@@ -197,18 +209,21 @@ def opened(
     options: CompilerOptions | None = None,
     **protocol: Any,
 ) -> Session:
-    """A session whose eager has run, with weights and inputs from a fixed seed."""
-    case = Case(suite="none", name="m", mode=mode, batch_size=4, published_batch_size=4)
-    job = Job(
-        case=case,
-        device="cpu",
+    """A session, with weights and inputs from a fixed seed."""
+    job = make_job(
+        mode=mode,
         dtype=dtype,
         candidates=tuple(compilers or ("eager",)),
         options=options or CompilerOptions(),
         protocol=Protocol(**{"threads": 1, "min_sample_s": 0.0, **protocol}),
     )
     torch.manual_seed(0)
-    session = Session(job, silent, lambda _: work(), compilers)
+    return Session(job, silent, lambda _: work(), compilers)
+
+
+def opened(work: Callable[[], Workload], mode: Mode = Mode.TRAINING, *given: Any, **more: Any) -> Session:
+    """A session whose eager has run."""
+    session = unopened(work, mode, *given, **more)
     session.open()
     return session
 
@@ -218,8 +233,15 @@ def judged(
 ) -> Verdict:
     """A session's verdict on a planted compiler."""
     status, parity, _, notes = opened(work, mode, dtype, {"planted": backend}).prepare("planted")
-    assert parity is not None
-    return status, parity, notes
+    return status, known(parity), notes
+
+
+def failing(verdict: tuple[Any, ...]) -> TensorError:
+    """The worst tensor of a candidate that fails parity, as this one must."""
+    status, parity, *_ = verdict
+    assert status is Status.FAIL_ACCURACY
+    worst: TensorError = known(known(parity).worst)
+    return worst
 
 
 def with_fault(fault: Fault, **claims: Any) -> Backend:
@@ -234,6 +256,19 @@ def with_fault(fault: Fault, **claims: Any) -> Backend:
 
 def right(_: Program, forward: Forward) -> Forward:
     return forward
+
+
+def changing(output: Callable[[Any], Any] = lambda output: output, loss: float = 1.0) -> Fault:
+    """Eager's outputs, changed, and its loss times ``loss``."""
+
+    def plant(_: Program, forward: Forward) -> Forward:
+        def run(*given: Any) -> tuple[Any, Any]:
+            of_eager, made = forward(*given)
+            return None if of_eager is None else of_eager * loss, output(made)
+
+        return run
+
+    return plant
 
 
 def every(n: int, first: int = 1, factor: float = 1.5) -> Fault:
@@ -291,6 +326,10 @@ class Trial:
 def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING, seed: int = 0) -> Trial:
     torch.manual_seed(seed)
     return Trial(workload=workload(name), dtype=dtype, mode=mode)
+
+
+def inference(module: nn.Module, *args: Any, dtype: str = "float32", **kwargs: Any) -> Trial:
+    return Trial(workload=Workload(module=module, args=args, kwargs=kwargs), dtype=dtype, mode=Mode.INFERENCE)
 
 
 def results(

@@ -8,18 +8,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch import nn
+from torch._dynamo.utils import counters
 
+from harness.backends.shared import inductor
 from harness.devices import of
 from harness.failures import JobFailed
 from harness.metrics import Ended, call, gpu_clock, observing, peak_rates, trace
 from harness.metrics.energy import per_step_j
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import BASELINE, Case, Mode, Protocol, Status
+from harness.schema import BASELINE, Mode, Protocol, Status
 from harness.timing.measure import STREAM
 from harness.timing.rounds import Rounds
 from harness.timing.workbench import Workbench
@@ -34,13 +38,14 @@ from tests.accelerator import (
     about,
     built,
     job,
+    opened,
+    prepared,
     replaying,
-    session,
     times,
     waiting_places,
 )
-from tests.factories import sampled
-from tests.worker.planted import CPU, silent
+from tests.factories import make_job, sampled
+from tests.worker.planted import CPU, inference, silent
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
@@ -52,8 +57,7 @@ if TYPE_CHECKING:
 def of_a_session(machine: Accelerator) -> None:
     """First calls, warm-up, rounds, memory of a step."""
     compilers = {"fast": times(machine, 0.5, compile_s=1.0), "replayed": replaying(machine)}
-    ready = session(machine, compilers)
-    ready.open()
+    ready = opened(machine, compilers)
     for name in compilers:
         assert ready.prepare(name)[0] is Status.PASS
     assert ready.first_calls_s["fast"] == [about(1.015), about(0.015), about(0.015)]
@@ -65,8 +69,7 @@ def of_a_session(machine: Accelerator) -> None:
         assert one.seconds == {BASELINE: about(0.030), "fast": about(0.015), "replayed": about(0.030)}
     changed, numbers, failed = ready.finish()
     assert (changed, failed) == ({}, {})
-    kept = numbers[BASELINE]["persistent_bytes"]
-    assert isinstance(kept, int)
+    kept: Any = numbers[BASELINE]["persistent_bytes"]
     peaks = {name: found["peak_memory_bytes"] for name, found in numbers.items()}
     # a forward keeps its activations until the backward, which needs as many
     assert peaks == {BASELINE: kept + 2000, "fast": kept + 2000, "replayed": kept + 5000}
@@ -87,10 +90,7 @@ class Drive:
 def of_a_generation(machine: Accelerator) -> None:
     """Prefill and decode."""
     work = replace(built(machine), loss=None, drive=Drive())
-    case = Case(
-        suite="none", name="m", mode=Mode.GENERATE, batch_size=4, published_batch_size=4, new_tokens=2
-    )
-    whole = replace(job("fast"), case=case)
+    whole = make_job(mode=Mode.GENERATE, new_tokens=2, candidates=("fast",), protocol=job("fast").protocol)
     ready = Session(whole, silent, lambda _: work, {"fast": times(machine, 0.5)})
     ready.open()
     assert ready.prepare("fast")[0] is Status.PASS
@@ -144,13 +144,8 @@ class Profile:
     def export_chrome_trace(self, path: str) -> None: ...
 
     def key_averages(self) -> list[Any]:
-        @dataclass
-        class Event:
-            self_device_time_total: float
-            device_type: str = "DeviceType.CPU"
-            key: str = "kernel"
-
-        return [Event(self.seen * 1e6)]
+        times = {"self_device_time_total": self.seen * 1e6, "device_type": "DeviceType.CPU"}
+        return [SimpleNamespace(key="kernel", **times)]
 
 
 def of_a_trace(machine: Accelerator) -> None:
@@ -174,19 +169,15 @@ def of_a_step_that_waits_for_the_host(machine: Accelerator) -> None:
         model.forward_s, model.backward_s, model.host_s = 0.004, 0.018, (0.002, 0.001)
         return Compiled(forward=program.forward(), region="forward+loss", compiler_calls=lambda: 1)
 
-    sizes: Any = {"forward_s": 0.005, "backward_s": 0.020, "host_s": (0.012, 0.008)}
-    ready = session(machine, {"fast": compile_it}, **sizes)
-    ready.open()
-    ready.prepare("fast")
+    work = built(machine, forward_s=0.005, backward_s=0.020, host_s=(0.012, 0.008))
+    ready = prepared(machine, {"fast": compile_it}, work)
     assert ready.warm_up()["iterations_per_sample"] == STREAM
     (one,), _ = ready.measure(1)
     assert one.seconds == {BASELINE: pytest.approx(0.025, rel=0.05), "fast": pytest.approx(0.022, rel=0.02)}
     ready.finish()
     found = ready.conclude()
-    assert {name: found.get(name, {}).get("device_s") for name in one.seconds} == {
-        BASELINE: about(0.025),
-        "fast": about(0.022),
-    }
+    devices = {name: found.get(name, {}).get("device_s") for name in one.seconds}
+    assert devices == {BASELINE: about(0.025), "fast": about(0.022)}
 
 
 SCENARIOS = (
@@ -273,9 +264,7 @@ def test_rounds_begin_when_clock_and_power_have_settled(
     machine.limit_w = 0.6 * WATTS
     if not heated:
         monkeypatch.setattr(sessions, "heat", lambda *_: 0.0)
-    ready = session(machine, {"hungry": hungry(machine)})
-    ready.open()
-    ready.prepare("hungry")
+    ready = prepared(machine, {"hungry": hungry(machine)})
     machine.now += 60.0
     warmed = ready.warm_up()
     rounds, _ = ready.measure(10)
@@ -295,9 +284,7 @@ def test_rounds_begin_when_clock_and_power_have_settled(
 def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -> None:
     machine = readings
     machine.limit_w = 10 * WATTS
-    ready = session(machine, {"plain": times(machine, 1.0)})
-    ready.open()
-    ready.prepare("plain")
+    ready = prepared(machine, {"plain": times(machine, 1.0)})
     ready.warm_up()
     variant = ready._variants["plain"]
     step, calls = variant.step, itertools.count()
@@ -323,3 +310,75 @@ def test_a_turn_begins_with_a_sample_that_is_not_timed(machine: Accelerator) -> 
     before = time.perf_counter()
     rounds.lead_in(variants, 2)
     assert time.perf_counter() - before >= 0.060
+
+
+# -- CUDA graphs that torch skips: its counters are set by hand -----------------------------------
+
+
+REASON = "skipping cudagraphs due to mutated inputs"
+
+
+def graphs(machine: Accelerator, *, skips: int, copied: int, pool: int = 0) -> Callable[[Program], Compiled]:
+    """A compiler that runs eager, and counts as torch does when it records or skips CUDA graphs."""
+
+    def compile_it(program: Program) -> Compiled:
+        compiled = inductor.with_cuda_graphs(program, "graphs", lambda: times(machine, 1.0)(program))
+        counters["inductor"]["cudagraph_skips"] += skips
+        counters["inductor"]["cudagraph_recorded_non_static_inputs"] += copied
+        machine.pools += pool
+        return compiled
+
+    return compile_it
+
+
+@pytest.fixture
+def _reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = SimpleNamespace(cudagraph_skip_reason=f"{REASON}\n  in foo", start_time_us=0, graph_op_count=0)
+    monkeypatch.setattr("harness.counters.compilations", lambda: [metric, SimpleNamespace()])
+
+
+@pytest.mark.usefixtures("_reason")
+def test_a_candidate_whose_graphs_were_all_skipped_is_not_compiled(machine: Accelerator) -> None:
+    with pytest.raises(JobFailed) as failed:
+        prepared(machine, {"graphs": graphs(machine, skips=2, copied=0)})
+    assert failed.value.status is Status.NOT_COMPILED
+    assert str(failed.value) == f"every CUDA graph was skipped; {REASON} in foo"
+
+
+SKIPPED = f"graphs: 1 graphs did not become CUDA graphs (the latest: {REASON} in foo)"
+
+
+@pytest.mark.usefixtures("_reason")
+@pytest.mark.parametrize(
+    ("evidence", "note"),
+    [
+        ({"skips": 1, "copied": 1}, SKIPPED),
+        ({"skips": 1, "copied": 0, "pool": 100}, SKIPPED),
+        ({"skips": 0, "copied": 40}, "graphs: every replay copies 40 tensors, the weights among them"),
+    ],
+)
+def test_graphs_that_were_skipped_and_copies_of_the_weights_are_noted(
+    machine: Accelerator, evidence: dict[str, int], note: str
+) -> None:
+    status, _, _, notes = opened(machine, {"graphs": graphs(machine, **evidence)}).prepare("graphs")
+    assert (status, notes) == (Status.PASS, (note,))
+
+
+@pytest.mark.parametrize(("device", "asked"), [("cuda", True), ("cpu", False)])
+def test_the_proof_is_asked_for_where_there_are_cuda_graphs(
+    monkeypatch: pytest.MonkeyPatch, device: str, *, asked: bool
+) -> None:
+    """By the mode and by the user's own setting."""
+    seen: list[str] = []
+
+    def proved(program: Program, name: str, compile_it: Callable[[], Compiled]) -> Compiled:
+        seen.append(name)
+        return compile_it()
+
+    monkeypatch.setattr(inductor, "with_cuda_graphs", proved)
+    monkeypatch.setattr(inductor, "device_of", lambda _: SimpleNamespace(type=device))
+    program = inference(nn.Linear(2, 2), torch.ones(1, 2)).variant().program
+    inductor.compile_with_inductor(program, "by its mode", mode="reduce-overhead")
+    inductor.compile_with_inductor(program, "by a setting", settings={"triton.cudagraphs": True})
+    inductor.compile_with_inductor(program, "plain")
+    assert seen == (["by its mode", "by a setting"] if asked else [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +25,6 @@ from harness.schema import BASELINE, Job, Record, Status
 from harness.timing.measure import STREAM
 from harness.timing.workbench import Workbench
 from harness.worker.main import Answers, guarded, serve
-from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from runner import engine
@@ -38,11 +38,13 @@ from tests.accelerator import (
     about,
     built,
     job,
+    opened,
+    prepared,
     replaying,
-    session,
     times,
 )
-from tests.worker.planted import CPU, silent
+from tests.factories import known
+from tests.worker.planted import CPU, changing, silent, with_fault
 from torchduet.local_worker import LocalWorker
 
 COLLECT = gc.collect
@@ -53,16 +55,14 @@ HEATING_STEPS = 20  # of 30 ms, in five turns of two variants for 0.1 s each
 
 
 def test_a_wrong_first_replay_is_seen_though_later_ones_overwrite_it(machine: Accelerator) -> None:
-    ready = session(machine, {"wrong": replaying(machine, spoil=lambda number: 1.0 if number else 1.5)})
-    ready.open()
+    ready = opened(machine, {"wrong": replaying(machine, spoil=lambda number: 1.0 if number else 1.5)})
     assert ready.prepare("wrong")[0] is Status.FAIL_ACCURACY
 
 
 def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_the_checked_results(
     machine: Accelerator,
 ) -> None:
-    ready = session(machine, {"late": replaying(machine, spoil=lambda number: 1.0 if number < 8 else 1.5)})
-    ready.open()
+    ready = opened(machine, {"late": replaying(machine, spoil=lambda number: 1.0 if number < 8 else 1.5)})
     assert ready.prepare("late")[0] is Status.PASS
     ready.warm_up()
     ready.measure(6)
@@ -74,8 +74,7 @@ def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_the_checked_resu
 
 def test_the_pool_of_a_second_candidate_with_graphs_is_unknown(machine: Accelerator) -> None:
     compilers = {"a": replaying(machine, 5000), "b": replaying(machine, 0), "plain": times(machine, 1.0)}
-    ready = session(machine, compilers)
-    ready.open()
+    ready = opened(machine, compilers)
     found = {name: ready.prepare(name)[2]["cudagraph_pool_bytes"] for name in compilers}
     assert 4500 <= int(found["a"] or 0) <= 5000  # of tensors; the pool has segments of 20,000
     assert (found["b"], found["plain"]) == (None, 0)
@@ -118,13 +117,9 @@ def test_fp64_takes_a_share_of_the_time_limit_at_most(
 ) -> None:
     """3 s a step here: 60 s in all. Beyond the share, other data is judged against eager."""
     work = replace(built(machine), module=Wide(machine))
-    compilers: Compilers = {"plain": times(machine, 1.0)}
-    ready = Session(job("plain", timeout_s=timeout_s), silent, lambda _: work, compilers)
-    ready.open()
+    ready = opened(machine, {"plain": times(machine, 1.0)}, work, timeout_s=timeout_s)
     status, parity, *_ = ready.prepare("plain")
-    assert status is Status.PASS
-    assert parity is not None
-    assert parity.reference == "fp64"
+    assert (status, known(parity).reference) == (Status.PASS, "fp64")
     said = "no fp64 reference of other data: it would take about 60 s" in capsys.readouterr().out
     assert said is (timeout_s == 100.0)
 
@@ -137,11 +132,8 @@ def test_fp64_without_memory_keeps_its_activations_on_the_host(
     monkeypatch.setattr("torch.autograd.graph.save_on_cpu", model.full)
     work = replace(built(machine), module=model)
     monkeypatch.setattr(Full, "__deepcopy__", lambda full, _: full, raising=False)
-    ready = Session(job("plain"), silent, lambda _: work, {"plain": times(machine, 1.0)})
-    ready.open()
-    _, parity, *_ = ready.prepare("plain")
-    assert parity is not None
-    assert parity.reference == "fp64"
+    _, parity, *_ = opened(machine, {"plain": times(machine, 1.0)}, work).prepare("plain")
+    assert known(parity).reference == "fp64"
     assert model.full.entered > 1
 
 
@@ -150,10 +142,7 @@ def test_a_graph_that_is_recorded_again_or_given_up_counts_as_a_recompilation(
     machine: Accelerator, monkeypatch: pytest.MonkeyPatch, counter: str
 ) -> None:
     monkeypatch.setitem(counters["inductor"], counter, counters["inductor"][counter])
-    ready = session(machine, {"a": times(machine, 1.0), "b": times(machine, 1.0)})
-    ready.open()
-    for name in "ab":
-        ready.prepare(name)
+    ready = prepared(machine, {"a": times(machine, 1.0), "b": times(machine, 1.0)})
     ready.warm_up()
     assert ready.measure(2)[1] == {}
     variant = ready._variants["b"]
@@ -180,17 +169,13 @@ class Unsteady(Model):
 
 def test_the_field_rule_says_how_eager_becomes_deterministic(machine: Accelerator) -> None:
     work = replace(built(machine), module=Unsteady(machine))
-    ready = Session(job("a", parity="field"), silent, lambda _: work, {"a": times(machine, 1.0)})
-    ready.open()
-    status, _, _, notes = ready.prepare("a")
+    status, _, _, notes = opened(machine, {"a": times(machine, 1.0)}, work, parity="field").prepare("a")
     assert status is Status.EAGER_TWO_RUNS_DIFFER
     assert DETERMINISTIC in notes
 
 
 def test_a_checked_candidate_keeps_no_gradients_on_the_device(machine: Accelerator) -> None:
-    ready = session(machine, {"plain": times(machine, 1.0)})
-    ready.open()
-    ready.prepare("plain")
+    ready = prepared(machine, {"plain": times(machine, 1.0)})
     module = ready._variants["plain"].program.module
     assert all(parameter.grad is None for parameter in module.parameters())
 
@@ -218,18 +203,15 @@ def test_a_failed_candidate_leaves_its_memory_to_the_next(
     compilers: Compilers = {"clumsy": Clumsy(), "plain": times(machine, 1.0)}
     work = built(machine, weights=0, activations=0)
     model: Any = work.module
-    whole = job(*compilers, accuracy=False)
-    ready = Session(whole, silent, lambda _: work, compilers)
     model.weights = Block(machine, 1)
-    ready.open()
+    ready = opened(machine, compilers, work, accuracy=False)
     monkeypatch.setattr(Block, "__deepcopy__", lambda block, _: Block(machine, 100))
     gc.collect()
     gc.disable()
     try:
-        with pytest.raises(JobFailed):
-            ready.prepare("clumsy")
-        with pytest.raises(JobFailed):
-            ready.prepare("clumsy")
+        for _ in range(2):
+            with pytest.raises(JobFailed):
+                ready.prepare("clumsy")
         if tidy:
             assert ready.prepare("plain")[0] is Status.PASS_DUE_TO_SKIP
             assert machine.retries == 0
@@ -243,9 +225,7 @@ def test_a_failed_candidate_leaves_its_memory_to_the_next(
 
 
 def test_the_warm_up_goes_on_while_the_allocator_asks_the_driver(machine: Accelerator) -> None:
-    ready = session(machine, {"plain": times(machine, 1.0)})
-    ready.open()
-    ready.prepare("plain")
+    ready = prepared(machine, {"plain": times(machine, 1.0)})
     variant = ready._variants["plain"]
     step, left = variant.step, iter(range(HEATING_STEPS + 6))
 
@@ -263,9 +243,7 @@ def test_the_warm_up_goes_on_while_the_allocator_asks_the_driver(machine: Accele
 
 
 def test_an_allocator_that_never_settles_is_reported(machine: Accelerator) -> None:
-    ready = session(machine, {"plain": times(machine, 1.0)})
-    ready.open()
-    ready.prepare("plain")
+    ready = prepared(machine, {"plain": times(machine, 1.0)})
     variant = ready._variants["plain"]
     step = variant.step
 
@@ -286,21 +264,16 @@ def test_an_allocator_that_never_settles_is_reported(machine: Accelerator) -> No
 # -- errors that stay -----------------------------------------------------------------------
 
 
-def breaking(machine: Accelerator, at: int) -> Callable[[Program], Compiled]:
-    """A compiler whose step number ``at`` leaves the device broken."""
+def breaking(machine: Accelerator, when: Callable[[int], bool]) -> Callable[[Program], Compiled]:
+    """A compiler whose step number n leaves the device broken where ``when(n)`` holds."""
+    steps = itertools.count()
 
-    def compile_it(program: Program) -> Compiled:
-        eager, steps = program.forward(), iter(range(1 << 30))
+    def spoiled(output: Any) -> Any:
+        if when(next(steps)):
+            machine.fail()
+        return output
 
-        def forward(*given: Any) -> Any:
-            made = eager(*given)
-            if next(steps) == at:
-                machine.fail()
-            return made
-
-        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
-
-    return compile_it
+    return with_fault(changing(spoiled))
 
 
 def ask(machine: Accelerator, compilers: Compilers, *requests: dict[str, Any]) -> list[dict[str, Any]]:
@@ -309,14 +282,14 @@ def ask(machine: Accelerator, compilers: Compilers, *requests: dict[str, Any]) -
 
 
 def test_an_error_that_stays_is_reported_as_such_and_others_are_not(machine: Accelerator) -> None:
-    compilers: Compilers = {"breaks": breaking(machine, 1), "clumsy": Clumsy()}
+    compilers: Compilers = {"breaks": breaking(machine, lambda step: step == 1), "clumsy": Clumsy()}
     prepare = [{"call": "prepare", "candidate": name} for name in ("clumsy", "breaks", "clumsy")]
     replies = ask(machine, compilers, {"call": "open"}, *prepare)
     assert "ok" in replies[0]
     assert "broken" not in replies[1]["failed"]
-    assert replies[2]["failed"]["broken"] is True
-    assert replies[2]["failed"]["status"] == "fail_to_run"
-    assert replies[2]["failed"]["failure"]["message"].endswith(ILLEGAL)
+    failed = replies[2]["failed"]
+    assert (failed["broken"], failed["status"]) == (True, "fail_to_run")
+    assert failed["failure"]["message"].endswith(ILLEGAL)
 
 
 class Indexed(Model):
@@ -380,11 +353,8 @@ def test_a_model_that_takes_no_other_data_is_measured_without(
         assert (record.status, record.notes) == (Status.EAGER_1ST_RUN_FAIL, ())
         return
     assert record.status is Status.PASS
-    assert record.parity is not None
-    assert any(
-        "other data: the model breaks the device on it (CUDA error: device-side" in why
-        for why in record.parity.not_checked
-    )
+    why = "; ".join(known(record.parity).not_checked)
+    assert "other data: the model breaks the device on it (CUDA error: device-side" in why
 
 
 @pytest.mark.parametrize("rule", ["noise", "field"])
@@ -392,43 +362,25 @@ def test_what_is_kept_of_a_call_is_no_memory_that_a_replay_overwrites(
     machine: Accelerator, rule: str
 ) -> None:
     """A graph writes gradients and outputs where those of its last replay are."""
-    ready = Session(
-        job("replayed", parity=rule), silent, lambda _: built(machine), {"replayed": replaying(machine)}
-    )
-    ready.open()
+    ready = opened(machine, {"replayed": replaying(machine)}, parity=rule)
     variant, _, calls, _ = ready._compile("replayed")
-    assert calls is not None
-    third = {name: tensor.clone() for name, tensor in calls.results[-1].items()}
+    third = {name: tensor.clone() for name, tensor in known(calls).results[-1].items()}
     with torch.no_grad():
         for parameter in variant.program.module.parameters():
             parameter.mul_(2.0)
     variant.step()
     gradient: Any = next(variant.program.module.parameters()).grad
     assert not torch.equal(gradient, third["gradient.linear.weight"])
-    assert all(torch.equal(calls.results[-1][name], tensor) for name, tensor in third.items())
+    assert all(torch.equal(known(calls).results[-1][name], tensor) for name, tensor in third.items())
 
 
 def test_an_error_that_stays_in_the_last_step_is_its_own_candidates(
     machine: Accelerator, tmp_path: Path
 ) -> None:
-    def tell(activity: Activity) -> None:
-        if (activity.phase, activity.variant) == ("finish", "breaks"):
-            breaks.clear()
-
-    breaks = ["not yet"]
-
-    def compile_it(program: Program) -> Compiled:
-        eager = program.forward()
-
-        def forward(*given: Any) -> Any:
-            if not breaks:
-                machine.fail()
-            return eager(*given)
-
-        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
-
-    compilers: Compilers = {"a": times(machine, 1.0), "breaks": compile_it, "c": times(machine, 1.0)}
-    found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", tell=tell)
+    said: list[Activity] = []
+    breaks = breaking(machine, lambda _: (said[-1].phase, said[-1].variant) == ("finish", "breaks"))
+    compilers: Compilers = {"a": times(machine, 1.0), "breaks": breaks, "c": times(machine, 1.0)}
+    found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", tell=said.append)
     statuses = {name: record.status for name, record in found.items()}
     assert statuses == {"a": Status.PASS, "breaks": Status.FAIL_TO_RUN, "c": Status.PASS}
     assert all(record.samples is not None for record in found.values())
@@ -441,8 +393,7 @@ def test_the_worker_ends_after_it(machine: Accelerator, monkeypatch: pytest.Monk
     out = io.StringIO()
     serve(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)), out, silent)
     (reply,) = map(json.loads, out.getvalue().splitlines())
-    assert reply["failed"]["broken"] is True
-    assert reply["failed"]["status"] == "infra_error"
+    assert (reply["failed"]["broken"], reply["failed"]["status"]) == (True, "infra_error")
     message = reply["failed"]["failure"]["message"]
     assert message == "cpu cannot be used in this process: Cannot re-initialize CUDA in forked subprocess"
 
@@ -460,15 +411,12 @@ def test_a_device_without_memory_is_not_broken(machine: Accelerator) -> None:
 def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be(
     machine: Accelerator, tmp_path: Path, *, fresh: bool
 ) -> None:
-    compilers: Compilers = {"breaks": breaking(machine, 4), "plain": times(machine, 1.0)}
+    compilers: Compilers = {"breaks": breaking(machine, lambda step: step == 4), "plain": times(machine, 1.0)}
     found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", fresh=fresh)
     broken, other = found["breaks"], found["plain"]
-    assert broken.status is Status.FAIL_TO_RUN
-    assert broken.failure is not None
-    assert broken.failure.message == ILLEGAL
+    assert (broken.status, known(broken.failure).message) == (Status.FAIL_TO_RUN, ILLEGAL)
     assert other.status is (Status.PASS if fresh else Status.INFRA_ERROR)
     assert other.notes[0] == "measured in a fresh worker after breaks ended as fail_to_run"
     if fresh:
-        assert other.samples is not None
-        assert other.samples.baseline_s == (about(0.030), about(0.030))
+        assert known(other.samples).baseline_s == (about(0.030), about(0.030))
         assert other.metrics["allocator_retries"] == 0

@@ -12,7 +12,7 @@ from harness.counters import frames_given_up, graphs_compiled, growth, snapshot
 from harness.schema import Mode
 from harness.workload import Workload
 from tests.factories import known
-from tests.worker.planted import Trial, results, trial
+from tests.worker.planted import Trial, inference, results, trial
 
 DYNAMO = ("dynamo_eager", "aot_eager", "aot_eager_decomp_partition")
 INDUCTOR = pytest.param("inductor", marks=pytest.mark.slow)  # tests of sessions compile with it, too
@@ -63,15 +63,10 @@ def test_captured_graphs_are_scripted(name: str, model: str) -> None:
 
 
 def test_a_graph_that_cannot_be_scripted_is_traced_and_the_note_says_why() -> None:
-    class Complex(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.pad(x, (1, 1), value=float("inf")).clamp(max=3.0) * len([*x.shape])
-
     def unscriptable(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         raise RuntimeError("cannot be scripted\nand so on")
 
-    work = Workload(module=Complex(), args=(torch.ones(2, 4),))
-    subject = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE)
+    subject = inference(nn.Linear(4, 4), torch.ones(2, 4))
     variant = subject.variant()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch.jit.script", unscriptable)
@@ -132,22 +127,13 @@ class TwoInputs(Untypable):
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        ((), ("x", "shift")),
-        (("x",), ("shift",)),
-        (("x", "shift"), ()),
-    ],
+    ("args", "kwargs"), [((), ("x", "shift")), (("x",), ("shift",)), (("x", "shift"), ())]
 )
 def test_tracing_takes_inputs_by_position_and_by_name(args: tuple[str, ...], kwargs: tuple[str, ...]) -> None:
     torch.manual_seed(0)
     given = {"x": torch.randn(8, 4), "shift": torch.randn(8, 4)}
-    work = Workload(
-        module=TwoInputs(),
-        args=tuple(given[name] for name in args),
-        kwargs={name: given[name] for name in kwargs},
-    )
-    subject = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE)
+    named: dict[str, Any] = {name: given[name] for name in kwargs}
+    subject = inference(TwoInputs(), *(given[name] for name in args), **named)
     assert subject.judge(load_backend("torchscript")) == []
 
 
@@ -159,9 +145,7 @@ def test_tracing_takes_inputs_by_position_and_by_name(args: tuple[str, ...], kwa
     ],
 )
 def test_a_module_that_can_be_scripted_is_and_others_are_traced(module: nn.Module, note: str) -> None:
-    work = Workload(module=module, args=(torch.ones(2, 4),))
-    program = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
-    compiled = load_backend("torchscript")(program)
+    compiled = load_backend("torchscript")(inference(module, torch.ones(2, 4)).variant().program)
     assert (compiled.region, compiled.compiler_calls()) == ("forward", 1)
     (said,) = compiled.notes
     assert said.startswith(note)

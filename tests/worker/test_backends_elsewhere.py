@@ -14,8 +14,7 @@ from harness.backends import load_backend, modes_of, why_unavailable
 from harness.backends.shared.captured import FlatModule, Shape
 from harness.parity.rule import Judgment, judge
 from harness.schema import CompilerOptions, Mode
-from harness.workload import Workload
-from tests.worker.planted import Trial, results, trial
+from tests.worker.planted import Trial, inference, results, trial
 
 # torch.export, torchao and ONNX's exporter warn of their own affairs
 pytestmark = [pytest.mark.usefixtures("fresh_compiler"), pytest.mark.filterwarnings("ignore")]
@@ -47,11 +46,6 @@ def judged(name: str, subject: Trial, **options: Any) -> list[Judgment]:
     assert compiled.region == "forward"
     assert [judgment.name for judgment in subject.wrong(variant)] == [judgment.name for judgment in found]
     return found
-
-
-def inference(module: nn.Module, *args: Any, dtype: str = "float32", **kwargs: Any) -> Trial:
-    work = Workload(module=module, args=args, kwargs=kwargs)
-    return Trial(workload=work, dtype=dtype, mode=Mode.INFERENCE)
 
 
 @pytest.mark.parametrize("name", AHEAD)

@@ -9,12 +9,10 @@ from torch import nn
 
 from harness.backends import load_backend
 from harness.counters import counting_graphs
-from harness.program import Compiled, Program, forward_of
-from harness.schema import Mode, Protocol, Status
-from harness.worker.session import Session
+from harness.schema import Mode, Status
 from harness.workload import Workload
-from tests.factories import make_job
-from tests.worker.planted import Backend, Trial, backends, mean_of, silent, trial
+from tests.factories import known
+from tests.worker.planted import Of, Trial, Verdict, changing, judged, mean_of, trial, with_fault
 
 # Dynamo looks at every tensor's gradient, and means nothing by it
 pytestmark = [
@@ -23,27 +21,12 @@ pytestmark = [
 ]
 
 
-class LeftToEager(nn.Module):
-    """A model that Dynamo does not capture at all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
+class LeftToEager(nn.Linear):
+    """A layer that Dynamo does not capture at all."""
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.linear(x)
-        return y
-
-
-class PartlyLeft(LeftToEager):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(4, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = super().forward(self.first(x))
-        return y
+        return super().forward(x)
 
 
 def calls(name: str, module: nn.Module, mode: Mode) -> int:
@@ -58,12 +41,13 @@ def calls(name: str, module: nn.Module, mode: Mode) -> int:
 @pytest.mark.parametrize("name", ["dynamo_eager", "aot_eager", "dynamo_ts", "aot_ts"])
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
 def test_a_model_left_to_eager_is_not_compiled_even_if_its_loss_is(name: str, mode: Mode) -> None:
-    assert calls(name, LeftToEager(), mode) == 0
+    assert calls(name, LeftToEager(4, 4), mode) == 0
 
 
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
 def test_a_model_captured_in_part_is_compiled(mode: Mode) -> None:
-    assert calls("aot_eager", PartlyLeft(), mode) >= 1
+    partly = Of(lambda x, first, left: left(first(x)), nn.Linear(4, 4), LeftToEager(4, 4))
+    assert calls("aot_eager", partly, mode) >= 1
 
 
 def test_a_graph_of_nothing_is_no_work() -> None:
@@ -85,45 +69,25 @@ def test_other_candidates_do_not_count() -> None:
 # -- in a session ---------------------------------------------------------------------------------
 
 
-def prepared(backend: Backend, monkeypatch: pytest.MonkeyPatch, module: nn.Module | None = None) -> Any:
-    """What a session says of that candidate in inference."""
-    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=backend))
-    job = make_job(mode=Mode.INFERENCE, candidates=("planted",), protocol=Protocol(threads=1))
-    work = Workload(module=module or nn.Linear(8, 8), args=(torch.randn(4, 8),))
-    session = Session(job, silent, lambda _: work)
-    session.open()
-    return session.prepare("planted")
+def approximate(change: Callable[[torch.Tensor], torch.Tensor]) -> Verdict:
+    """Of a compiler that is inexact on purpose, and changes outputs so."""
+    claims: dict[str, Any] = {"notes": ("first",), "late_notes": lambda: ("late",)}
+    work = Workload(module=nn.Linear(8, 8), args=(torch.randn(4, 8),))
+    backend = with_fault(changing(change), approximate=True, **claims)
+    return judged(backend, lambda: work, Mode.INFERENCE)
 
 
-def rounding(change: Callable[[torch.Tensor], torch.Tensor], *, approximate: bool) -> Backend:
-    """A compiler whose output is eager's, changed."""
-
-    def compile(program: Program) -> Compiled:  # noqa: A001 - as the real ones are called
-        def forward(*args: Any, **kwargs: Any) -> torch.Tensor:
-            return change(program.module(*args, **kwargs))
-
-        return Compiled(
-            forward=forward_of(forward, None),
-            region="forward",
-            compiler_calls=lambda: 1,
-            approximate=approximate,
-            notes=("first",),
-            late_notes=lambda: ("late",),
-        )
-
-    return compile
-
-
-def test_an_approximate_candidate_is_measured_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, found, _, notes = prepared(rounding(lambda x: x * 1.01, approximate=True), monkeypatch)
+def test_an_approximate_candidate_is_measured_and_not_judged() -> None:
+    status, parity, notes = approximate(lambda x: x * 1.01)
     assert status is Status.APPROXIMATE
-    assert found.failed == 1
-    assert found.worst.candidate_rmse == pytest.approx(0.01 * found.worst.scale, rel=0.01)
+    assert parity.failed == 1
+    worst = known(parity.worst)
+    assert worst.candidate_rmse == pytest.approx(0.01 * worst.scale, rel=0.01)
     assert notes == ("first", "late")
 
 
 @pytest.mark.parametrize("change", [lambda x: x * float("nan"), lambda x: x * 3.0, lambda x: x[:, :4]])
 def test_what_is_no_answer_at_all_fails_an_approximate_one_too(
-    change: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+    change: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    assert prepared(rounding(change, approximate=True), monkeypatch)[0] is Status.FAIL_ACCURACY
+    assert approximate(change)[0] is Status.FAIL_ACCURACY

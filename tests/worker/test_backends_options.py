@@ -24,10 +24,9 @@ from harness.counters import graphs_compiled
 from harness.probes.compilers import probed
 from harness.program import Program
 from harness.schema import CompilerOptions, Mode
-from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import known, make_job
-from tests.worker.planted import Trial, results, trial
+from tests.factories import known
+from tests.worker.planted import Of, Trial, inference, opened, results, trial
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -80,15 +79,10 @@ def test_the_kernels_that_autotuning_chose_are_recorded(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
 
-    class Product(nn.Module):
-        def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-            return torch.bmm(first, second).relu()
-
-    candidates = ("inductor[max_autotune=True]", "inductor")
+    module = Of(lambda first, second: torch.bmm(first, second).relu())
     inputs = torch.randn(4, 32, 64), torch.randn(4, 64, 32)
-    job = make_job(mode=Mode.INFERENCE, candidates=candidates)
-    session = Session(job, lambda _: None, lambda _: Workload(module=Product(), args=inputs))
-    session.open()
+    session = opened(lambda: Workload(module=module, args=inputs), Mode.INFERENCE)
+    candidates = ("inductor[max_autotune=True]", "inductor")
     tuned, plain = (session.prepare(candidate)[2] for candidate in candidates)
     chosen = str(tuned["autotuned_kernels"])
     assert re.fullmatch(r"bmm \(4x32x64, 4x64x32\): (bmm|cpp_\w+)", chosen)
@@ -155,8 +149,7 @@ def test_a_setting_in_brackets_that_is_none_is_refused(name: str, says: str) -> 
 
 @pytest.mark.parametrize("option", ["dynamic_shapes", "dynamic_batch"])
 def test_another_batch_is_no_recompilation_where_it_may_change(option: str) -> None:
-    work = Workload(module=nn.Linear(8, 4), args=(torch.ones(6, 8),))
-    given = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    given = inference(nn.Linear(8, 4), torch.ones(6, 8)).variant().program
     asked = replace(given, options=CompilerOptions(**cast("Any", {option: True})))
     compiled = load_backend("aot_eager")(asked)
     run(asked, compiled.forward)
@@ -168,27 +161,20 @@ def test_another_batch_is_no_recompilation_where_it_may_change(option: str) -> N
 
 
 def test_a_batch_of_one_cannot_be_dynamic_and_a_note_says_so() -> None:
-    work = Workload(module=nn.Linear(4, 4), args=(torch.ones(1, 4),))
-    one = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    one = inference(nn.Linear(4, 4), torch.ones(1, 4)).variant().program
     asked = replace(one, options=CompilerOptions(dynamic_batch=True))
     (note,) = load_backend("aot_eager")(asked).notes
     assert note == "aot_eager: --dynamic-batch-only was not used: torch specializes on a batch of one"
 
 
-class Breaks(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.linear(x)
-        torch._dynamo.graph_break()
-        return x.relu()
+def breaks(x: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+    x = linear(x)
+    torch._dynamo.graph_break()
+    return x.relu()
 
 
 def test_nopython_makes_a_break_an_error() -> None:
-    work = Workload(module=Breaks(), args=(torch.ones(2, 4),))
-    broken = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant().program
+    broken = inference(Of(breaks, nn.Linear(4, 4)), torch.ones(2, 4)).variant().program
     run(broken, load_backend("dynamo_eager")(broken).forward)
     strict = replace(broken, options=CompilerOptions(nopython=True))
     compiled = load_backend("dynamo_eager")(strict)

@@ -4,6 +4,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from harness.schema import Environment, Job, Mode, Parity, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import silent
+from tests.worker.planted import Of, silent
 
 HERE = Environment(name="here", python="python", asked="here")
 
@@ -25,30 +26,35 @@ HERE = Environment(name="here", python="python", asked="here")
 
 
 class Model(nn.Module):
-    """Linear and normalized; another version may have another default of ``eps``."""
+    """Linear and normalized; another version may have another ``eps``, or change its output and input."""
 
-    def __init__(self, eps: float = 1e-5, width: int = 16) -> None:
+    def __init__(
+        self, eps: float = 1e-5, width: int = 16, change: Callable[..., Any] = lambda made, x: made
+    ) -> None:
         super().__init__()
         self.first = nn.Linear(8, width)
         self.norm = nn.BatchNorm1d(width, eps=eps)
         self.last = nn.Linear(width, 4)
+        self.change = change
 
-    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> Any:
         hidden = nn.functional.gelu(self.norm(self.first(x)))
-        found: torch.Tensor = self.last(hidden)
-        return found if scale is None else found * scale
+        return self.change(self.last(hidden) * scale, x)
 
 
 def workload(seed: int, module: nn.Module | None = None) -> Workload:
     torch.manual_seed(seed)
-    made = module or Model()
     return Workload(
-        module=made,
+        module=module or Model(),
         args=(torch.randn(16, 8),),
         kwargs={"scale": torch.rand(1)},
         target=torch.randint(0, 4, (16,)),
         loss=nn.functional.cross_entropy,
     )
+
+
+Build = Callable[[], Workload]
+FIRST, SECOND = partial(workload, 1), partial(workload, 2)
 
 
 def test_weights_and_inputs_are_imported(tmp_path: Path) -> None:
@@ -106,7 +112,7 @@ def job(mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> 
 
 
 def two_sessions(
-    folder: Path, of: Job, theirs: Callable[[], Workload], ours: Callable[[], Workload]
+    folder: Path, of: Job, ours: Build = SECOND, theirs: Build = FIRST
 ) -> tuple[Session, Session]:
     """The reference environment's, and one that imports its weights."""
     reference = Session(of, silent, lambda _: theirs())
@@ -117,10 +123,8 @@ def two_sessions(
     return reference, other
 
 
-def agreement(
-    folder: Path, of: Job, theirs: Callable[[], Workload], ours: Callable[[], Workload]
-) -> tuple[Parity, str]:
-    _, other = two_sessions(folder, of, theirs, ours)
+def agreement(folder: Path, of: Job, ours: Build = SECOND, theirs: Build = FIRST) -> tuple[Parity, str]:
+    _, other = two_sessions(folder, of, ours, theirs)
     _, found, notes = other.cross_parity()
     return known(found), "".join(notes)
 
@@ -128,7 +132,7 @@ def agreement(
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: str) -> None:
-    found, note = agreement(tmp_path, job(mode, dtype), lambda: workload(1), lambda: workload(2))
+    found, note = agreement(tmp_path, job(mode, dtype))
     assert found.failed == 0
     assert found.reference == "fp64"
     assert found.tensors > (5 if mode is Mode.TRAINING else 0)
@@ -139,57 +143,39 @@ def test_the_reference_environment_chooses_the_scale_of_float16s_loss(tmp_path: 
     def louder() -> Workload:
         return replace(workload(1), loss=lambda out, target: 50 * nn.functional.cross_entropy(out, target))
 
-    both = two_sessions(tmp_path, job(dtype="float16"), louder, lambda: workload(2))
+    both = two_sessions(tmp_path, job(dtype="float16"), theirs=louder)
     scales = [one._bench.loss_scale for one in both]
     assert 1.0 < scales[0] == scales[1] < 2.0**12  # its own would be larger
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
-    found, _ = agreement(tmp_path, job(mode), lambda: workload(1), lambda: workload(2, Model(eps=0.05)))
+    found, _ = agreement(tmp_path, job(mode), lambda: workload(2, Model(eps=0.05)))
     assert found.failed > 0
     assert known(found.worst).failure is not None
 
 
-class Unsteady(Model):
+def with_noise(made: torch.Tensor, _: object) -> torch.Tensor:
     """Adds what no seed decides."""
-
-    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
-        noise = torch.rand(1, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
-        return super().forward(x, scale) + noise
+    return made + torch.rand(1, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
 
 
 def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
-    of = job(Mode.INFERENCE)
-    for theirs, ours, judged in ((Model(), Model(), True), (Model(), Unsteady(), False)):
-        loads = [lambda m=module: workload(1, m) for module in (theirs, ours)]
-        _, other = two_sessions(tmp_path, of, loads[0], loads[1])
-        status, _, _ = other.cross_parity()
-        assert status is (Status.PASS if judged else Status.EAGER_TWO_RUNS_DIFFER)
+    for model, expected in ((Model(), Status.PASS), (Model(change=with_noise), Status.EAGER_TWO_RUNS_DIFFER)):
+        _, other = two_sessions(tmp_path, job(Mode.INFERENCE), partial(workload, 1, model))
+        assert other.cross_parity()[0] is expected
 
 
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
-    found, _ = agreement(tmp_path, job(), lambda: workload(1), lambda: workload(2, Model(width=8)))
+    found, _ = agreement(tmp_path, job(), lambda: workload(2, Model(width=8)))
     assert found.failed == 1
     assert str(known(found.worst).failure).startswith("another model: parameter first.weight")
 
 
-class Rough(Model):
-    """Rounds otherwise, by so much."""
-
-    def __init__(self, size: float) -> None:
-        super().__init__()
-        self.size = size
-
-    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
-        made = super().forward(x, scale)
-        return made * (1 + self.size * torch.sin(1e4 * made))
-
-
 @pytest.mark.parametrize(("size", "fails"), [(2e-7, False), (1e-3, True)])
 def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: bool) -> None:
-    of = job(Mode.INFERENCE)
-    found, _ = agreement(tmp_path, of, lambda: workload(1), lambda: workload(2, Rough(size)))
+    rough = Model(change=lambda made, _: made * (1 + size * torch.sin(1e4 * made)))
+    found, _ = agreement(tmp_path, job(Mode.INFERENCE), lambda: workload(2, rough))
     assert bool(found.failed) is fails
     if fails:
         words = str(known(known(found).worst).failure)
@@ -197,31 +183,20 @@ def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: boo
         assert words.endswith("eager is nearer to fp64")
 
 
-class Talkative(Model):
-    """A later version, which returns more."""
-
-    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> Any:
-        return {"logits": super().forward(x, scale), "hidden": x}
-
-
-class Terse(Model):
-    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> Any:
-        return {"logits": super().forward(x, scale)}
-
-
 def test_an_output_that_only_one_returns_is_a_note(tmp_path: Path) -> None:
-    def of(module: nn.Module, seed: int) -> Workload:
-        return replace(
-            workload(seed, module), loss=lambda out, y: nn.functional.cross_entropy(out["logits"], y)
-        )
+    def of(seed: int, change: Callable[..., Any]) -> Workload:
+        made = workload(seed, Model(change=change))
+        return replace(made, loss=lambda out, y: nn.functional.cross_entropy(out["logits"], y))
 
-    found, note = agreement(tmp_path, job(), lambda: of(Terse(), 1), lambda: of(Talkative(), 2))
+    terse = partial(of, 1, lambda made, _: {"logits": made})
+    talkative = partial(of, 2, lambda made, x: {"logits": made, "hidden": x})
+    found, note = agreement(tmp_path, job(), talkative, terse)
     assert found.failed == 0
     assert note == "not compared between environments, because only one has them: output.hidden"
 
 
 def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
-    _, other = two_sessions(tmp_path, job(accuracy=False), lambda: workload(1), lambda: workload(2))
+    _, other = two_sessions(tmp_path, job(accuracy=False))
     assert other.cross_parity()[1:] == (None, ())
 
 
@@ -262,16 +237,6 @@ def test_steps_per_sample_can_be_given(session: Session) -> None:
     assert gc.isenabled()
 
 
-class Scaled(nn.Module):
-    def __init__(self, table: nn.Embedding, by: float) -> None:
-        super().__init__()
-        self.table = table
-        self.by = by
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.table(x) * self.by
-
-
 def test_generation_goes_on_with_the_reference_s_tokens(tmp_path: Path) -> None:
     """A language model of one table, whose next choice depends on the token before it."""
 
@@ -291,11 +256,11 @@ def test_generation_goes_on_with_the_reference_s_tokens(tmp_path: Path) -> None:
         table = nn.Embedding(11, 11)
         with torch.no_grad():
             table.weight.mul_(3.0)
-        module = Scaled(table, 1 + off)
+        module = Of(lambda x, table: table(x) * (1 + off), table)
         return Workload(module=module, args=(torch.randint(0, 11, (2,)),), drive=drive)
 
     of = job(Mode.GENERATE)
-    found, _ = agreement(tmp_path, of, lambda: make(1), lambda: make(2))
+    found, _ = agreement(tmp_path, of, lambda: make(2), lambda: make(1))
     assert found.failed == 0
-    wrong, _ = agreement(tmp_path, of, lambda: make(1), lambda: make(2, 0.05))
+    wrong, _ = agreement(tmp_path, of, lambda: make(2, 0.05), lambda: make(1))
     assert wrong.failed > 0

@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from harness.program import Compiled, Program
-from harness.schema import Mode, Protocol, Status
+from harness.program import Program
+from harness.schema import Mode, Status
 from harness.timing.workbench import Workbench
-from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import make_job, sampled
-from tests.worker.planted import Forward, Verdict, judged, right, silent, with_fault
+from tests.factories import sampled
+from tests.worker.planted import Forward, Of, Verdict, changing, judged, right, unopened, with_fault
 from tests.worker.planted import workload as small
 
 
@@ -26,28 +25,19 @@ def test_small_gradients_of_float16_are_judged_at_a_scale(
     if not scaled:
         monkeypatch.setattr(Workbench, "scale_loss", lambda _: None)
 
-    def build(_: object) -> Workload:
-        torch.manual_seed(0)
-        given = (torch.randn(64, 32),)
-        return Workload(
-            module=nn.Linear(32, 32), args=given, loss=lambda out, _: 1e-5 * out.float().square().mean()
-        )
+    def build() -> Workload:
+        loss = lambda out, _: 1e-5 * out.float().square().mean()  # noqa: E731 - a loss
+        return Workload(module=nn.Linear(32, 32), args=(torch.randn(64, 32),), loss=loss)
 
-    def zeros(made: Program) -> Compiled:
-        eager = made.forward()
-
-        def forward(*given: Any) -> tuple[Any, Any]:
-            loss, output = eager(*given)
+    def zeros(_: Program, forward: Forward) -> Forward:
+        def run(*given: Any) -> tuple[Any, Any]:
+            loss, output = forward(*given)
             return loss * 0 + loss.detach(), output
 
-        return Compiled(forward=forward, region="forward+loss", compiler_calls=lambda: 1)
+        return run
 
-    def same(made: Program) -> Compiled:
-        return Compiled(forward=made.forward(), region="forward+loss", compiler_calls=lambda: 1)
-
-    compilers = {"same": same, "zeros": zeros}
-    asked = make_job(dtype=dtype, candidates=tuple(compilers), protocol=Protocol(performance=False))
-    ready = Session(asked, silent, build, compilers)
+    compilers = {"same": with_fault(right), "zeros": with_fault(zeros)}
+    ready = unopened(build, dtype=dtype, compilers=compilers, performance=False)
     _, environment = ready.open()
     statuses = {name: ready.prepare(name)[0] for name in compilers}
     assert environment["loss_scale"] == (2.0**12 if scaled else 1.0)
@@ -55,35 +45,20 @@ def test_small_gradients_of_float16_are_judged_at_a_scale(
     assert statuses["same"] is Status.PASS or not scaled
 
 
-class Changed(nn.Module):
-    """A product, and what ``change`` makes of it."""
-
-    def __init__(self, change: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.linear = nn.Linear(32, 32)
-        self.change = change
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.change(self.linear(x))
-
-
 def with_output(
     change: Callable[[torch.Tensor], Any], factor: float = 1.0, dtype: str = "float32"
 ) -> Verdict:
-    """Of a candidate whose first output is wrong by ``factor``."""
+    """Of a product, of which ``change`` makes the outputs. The candidate's first is wrong by ``factor``."""
 
-    def fault(_: Program, forward: Forward) -> Forward:
-        def wrong(*given: Any) -> tuple[Any, Any]:
-            loss, output = forward(*given)
-            first, *rest = output if isinstance(output, tuple) else (output,)
-            return loss, (first * factor, *rest) if rest else first * factor
-
-        return wrong
+    def wrong(output: Any) -> Any:
+        first, *rest = output if isinstance(output, tuple) else (output,)
+        return (first * factor, *rest) if rest else first * factor
 
     def build() -> Workload:
-        return Workload(module=Changed(change), args=(torch.randn(64, 32),))
+        module = Of(lambda x, line: change(line(x)), nn.Linear(32, 32))
+        return Workload(module=module, args=(torch.randn(64, 32),))
 
-    return judged(with_fault(fault), build, Mode.INFERENCE, dtype)
+    return judged(with_fault(changing(wrong)), build, Mode.INFERENCE, dtype)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -137,13 +112,3 @@ def test_a_loss_that_cancels_wholly_is_no_pass() -> None:
     assert parity.unjudged.startswith("eager's loss changes by more than its third")
     assert not status.passed
     assert status.counted
-
-
-def test_an_approximate_candidate_is_judged_by_its_form_alone() -> None:
-    for factor, status in ((1.05, Status.APPROXIMATE), (math.nan, Status.FAIL_ACCURACY)):
-
-        def fault(_: Program, forward: Forward, factor: float = factor) -> Forward:
-            return lambda *given: (None, forward(*given)[1] * factor)
-
-        backend = with_fault(fault, approximate=True)
-        assert judged(backend, lambda: small("mlp"), Mode.INFERENCE)[0] is status

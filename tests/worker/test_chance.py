@@ -4,6 +4,7 @@ import dataclasses
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,86 +13,76 @@ from torch.nn import functional
 
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
 from harness.schema import Protocol, Record, Status
+from tests.factories import known
+from tests.worker.planted import Of
 from torchduet import compare
 
 CHECK = Protocol(performance=False)
 
 
-def records(model: nn.Module, *compilers: str, **more: object) -> dict[str, Record]:
-    found = compare(model, torch.randn(32, 16), compilers=compilers, protocol=CHECK, **more)  # type: ignore[arg-type]
-    return {record.candidate: record for record in found.records}
+def record_of(model: nn.Module, compiler: Any = "aot_eager", **more: Any) -> Record:
+    (record,) = compare(model, torch.randn(32, 16), compilers=compiler, protocol=CHECK, **more).records
+    return record
+
+
+def draws_more(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+    """Draws other numbers than eager, as inductor's kernels do."""
+
+    def run(*given: Any) -> Any:
+        torch.rand(1)
+        return graph.forward(*given)
+
+    return run
 
 
 def dropping() -> nn.Sequential:
     return nn.Sequential(nn.Linear(16, 64), nn.Dropout(0.1), nn.ReLU(), nn.Linear(64, 8))
 
 
-class Noisy(nn.Module):
-    """Adds noise to what it computes, and returns beside it what is free of noise."""
+def noisy(of_noise: float = 1.0, beside: float = 1.0) -> nn.Module:
+    """Returns what it computes with noise and without. Compiled, both are wrong by these factors."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.line = nn.Linear(16, 8)
+    def forward(x: torch.Tensor, line: nn.Linear) -> tuple[torch.Tensor, torch.Tensor]:
+        plain = line(x)
+        both = plain + torch.randn_like(plain), plain
+        return (both[0] * of_noise, both[1] * beside) if torch.compiler.is_compiling() else both
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        plain = self.line(x)
-        return self.changed(plain + torch.randn_like(plain), plain)
-
-    def changed(self, noisy: torch.Tensor, plain: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return noisy, plain
+    return Of(forward, nn.Linear(16, 8))
 
 
-class Literal(Noisy):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return functional.dropout(self.line(x), 0.3), self.line(x)
-
-
-class WrongBesideNoise(Noisy):
-    def changed(self, noisy: torch.Tensor, plain: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return noisy, plain * (1.1 if torch.compiler.is_compiling() else 1.0)
-
-
-class NotFinite(Noisy):
-    def changed(self, noisy: torch.Tensor, plain: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return noisy * (torch.inf if torch.compiler.is_compiling() else 1.0), plain
+def literal() -> nn.Module:
+    return Of(lambda x, line: (functional.dropout(line(x), 0.3), line(x)), nn.Linear(16, 8))
 
 
 @pytest.mark.parametrize(
-    ("model", "draws", "more"),
+    ("model", "draws", "compiler", "more"),
     [
-        (Noisy, "randn_like", {"mode": "inference"}),
-        (Literal, "bernoulli_", {"mode": "inference"}),
-        pytest.param(dropping, "bernoulli_", {"dropout": "keep"}, marks=pytest.mark.slow),
+        (noisy, "randn_like", draws_more, {"mode": "inference"}),
+        (literal, "bernoulli_", draws_more, {"mode": "inference"}),
+        pytest.param(dropping, "bernoulli_", "inductor", {"dropout": "keep"}, marks=pytest.mark.slow),
     ],
 )
-def test_what_draws_is_named(model: Callable[[], nn.Module], draws: str, more: dict[str, str]) -> None:
-    record = records(model(), "inductor", **more)["inductor"]
+def test_what_draws_is_named(
+    model: Callable[[], nn.Module], draws: str, compiler: Any, more: dict[str, str]
+) -> None:
+    record = record_of(model(), compiler, **more)
     assert (record.status, record.parity and record.parity.random) == (Status.CANNOT_JUDGE, draws)
 
 
-@pytest.mark.parametrize("model", [WrongBesideNoise, NotFinite])
-def test_a_wrong_answer_is_not_excused_by_chance(model: Callable[[], nn.Module]) -> None:
-    assert records(model(), "inductor", mode="inference")["inductor"].status is Status.FAIL_ACCURACY
+@pytest.mark.parametrize("wrong", [{"beside": 1.1}, {"of_noise": torch.inf}])
+def test_a_wrong_answer_is_not_excused_by_chance(wrong: dict[str, float]) -> None:
+    assert record_of(noisy(**wrong), draws_more, mode="inference").status is Status.FAIL_ACCURACY
 
 
 def test_a_wrong_answer_beside_a_dropout_that_drops_nothing_fails() -> None:
-    class Wrong(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.parts = dropping()
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            wrong: torch.Tensor = self.parts(x) * (1.1 if torch.compiler.is_compiling() else 1.0)
-            return wrong
-
-    model = Wrong()
-    assert records(model, "aot_eager")["aot_eager"].status is Status.FAIL_ACCURACY
-    assert getattr(model.parts[1], "p", None) == 0.1  # of the caller
+    inner = dropping()
+    model = Of(lambda x, inner: inner(x) * (1.1 if torch.compiler.is_compiling() else 1.0), inner)
+    assert record_of(model).status is Status.FAIL_ACCURACY
+    assert getattr(inner[1], "p", None) == 0.1  # of the caller
 
 
 def test_a_model_in_eval_mode_says_nothing_of_dropout() -> None:
-    facts = records(dropping().eval(), "aot_eager")["aot_eager"].model
-    assert facts is not None
+    facts = known(record_of(dropping().eval()).model)
     assert (facts.remarks, facts.generators) == ((), ())
 
 
@@ -131,9 +122,9 @@ def test_an_encoder_layer_has_several() -> None:
     (record,) = found.records
     # the mean of a normalized output is zero in theory, so the loss is rounding noise
     assert record.status is Status.CANNOT_JUDGE
-    assert record.parity is not None
-    assert (record.parity.failed, record.parity.random) == (0, "")
-    assert record.parity.unjudged.endswith("when its operations round differently")
+    parity = known(record.parity)
+    assert (parity.failed, parity.random) == (0, "")
+    assert parity.unjudged.endswith("when its operations round differently")
 
 
 def test_the_callers_module_and_its_configuration_are_left_alone(tmp_path: Path) -> None:

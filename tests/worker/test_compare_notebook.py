@@ -63,19 +63,13 @@ def test_torchs_own_words_for_precision_and_device() -> None:
         ({"compilers": [3]}, "compilers: 3 is neither a name nor a function"),
         ({"mode": "dreaming"}, "mode: there is no mode called 'dreaming'"),
         ({"compilers": "egaer"}, "compilers: there is no compiler called 'egaer'; did you mean eager"),
-        (
-            {"compilers": lambda: 3},
-            r"compilers: lambda takes \(\); a compiler takes \(graph,",
-        ),
+        ({"compilers": lambda: 3}, r"compilers: lambda takes \(\); a compiler takes \(graph,"),
         ({"compilers": "nowhere.py:fn"}, "compilers: there is no file 'nowhere.py'"),
         ({"compilers": "nowhere_at_all:fn"}, "compilers: there is no module 'nowhere_at_all' here"),
         ({"protocol": {"repeat": 8}}, r"protocol: it is a dict; write protocol=Protocol\(repeat=8\)"),
         ({"repeat": 8}, r"repeat: compare\(\) has no such argument; write protocol=Protocol\(repeat=8\)"),
         ({"explain": True}, r"write extras=Extras\(explain=True\)"),
-        (
-            {"compiler": "eager"},
-            "there is no argument called 'compiler'; did you mean compilers",
-        ),
+        ({"compiler": "eager"}, "there is no argument called 'compiler'; did you mean compilers"),
         ({"compilers": torch.compile}, "torch.compile calls a compiler, but is none; name a compiler"),
         ({"dtype": torch.float64}, "dtype: there is no precision called 'float64'"),
         ({"dtype": torch.int8}, "dtype: there is no precision called 'int8'"),
@@ -102,9 +96,8 @@ def test_functions_of_the_notebook_are_compilers_and_are_called() -> None:
         called.append(len(graph.graph.nodes))
         return graph.forward
 
-    def traced(module: nn.Module) -> Callable[..., Any]:
-        made: Callable[..., Any] = torch.fx.symbolic_trace(module)
-        return made
+    def traced(module: nn.Module) -> nn.Module:
+        return torch.fx.symbolic_trace(module)
 
     def eager(module: nn.Module) -> nn.Module:
         return module
@@ -134,12 +127,8 @@ def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path)
     assert f"--compilers={path}:backend" in there.records[0].reproduce
     with pytest.raises(UsageError, match=r"compilers: .* has no function 'nothing'"):
         compare(f"{path}:make", compilers=f"{path}:nothing", protocol=QUICK)
-
-    def local(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
-        return graph.forward
-
-    with pytest.raises(UsageError, match="compilers: local exists in this process only"):
-        compare(f"{path}:make", compilers=local, protocol=QUICK)
+    with pytest.raises(UsageError, match="compilers: as_it_is exists in this process only"):
+        compare(f"{path}:make", compilers=as_it_is, protocol=QUICK)
 
 
 # -- the result ---------------------------------------------------------------

@@ -1,6 +1,8 @@
 """What is right and rounds differently passes; what is wrong beside a kink does not."""
 
+import csv
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,24 @@ from torch import nn
 from benchmarks.controls import CONTROLS
 from harness.backends import load_backend
 from harness.parity.calls import first_calls
-from harness.parity.check import Check
-from harness.program import Compiled, Program
+from harness.parity.check import COLUMNS, Check
+from harness.program import Program
 from harness.schema import Mode, Status
 from harness.workload import Workload
-from tests.worker.planted import Forward, Verdict, judged, opened, right_graph, with_fault, workload
+from runner.store.figures import figures_file, read_figures
+from tests.factories import known, make_job, make_record
+from tests.worker.planted import (
+    Forward,
+    Verdict,
+    changing,
+    failing,
+    judged,
+    opened,
+    right,
+    right_graph,
+    with_fault,
+    workload,
+)
 
 KINKED = ("conv", "mlp")  # ReLU and max pool; biases before normalizations, whose gradients cancel
 
@@ -24,8 +39,6 @@ KINKED = ("conv", "mlp")  # ReLU and max pool; biases before normalizations, who
 @pytest.mark.parametrize("name", KINKED)
 def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:
     session = opened(lambda: workload(name), dtype=dtype)
-    checks = session._checks
-    assert checks is not None
     judged_ones = 0
     for change, surroundings in CONTROLS.values():
         variant = session._bench.variant()
@@ -33,8 +46,7 @@ def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:
             continue
         variant.remember()
         with surroundings():
-            forward = variant.program.forward()
-            check = Check(checks, variant, Compiled(forward=forward, region="none", compiler_calls=lambda: 1))
+            check = Check(known(session._checks), variant, with_fault(right)(variant.program))
             check.run(first_calls(session._bench, variant, []))
         status, parity, _ = check.verdict()
         assert status is Status.PASS, parity.worst
@@ -101,11 +113,9 @@ def test_another_order_of_a_sum_at_a_kink_is_sensitive_and_no_fault() -> None:
 
 def test_a_fault_next_to_a_kink_is_one() -> None:
     for seed in range(4):
-        status, parity, _ = judged(with_fault(wrong_gradient), partial(at_the_kink, seed))
-        assert status is Status.FAIL_ACCURACY
-        assert parity.worst is not None
-        words = str(parity.worst.failure)
-        assert parity.worst.name.startswith("gradient.lower")
+        worst = failing(judged(with_fault(wrong_gradient), partial(at_the_kink, seed)))
+        words = str(worst.failure)
+        assert worst.name.startswith("gradient.lower")
         assert "noisy eager: " in words
         assert words.endswith("eager is nearer to fp64")
 
@@ -116,7 +126,38 @@ def test_a_pass_says_how_fine_it_is() -> None:
     assert (parity.rule, parity.steps, parity.fine, parity.failed) == ("noise", 6, 1.0, 0)
     assert parity.resolution_outputs == parity.resolution_largest == 1e-4
     assert parity.resolution_gradients is None
-    assert parity.used is not None
-    assert parity.used <= 1.0
-    assert parity.worst is not None
-    assert None not in (parity.worst.noisy_rmse, parity.worst.eager_rmse, parity.worst.candidate_rmse)
+    assert known(parity.used) <= 1.0
+    worst = known(parity.worst)
+    assert None not in (worst.noisy_rmse, worst.eager_rmse, worst.candidate_rmse)
+
+
+# -- the table of figures -------------------------------------------------------------------------
+
+
+def status_of(file: Path) -> Status:
+    """Of a compiler whose loss and gradients are 2 % too large, with its figures in ``file``."""
+    compilers = {"wrong": with_fault(changing(loss=1.02))}
+    return opened(lambda: workload("mlp"), compilers=compilers, performance=False).prepare("wrong", file)[0]
+
+
+def test_every_tensor_and_call_has_its_figures(tmp_path: Path) -> None:
+    job = make_job()
+    case = tmp_path / "cases" / job.key
+    case.mkdir(parents=True)
+    assert status_of(case / figures_file("wrong")) is Status.FAIL_ACCURACY
+    with (case / figures_file("wrong")).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert {row["call"] for row in rows} == {"1", "4"}  # the others repeat these
+    outcomes = {row["tensor"]: row["outcome"] for row in rows if row["call"] == "1"}
+    assert outcomes.pop("output") == "pass"
+    assert set(outcomes.values()) == {"fail"}
+    ((_, tensors),) = read_figures(tmp_path, [make_record(job, "wrong")]).items()
+    assert [one.tensor for one in tensors][-2:] == ["output", "loss"]
+    off = {one.tensor: one.candidate or 0.0 for one in tensors}
+    assert 0.0199 < off["gradient.0.weight"] < 0.0201
+    assert off["output"] < 1e-6
+
+
+def test_a_table_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None:
+    assert status_of(tmp_path / "missing" / "x.csv") is Status.FAIL_ACCURACY

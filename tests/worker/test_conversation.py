@@ -13,9 +13,10 @@ import pytest
 
 from harness.codec import from_json, to_json
 from harness.loading.suite_files import ROOT
-from harness.schema import BASELINE, Case, Failure, Job, Mode, ModelFacts, Parity, Protocol, Round
+from harness.schema import BASELINE, Failure, Job, Mode, ModelFacts, Parity, Protocol, Round
 from harness.worker.main import main, serve
 from harness.worker.status_page import Activity, StatusPage
+from tests.factories import make_job
 from tests.worker.planted import silent
 
 TOYS = Path(__file__).parent.parent / "suites" / "toys.py"
@@ -43,9 +44,8 @@ def build(case):
 
 
 def job(suite: Path = TOYS, candidates: tuple[str, ...] = ("eager",), **settings: Any) -> Job:
-    case = Case(suite=str(suite), name="linear", mode=Mode.INFERENCE, batch_size=8, published_batch_size=8)
     protocol = Protocol(**{"repeat": 2, "min_sample_s": 0.0, "threads": 1, **settings})
-    return Job(case=case, device="cpu", dtype="float32", candidates=candidates, protocol=protocol)
+    return make_job("linear", suite=str(suite), mode=Mode.INFERENCE, candidates=candidates, protocol=protocol)
 
 
 def environment() -> dict[str, str]:
@@ -200,10 +200,8 @@ def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0] == {"model": 32 * 64 + 64 + 64 * 8 + 8, "inputs": ["input.0.0: float32[8, 32]"]}
-    assert [(line["candidate"], line["status"]) for line in lines[1:3]] == [
-        ("eager", "pass"),
-        ("aot_eager", "pass"),
-    ]
+    statuses = [(line["candidate"], line["status"]) for line in lines[1:3]]
+    assert statuses == [("eager", "pass"), ("aot_eager", "pass")]
     assert lines[3]["iterations_per_sample"] == 1
     assert len(lines) == 6
     for line in lines[4:]:

@@ -2,6 +2,8 @@
 
 import resource
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,80 +18,57 @@ from harness.hardware.nvml import gpu_of
 from harness.metrics import observing, trace
 from harness.metrics.energy import meter_of
 from harness.probes import environment as probe
-from harness.schema import Case, Job, Mode, Protocol
+from harness.schema import Protocol
 from harness.worker import limits
 from harness.worker.environment import describe, remarks_on_process
 from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
-from tests.factories import known
+from tests.factories import known, make_job
+from tests.worker.planted import refusing
+
+SEGMENTS = [
+    {"device": 1, "segment_pool_id": (0, 0), "total_size": 1},
+    {"device": 1, "segment_pool_id": (0, 1), "total_size": 20},
+    {"device": 1, "segment_pool_id": [3, 0], "total_size": 300},
+    {"device": 0, "segment_pool_id": (0, 1), "total_size": 4000},
+]
 
 
-class Fake:
+class Fake(SimpleNamespace):
     """A ``torch.cuda`` that notes its calls. ``left``: errors to raise, one a call of ``synchronize``."""
 
-    def __init__(self, there: int = 2, left: tuple[Exception, ...] = ()) -> None:
+    def __init__(self) -> None:
         self.calls: list[str] = []
-        self.there, self.left = there, list(left)
-        self.allocated, self.peak = 100, 700
-
-    def is_available(self) -> bool:
-        return self.there > 0
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def device_count(self) -> int:
-        return self.there
+        self.left: list[Exception] = []
+        self.there = 2
+        super().__init__(
+            is_available=lambda: self.there > 0,
+            is_initialized=lambda: True,
+            device_count=lambda: self.there,
+            reset_peak_memory_stats=lambda device: self.calls.append(f"reset {device}"),
+            memory_allocated=lambda device: 100,
+            memory_stats=lambda device: {"num_alloc_retries": 3},
+            memory_snapshot=lambda: SEGMENTS,
+            empty_cache=lambda: self.calls.append("empty"),
+            get_device_properties=lambda device: SimpleNamespace(
+                L2_cache_size=50 << 20, major=9, minor=0, multi_processor_count=132
+            ),
+            mem_get_info=lambda device: (70 << 30, 80 << 30),
+            get_device_name=lambda device: f"Fake {device}",
+            current_device=lambda: 1,
+            set_device=lambda device: self.calls.append(f"set {device}"),
+            get_rng_state_all=lambda: ["state"],
+            set_rng_state_all=lambda states: self.calls.append(f"generators {states}"),
+        )
 
     def synchronize(self, device: object) -> None:
         self.calls.append(f"synchronize {device}")
         if self.left:
             raise self.left.pop(0)
 
-    def reset_peak_memory_stats(self, device: object) -> None:
-        self.calls.append(f"reset {device}")
-
-    def memory_allocated(self, device: object) -> int:
-        return self.allocated
-
     def max_memory_allocated(self, device: object) -> int:
         self.calls.append("peak")
-        return self.peak
-
-    def memory_stats(self, device: object) -> dict[str, int]:
-        return {"num_alloc_retries": 3}
-
-    def memory_snapshot(self) -> list[dict[str, Any]]:
-        return [
-            {"device": 1, "segment_pool_id": (0, 0), "total_size": 1},
-            {"device": 1, "segment_pool_id": (0, 1), "total_size": 20},
-            {"device": 1, "segment_pool_id": [3, 0], "total_size": 300},
-            {"device": 0, "segment_pool_id": (0, 1), "total_size": 4000},
-        ]
-
-    def empty_cache(self) -> None:
-        self.calls.append("empty")
-
-    def get_device_properties(self, device: object) -> SimpleNamespace:
-        return SimpleNamespace(L2_cache_size=50 << 20, major=9, minor=0, multi_processor_count=132)
-
-    def mem_get_info(self, device: object) -> tuple[int, int]:
-        return 70 << 30, 80 << 30
-
-    def get_device_name(self, device: object) -> str:
-        return f"Fake {device}"
-
-    def current_device(self) -> int:
-        return 1
-
-    def set_device(self, device: object) -> None:
-        self.calls.append(f"set {device}")
-
-    def get_rng_state_all(self) -> list[str]:
-        return ["state"]
-
-    def set_rng_state_all(self, states: list[str]) -> None:
-        self.calls.append(f"generators {states}")
+        return 700
 
 
 @pytest.fixture
@@ -116,10 +95,8 @@ def test_the_peak_of_a_step_is_what_it_adds_and_the_device_is_waited_for_on_both
     with observing("step", torch.device(name)) as numbers:
         fake.calls.append("step")
     assert numbers["step_peak_bytes"] == 600
-    assert fake.calls == [
-        *(f"synchronize {name}", f"reset {name}", "step"),
-        *(f"synchronize {name}", "peak"),
-    ]
+    wait = f"synchronize {name}"
+    assert fake.calls == [wait, f"reset {name}", "step", wait, "peak"]
 
 
 @pytest.mark.parametrize(
@@ -275,55 +252,41 @@ def test_generators_and_counters_are_those_of_the_module(fake: Fake, monkeypatch
     assert devices.named("cuda:1").pool_bytes() is None  # torch before 2.1
 
 
-class Properties(SimpleNamespace):
-    uuid = "1234"
+class NVMLError(Exception):
+    pass
 
 
-class Nvml:
-    """``pynvml`` that knows one card, or whose driver does not answer."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, *, works: bool) -> None:
-        self.works = works
-
-    def nvmlInit(self) -> None:  # noqa: N802 - NVML's name
-        if not self.works:
-            raise self.NVMLError
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
-        return f"handle of {uuid}"
-
-    NVML_CLOCK_SM = 1
-
-    def nvmlDeviceGetMaxClockInfo(self, handle: str, kind: int) -> int:  # noqa: N802
-        return 1980
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:  # noqa: N802
-        return 350_000
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:  # noqa: N802
-        return 300_000
-
-    def nvmlDeviceGetEccMode(self, handle: str) -> tuple[int, int]:  # noqa: N802
-        return 1, 1
-
-    def nvmlDeviceGetPersistenceMode(self, handle: str) -> int:  # noqa: N802
-        return 1
-
-    def nvmlDeviceGetMigMode(self, handle: str) -> tuple[int, int]:  # noqa: N802
-        raise self.NVMLError
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
-        return {"handle of GPU-1234": 5000}[handle]
+def pynvml(*, works: bool) -> SimpleNamespace:
+    """It knows one card, or its driver does not answer."""
+    refuse = refusing(NVMLError())
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        NVML_CLOCK_SM=1,
+        nvmlInit=(lambda: None) if works else refuse,
+        nvmlDeviceGetHandleByUUID=lambda uuid: f"handle of {uuid}",
+        nvmlDeviceGetMaxClockInfo=lambda handle, kind: 1980,
+        nvmlDeviceGetEnforcedPowerLimit=lambda handle: 350_000,
+        nvmlDeviceGetPowerUsage=lambda handle: 300_000,
+        nvmlDeviceGetEccMode=lambda handle: (1, 1),
+        nvmlDeviceGetPersistenceMode=lambda handle: 1,
+        nvmlDeviceGetMigMode=refuse,
+        nvmlDeviceGetTotalEnergyConsumption={"handle of GPU-1234": 5000}.__getitem__,
+    )
 
 
-def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = torch.device("cuda:1")
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[[SimpleNamespace | None], None]:
+    """A build for CUDA, with this ``pynvml``."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="1234"))
+    return partial(monkeypatch.setitem, sys.modules, "pynvml")
+
+
+def test_readings_are_those_of_the_card_with_the_same_uuid(
+    nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = torch.device("cuda:1")
+    nvml(pynvml(works=True))
     found = known(gpu_of(cuda))
     assert (found.energy_j(), found.power_w()) == (5.0, 300.0)
     assert found.facts() == {
@@ -335,21 +298,19 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(monkeypatch: pytest.M
     }
     meter = known(meter_of(cuda))
     assert meter() == 5.0
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=False))
+    nvml(pynvml(works=False))
     assert gpu_of(cuda) is None
     assert meter_of(cuda) is None
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
+    nvml(None)  # not installed
     assert gpu_of(cuda) is None
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm
     assert gpu_of(cuda) is None
 
 
 def test_the_environment_tells_one_card_of_a_model_from_another(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
+    fake: Fake, nvml: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(works=True))
+    nvml(pynvml(works=True))
     found = describe(torch.device("cuda:1"))
     assert (found["gpu_power_limit_w"], found["gpu_multiprocessors"]) == (350.0, 132)
 
@@ -357,21 +318,15 @@ def test_the_environment_tells_one_card_of_a_model_from_another(
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        ({"device_type": "DeviceType.CUDA", "self_device_time_total": 7.0}, 7.0),
-        ({"device_type": "DeviceType.CUDA", "self_cuda_time_total": 5.0}, 5.0),  # torch 2.0 to 2.2
-        ({"device_type": "DeviceType.CPU", "self_device_time_total": 7.0}, 0.0),
-        (
-            {
-                "device_type": "DeviceType.CUDA",
-                "self_device_time_total": 7.0,
-                "is_user_annotation": True,
-            },
-            0.0,
-        ),
+        ({"self_device_time_total": 7.0}, 7.0),
+        ({"self_cuda_time_total": 5.0}, 5.0),  # torch 2.0 to 2.2
+        ({"self_device_time_total": 7.0, "device_type": "DeviceType.CPU"}, 0.0),
+        ({"self_device_time_total": 7.0, "is_user_annotation": True}, 0.0),
     ],
 )
 def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: float) -> None:
-    assert trace._time_us(SimpleNamespace(**event), torch.device("cuda")) == expected
+    whole = SimpleNamespace(**{"device_type": "DeviceType.CUDA", **event})
+    assert trace._time_us(whole, torch.device("cuda")) == expected
 
 
 def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,39 +352,30 @@ def test_the_drivers_version_is_in_its_file(tmp_path: Path, text: str | None, ex
 
 
 NO_CLOCKS = "no clocks, power limit or energy of the GPU ({})"
+BLOCKING = "CUDA_LAUNCH_BLOCKING is set: the host waits for every kernel, and all times are longer"
+OVERRIDE = "NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA's libraries"
 
 
 @pytest.mark.parametrize(
-    ("device", "variables", "nvml", "expected"),
+    ("device", "variables", "works", "expected"),
     [
         ("cpu", {}, None, ()),
         ("cuda:1", {}, None, (NO_CLOCKS.format("nvidia-ml-py is not installed: pip install nvidia-ml-py"),)),
         ("cuda:1", {}, False, (NO_CLOCKS.format("NVML does not answer: NVMLError: "),)),
         ("cuda:1", {"CUDA_LAUNCH_BLOCKING": "0"}, True, ()),
-        (
-            "cuda:1",
-            {"CUDA_LAUNCH_BLOCKING": "1"},
-            True,
-            ("CUDA_LAUNCH_BLOCKING is set: the host waits for every kernel, and all times are longer",),
-        ),
-        (
-            "cpu",
-            {"NVIDIA_TF32_OVERRIDE": "1"},
-            None,
-            ("NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA's libraries",),
-        ),
+        ("cuda:1", {"CUDA_LAUNCH_BLOCKING": "1"}, True, (BLOCKING,)),
+        ("cpu", {"NVIDIA_TF32_OVERRIDE": "1"}, None, (OVERRIDE,)),
     ],
 )
 def test_what_a_reader_of_the_numbers_must_know(
     monkeypatch: pytest.MonkeyPatch,
+    nvml: Callable[..., None],
     device: str,
     variables: dict[str, str],
-    nvml: bool | None,
+    works: bool | None,
     expected: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
-    monkeypatch.setitem(sys.modules, "pynvml", nvml if nvml is None else Nvml(works=nvml))
+    nvml(works if works is None else pynvml(works=works))
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert remarks_on_process(torch.device(device)) == expected
@@ -443,16 +389,12 @@ def test_memory_is_limited_where_no_driver_maps_it(
     monkeypatch.setattr(limits, "Path", lambda _: tmp_path / "oom_score_adj")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (-1, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: seen.append(limit[0]))
-    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
-    protocol = Protocol(max_memory_bytes=1 << 30)
-    limits.limit_memory(Job(case=case, device=name, dtype="float32", candidates=(), protocol=protocol))
+    limits.limit_memory(make_job(device=name, protocol=Protocol(max_memory_bytes=1 << 30)))
     assert seen == ([1 << 30] if limited else [])
 
 
 def test_a_script_for_a_device_that_is_not_there_says_so(
     fake: Fake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = Case(suite="none", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
-    job = Job(case=case, device="cuda:5", dtype="float32", candidates=(), protocol=Protocol())
-    assert replay(to_json(job), "eager", "") == NOT_RUN
+    assert replay(to_json(make_job(device="cuda:5")), "eager", "") == NOT_RUN
     assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"

@@ -21,8 +21,10 @@ from tests.worker.planted import (
     Attention,
     Fault,
     Forward,
+    Of,
     drawn,
     every,
+    failing,
     judged,
     right_graph,
     rule,
@@ -42,7 +44,7 @@ class Branches(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(50, 32)
         self.norms = nn.ModuleList(nn.LayerNorm(32) for _ in range(4))
-        self.inner = nn.ModuleList((Attention(fused=True), Mlp(), Attention(fused=True), Mlp()))
+        self.inner = nn.ModuleList((Attention(fused=True), mlp(), Attention(fused=True), mlp()))
         self.head = nn.Linear(32, 50, bias=False)
         for part in self.inner.modules():
             if isinstance(part, nn.Linear):
@@ -56,14 +58,8 @@ class Branches(nn.Module):
         return cast("torch.Tensor", self.head(x))
 
 
-class Mlp(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up = nn.Linear(32, 64)
-        self.down = nn.Linear(64, 32)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return cast("torch.Tensor", self.down(nn.functional.gelu(self.up(x))))
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))
 
 
 def branches() -> Workload:
@@ -81,7 +77,7 @@ def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> No
     factors = balance_of(module, lambda: module(tokens))
     assert all(torch.equal(before[name], parameter) for name, parameter in module.named_parameters())
     assert all(math.log2(factor).is_integer() for factor in factors.values())
-    assert "inner.1.down.weight" in factors
+    assert "inner.1.2.weight" in factors
     sizes = {}
     hooks = [
         part.register_forward_hook(
@@ -93,7 +89,7 @@ def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> No
         if isinstance(part, nn.Linear)
     ]
     module(tokens)
-    assert sizes["inner.1.down"] < 1e-4
+    assert sizes["inner.1.2"] < 1e-4
     undo = scale_weights(module, factors)
     module(tokens)
     for hook in hooks:
@@ -284,16 +280,14 @@ def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str)
     def planted(program: Program, forward: Forward) -> Forward:
         """The fault, in the last branch alone."""
         inner = cast("Branches", program.module).inner[3]
-        wrong = fault(
-            replace(program, module=inner),
-            lambda args, kwargs, target: (None, Mlp.forward(cast("Mlp", inner), *args)),
-        )
+        right = inner.forward
+        wrong = fault(replace(program, module=inner), lambda args, *_: (None, right(*args)))
         inner.forward = lambda x: wrong((x,), {}, None)[1]
         return forward
 
-    status, found, _ = judged(with_fault(planted), branches, Mode.INFERENCE, dtype)
-    assert status is Status.FAIL_ACCURACY
-    assert found.found_by.endswith("on other inputs and weights")
+    verdict = judged(with_fault(planted), branches, Mode.INFERENCE, dtype)
+    assert failing(verdict)
+    assert verdict[1].found_by.endswith("on other inputs and weights")
 
 
 @pytest.mark.parametrize(
@@ -301,9 +295,9 @@ def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str)
 )
 def test_a_scale_of_two_percent_is_found_in_a_small_branch(scaled: tuple[str, float], dtype: str) -> None:
     part, factor = scaled
-    status, found, _ = judged(wrong_by(factor, part), branches, Mode.INFERENCE, dtype)
-    assert status is Status.FAIL_ACCURACY
-    assert "on other" in found.found_by  # the slope of the whole output, or of the part
+    verdict = judged(wrong_by(factor, part), branches, Mode.INFERENCE, dtype)
+    assert failing(verdict)
+    assert "on other" in verdict[1].found_by  # the slope of the whole output, or of the part
 
 
 @pytest.mark.parametrize(
@@ -316,23 +310,15 @@ def test_what_is_right_passes(dtype: str) -> None:
         assert judged(right_graph, work, Mode.TRAINING, dtype)[0] is Status.PASS
 
 
-class Indifferent(nn.Module):
-    """Its outputs depend on its inputs by half a percent, less than the roundings that are permitted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.up = nn.Linear(16, 1000)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return 1 + 0.008 * torch.tanh(self.up(x))
-
-
 @pytest.mark.parametrize("dtype", REDUCED)
 def test_an_input_that_is_not_refreshed_is_found_where_all_outputs_are_alike(dtype: str) -> None:
+    """They depend on the inputs by half a percent, less than the roundings that are permitted."""
+
     def indifferent() -> Workload:
-        return Workload(module=Indifferent(), args=(torch.randn(8, 16),))
+        module = Of(lambda x, up: 1 + 0.008 * torch.tanh(up(x)), nn.Linear(16, 1000))
+        return Workload(module=module, args=(torch.randn(8, 16),))
 
     assert judged(right_graph, indifferent, Mode.INFERENCE, dtype)[0] is Status.PASS
-    status, found, _ = judged(with_fault(stale_input), indifferent, Mode.INFERENCE, dtype)
-    assert status is Status.FAIL_ACCURACY
-    assert found.found_by.startswith("call 4, on other inputs")
+    verdict = judged(with_fault(stale_input), indifferent, Mode.INFERENCE, dtype)
+    assert failing(verdict)
+    assert verdict[1].found_by.startswith("call 4, on other inputs")

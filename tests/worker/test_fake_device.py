@@ -1,15 +1,19 @@
-"""No curated model leaves a tensor on the CPU: see ``tests.worker.fake_device``."""
+"""Models of all suites: none leaves a tensor on the CPU (``fake_device``), and a seed decides all."""
 
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 import pytest
 import torch
 from torch import nn
 
 from harness.loading.suite_files import suite_names
-from harness.schema import Case, Mode
+from harness.schema import Mode, Setting
+from harness.tensors import named_tensors
 from harness.workload import Workload
+from suites import huggingface, timm_models, tiny_gpt
+from tests.factories import make_job
 from tests.worker import fake_device
+from tests.worker.planted import mean_of, suite_that
 
 EXCEPTIONS = MappingProxyType(
     {
@@ -36,40 +40,58 @@ def test_every_case_runs_on_another_device(suite: str, monkeypatch: pytest.Monke
     assert [name for name in EXCEPTIONS if name in found and name not in wrong] == []
 
 
-class Plain(nn.Module):
-    """Keeps a tensor in a plain attribute (``how`` = "kept"), or makes one in its step ("made")."""
+class Scaled(nn.Linear):
+    """Its scale is a buffer, or kept in a plain attribute, or made in each step."""
 
     def __init__(self, how: str) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-        self.how = how
-        self.scale = torch.ones(4)
+        super().__init__(4, 4)
+        self.made = how == "made"
         if how == "buffer":
-            del self.scale
             self.register_buffer("scale", torch.ones(4))
+        else:
+            self.scale = torch.ones(4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scale = torch.ones(4) if self.how == "made" else self.scale
-        found: torch.Tensor = self.linear(x) * scale
-        return found.cpu() if self.how == "returned" else found
+        return super().forward(x) * (torch.ones(4) if self.made else self.scale)
+
+
+@pytest.mark.parametrize(("how", "wrong"), [("buffer", False), ("kept", True), ("made", True)])
+def test_the_check_sees_what_stays_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, how: str, *, wrong: bool
+) -> None:
+    def build() -> Workload:
+        return Workload(module=Scaled(how), args=(torch.ones(2, 4),), loss=mean_of)
+
+    monkeypatch.setattr(fake_device, "load_suite", suite_that(build))
+    error = str(fake_device.error_of(make_job().case))
+    says = "FakeTensorDeviceMismatchError: Expected all tensors to be on the same device"
+    assert error.startswith(says if wrong else "None")
+
+
+# -- seeds ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("how", "expected"),
+    ("suite", "name"),
     [
-        ("buffer", None),
-        ("kept", "FakeTensorDeviceMismatchError: Expected all tensors to be on the same device"),
-        ("made", "FakeTensorDeviceMismatchError: Expected all tensors to be on the same device"),
+        *((tiny_gpt, f"{kind}_addition") for kind in ("HuggingFaceGPT", "NanoGPT", "TLTransformer", "MLP")),
+        (timm_models, "lcnet_050"),
+        (timm_models, "adv_inception_v3"),  # refuses a keyword at first
+        (huggingface, "ElectraForQuestionAnswering"),
     ],
 )
-def test_the_check_sees_what_stays_on_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, how: str, expected: str | None
-) -> None:
-    class Suite:
-        def build(self, case: Case) -> Workload:
-            return Workload(module=Plain(how), args=(torch.ones(2, 4),), loss=lambda out, _: out.mean())
+def test_the_same_seed_gives_the_same_weights_and_inputs(suite: ModuleType, name: str) -> None:
+    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny")
+    (case,) = (case for case in suite.cases(setting) if case.name == name)
 
-    monkeypatch.setattr(fake_device, "load_suite", lambda _: Suite())
-    case = Case(suite="s", name="m", mode=Mode.TRAINING, batch_size=2, published_batch_size=2)
-    error = fake_device.error_of(case)
-    assert error == expected or (expected is not None and str(error).startswith(expected))
+    def tensors(seed: int) -> dict[str, torch.Tensor]:
+        torch.manual_seed(seed)
+        work = suite.build(case)
+        given = named_tensors((work.args, dict(work.kwargs), work.target), "given")
+        return {**dict(given), **dict(work.module.named_parameters())}
+
+    first, again, other = tensors(0), tensors(0), tensors(1)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    differ = [key for key in first if not torch.equal(first[key], other[key])]
+    assert any(key.startswith("given") for key in differ)
+    assert any(not key.startswith("given") for key in differ)

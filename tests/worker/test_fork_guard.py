@@ -1,7 +1,12 @@
-"""A forked worker opens its device first; if it cannot, a new interpreter takes its place."""
+"""A forked worker opens its device first; if it cannot, a new interpreter takes its place.
+
+What a host imports uses no driver: a worker that is forked from it could not use its device.
+"""
 
 import json
 import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,7 @@ import pytest
 
 from harness import devices
 from harness.codec import to_json
+from harness.loading.suite_files import suite_names
 from harness.schema import Protocol
 from harness.worker import WHY_FRESH, host
 from tests.accelerator import ROOT, Accelerator, in_place_of_the_cpu
@@ -65,3 +71,35 @@ def test_a_fork_that_cannot_open_its_device_is_replaced_by_a_new_interpreter(
     remarks = [remark for remark in reply["model"]["remarks"] if remark.startswith(why)]
     assert len(remarks) == poisoned
     assert (why in (tmp_path / "output.log").read_text()) is poisoned
+
+
+# -- what a host imports --------------------------------------------------------------------------
+
+
+def printed(*words: str) -> str:
+    """By a new Python, which ends well."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suite", suite_names())
+def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
+    assert json.loads(printed("-m", "tests.worker.importing", suite).splitlines()[-1]) == []
+
+
+@pytest.mark.slow
+def test_the_check_sees_a_library_that_asks() -> None:
+    program = (
+        "import json, torch\n"
+        "from tests.worker.importing import forbid\n"
+        "asked = forbid()\n"
+        "for ask in (torch.cuda.is_available, torch.accelerator.device_count, torch.cuda.init):\n"
+        "    try: ask()\n"
+        "    except AssertionError: pass\n"
+        "torch.accelerator.current_accelerator()\n"
+        "print(json.dumps([name for name, _ in asked]))\n"
+    )
+    named = ["torch.cuda.is_available", "torch.accelerator.device_count", "torch.cuda.init"]
+    assert json.loads(printed("-c", program)) == named

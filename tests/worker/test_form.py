@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from benchmarks.planted_faults import Fault, compile_with
-from harness.program import Program
 from harness.schema import CompilerOptions, Mode, Status
 from harness.workload import Workload
-from tests.worker.planted import Forward, Verdict, judged, opened, right, with_fault, workload
+from tests.factories import known
+from tests.worker.planted import Of, Verdict, changing, failing, judged, opened, right, with_fault, workload
 
 SIZES = CompilerOptions(dynamic_batch=True)
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
@@ -24,26 +24,14 @@ class Cache:
         self.length = 3
 
 
-class Several(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.line = nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> dict[str, Any]:
-        made = self.line(x)
-        return {"logits": made, "steps": 7, "name": "a", "none": None, "cache": Cache(made + 1)}
+def several(x: torch.Tensor, line: nn.Linear) -> dict[str, Any]:
+    made = line(x)
+    return {"logits": made, "steps": 7, "name": "a", "none": None, "cache": Cache(made + 1)}
 
 
 def with_output(change: Any) -> Verdict:
-    def fault(_: Program, forward: Forward) -> Forward:
-        def run(*given: Any) -> tuple[Any, Any]:
-            loss, output = forward(*given)
-            return loss, change(output)
-
-        return run
-
-    work = Workload(module=Several(), args=(torch.randn(4, 8),))
-    return judged(with_fault(fault), lambda: work, Mode.INFERENCE)
+    work = Workload(module=Of(several, nn.Linear(8, 8)), args=(torch.randn(4, 8),))
+    return judged(with_fault(changing(change)), lambda: work, Mode.INFERENCE)
 
 
 def test_outputs_that_are_equal_pass() -> None:
@@ -57,17 +45,13 @@ def test_outputs_that_are_equal_pass() -> None:
     [("steps", 8, "8 instead of 7"), ("steps", 7.0, "7.0 instead of 7"), ("name", "b", "'b' instead of 'a'")],
 )
 def test_another_number_or_text_fails(name: str, value: object, words: str) -> None:
-    status, parity, _ = with_output(lambda output: {**output, name: value})
-    assert status is Status.FAIL_ACCURACY
-    assert parity.worst is not None
-    assert (parity.worst.name, parity.worst.failure) == (f"output.{name}", words)
+    worst = failing(with_output(lambda output: {**output, name: value}))
+    assert (worst.name, worst.failure) == (f"output.{name}", words)
 
 
 def test_a_wrong_tensor_inside_an_object_fails() -> None:
-    status, parity, _ = with_output(lambda output: {**output, "cache": Cache(output["logits"] + 1.01)})
-    assert status is Status.FAIL_ACCURACY
-    assert parity.worst is not None
-    assert parity.worst.name == "output.cache.layers.0.keys"
+    worst = failing(with_output(lambda output: {**output, "cache": Cache(output["logits"] + 1.01)}))
+    assert worst.name == "output.cache.layers.0.keys"
 
 
 def test_random_numbers_that_eager_does_not_draw_are_a_note() -> None:
@@ -79,20 +63,14 @@ def test_random_numbers_that_eager_does_not_draw_are_a_note() -> None:
 # -- planted: the values are right, and the memory is wrong ----------------------------------------------
 
 
-def planted(kind: str, name: str = "mlp", mode: Mode = Mode.INFERENCE, **protocol: Any) -> Verdict:
+def planted(kind: str, mode: Mode = Mode.INFERENCE, **protocol: Any) -> Verdict:
     fault = Fault()
-    session = opened(
-        lambda: workload(name),
-        mode,
-        compilers={"planted": compile_with(fault)},
-        performance=False,
-        **protocol,
-    )
+    compilers = {"planted": compile_with(fault)}
+    session = opened(lambda: workload("mlp"), mode, compilers=compilers, performance=False, **protocol)
     fault.kind = kind
     status, parity, _, notes = session.prepare("planted")
-    assert parity is not None
     assert fault.changed
-    return status, parity, notes
+    return status, known(parity), notes
 
 
 def test_other_strides_are_a_note_and_no_failure() -> None:
@@ -110,32 +88,21 @@ def test_other_strides_are_a_note_and_no_failure() -> None:
     ],
 )
 def test_an_output_in_the_memory_of_something_else_fails(kind: str, words: str) -> None:
-    status, parity, _ = planted(kind)
-    assert status is Status.FAIL_ACCURACY
-    assert parity.worst is not None
-    assert parity.worst.failure == words
+    assert failing(planted(kind)).failure == words
 
 
 def test_a_changed_target_fails() -> None:
-    status, parity, _ = planted("changed target", mode=Mode.TRAINING)
-    assert status is Status.FAIL_ACCURACY
-    assert parity.worst is not None
-    names = {parity.worst.name, parity.found_by}
-    assert parity.failed
-    assert names & {"target", "loss", "call 1", "call 2", "call 3"}
+    verdict = planted("changed target", Mode.TRAINING)
+    assert {failing(verdict).name, verdict[1].found_by} & {"target", "loss", "call 1", "call 2", "call 3"}
 
 
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
 def test_what_is_wrong_for_smaller_batches_alone_fails(mode: Mode) -> None:
-    status, parity, _ = planted("smaller batch", mode=mode, options=SIZES)
-    assert status is Status.FAIL_ACCURACY
-    assert parity.worst is not None
-    assert "@" in parity.worst.name
+    assert "@" in failing(planted("smaller batch", mode, options=SIZES)).name
 
 
 def test_smaller_batches_that_are_right_pass() -> None:
     session = opened(lambda: workload("mlp"), compilers={"right": with_fault(right)}, options=SIZES)
     status, parity, *_ = session.prepare("right")
     assert status is Status.PASS
-    assert parity is not None
-    assert parity.tensors > 8
+    assert known(parity).tensors > 8

@@ -1,5 +1,6 @@
 """Generation as a workload: the tokens, the cache, the compiled graphs, and a session over it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,18 +8,18 @@ import torch
 
 from harness.backends import load_backend
 from harness.precision import precision
-from harness.schema import BASELINE, Case, Job, Mode, Protocol, Setting, Status
+from harness.schema import BASELINE, Mode, Protocol, Setting, Status
 from harness.timing.step import Variant, replica, seed_everything
 from harness.worker.session import Session
 from harness.workload import Workload
 from suites.models.generation import causal_workload
+from tests.factories import known, make_job
 from tests.suites import generators
-from tests.worker.planted import silent
+from tests.worker.planted import CPU, silent
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
-CPU = torch.device("cpu")
 MODELS = ("llama", "gemma2", "gpt2", "whisper")
 NEW = 8
 CACHES = ("self_attention_cache", "cross_attention_cache")  # Whisper's; the others have one
@@ -26,16 +27,8 @@ CACHES = ("self_attention_cache", "cross_attention_cache")  # Whisper's; the oth
 
 def workload(name: str, new_tokens: int = NEW) -> Workload:
     seed_everything(7)
-    case = Case(
-        suite=generators.__file__,
-        name=name,
-        mode=Mode.GENERATE,
-        batch_size=2,
-        published_batch_size=2,
-        prompt_tokens=generators.PROMPT,
-        new_tokens=new_tokens,
-    )
-    return generators.build(case)
+    sizes = {"batch_size": 2, "prompt_tokens": generators.PROMPT, "new_tokens": new_tokens}
+    return generators.build(make_job(name, mode=Mode.GENERATE, **sizes).case)
 
 
 def variant(of: Workload, dtype: str = "float32", *, exact: bool = False) -> Variant:
@@ -213,21 +206,15 @@ def test_transformers_without_static_layers_are_refused_in_a_sentence(
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), [("llama", "float32"), ("whisper", "bfloat16")])
 def test_a_session_times_both_parts(name: str, dtype: str) -> None:
-    (case,) = (
-        case
-        for case in generators.cases(Setting(mode=Mode.GENERATE, device_type="cpu", scale="tiny"))
-        if case.name == name
-    )
+    setting = Setting(mode=Mode.GENERATE, device_type="cpu", scale="tiny")
+    (case,) = (case for case in generators.cases(setting) if case.name == name)
     protocol = Protocol(min_sample_s=0.0, threads=1)
-    ready = Session(
-        Job(case=case, device="cpu", dtype=dtype, candidates=("aot_eager",), protocol=protocol), silent
-    )
+    job = replace(make_job(candidates=("aot_eager",), dtype=dtype, protocol=protocol), case=case)
+    ready = Session(job, silent)
     ready.open()
     status, parity, metrics, _ = ready.prepare("aot_eager")
     assert status is Status.PASS, parity
-    assert parity is not None
-    assert parity.reference == "fp64"
-    assert parity.failed == 0
+    assert (known(parity).reference, known(parity).failed) == ("fp64", 0)
     assert metrics["unique_graphs"] == 2
     ready.warm_up()
     rounds, recompiled = ready.measure(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -66,16 +67,10 @@ def test_it_is_as_large_as_its_table_says(name: str) -> None:
     assert rates <= {0.0, KEPT_DROPOUT}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ElectraForQuestionAnswering",
-        "BartForConditionalGeneration",
-        "Whisper_tiny",
-        "MiniLM_L6",
-        "Gemma3_270M",
-    ],
-)
+STEPPING = ("ElectraForQuestionAnswering", "BartForConditionalGeneration", "Whisper_tiny", "MiniLM_L6")
+
+
+@pytest.mark.parametrize("name", [*STEPPING, "Gemma3_270M"])
 def test_one_step(name: str) -> None:
     torch.manual_seed(0)
     given = huggingface.build(case_of(name))
@@ -158,10 +153,8 @@ def test_published_weights_are_asked_for_in_vain() -> None:
 
 
 def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise OSError("no route\nand a long story")
-
-    monkeypatch.setattr(model_class("GPT2LMHeadModel"), "from_pretrained", refuse)
+    refused = Mock(side_effect=OSError("no route\nand a long story"))
+    monkeypatch.setattr(model_class("GPT2LMHeadModel"), "from_pretrained", refused)
     sentence = r"^--pretrained: cannot load distilbert/distilgpt2 \(no network\?\): no route$"
     with pytest.raises(OSError, match=sentence):
         on_meta("DistillGPT2", "full", pretrained=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from harness.worker.status_page import Activity
 from harness.workload import Workload
 from runner.labels import where_text
 from tests.factories import make_job
-from tests.worker.planted import right_graph
+from tests.worker.planted import changing, right_graph
 
 BACKEND = '''
 import torch
@@ -81,12 +82,9 @@ def net() -> nn.Module:
 
 
 def build(case: Case) -> Workload:
-    return Workload(
-        module=net(),
-        args=(torch.randn(64, 8),),
-        target=torch.randint(0, 4, (64,)),
-        loss=nn.functional.cross_entropy,
-    )
+    target = torch.randint(0, 4, (64,))
+    loss = nn.functional.cross_entropy
+    return Workload(module=net(), args=(torch.randn(64, 8),), target=target, loss=loss)
 
 
 def job(mode: Mode, dtype: str = "float32") -> Job:
@@ -123,15 +121,9 @@ def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
     """A compiler that is wrong where a graph has two products or more of another size."""
 
     def of_whole(program: Program) -> Compiled:
-        whole = hasattr(program.module, "first")
         made = right_graph(program)
-        if not whole:
-            return made
-        return Compiled(
-            forward=lambda *given: (None, made.forward(*given)[1] * 1.05),
-            region="forward",
-            compiler_calls=lambda: 1,
-        )
+        wrong = changing(lambda output: output * 1.05)(program, made.forward)
+        return replace(made, forward=wrong) if hasattr(program.module, "first") else made
 
     found = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": of_whole})
     assert (found.stage, found.module, found.module_class) == ("code generation", "", "Net")
@@ -143,28 +135,21 @@ def test_a_backend_that_is_wrong_in_every_part_is_told_from_a_wrong_layer(fault:
         made = right_graph(program)
         first: list[Any] = []
 
-        def forward(*given: Any) -> Any:
-            loss, output = made.forward(*given)
+        def spoiled(output: Any) -> Any:
             first.append(output)
-            return loss, output * 1.05 if fault == "scaled" else first[0]
+            return output * 1.05 if fault == "scaled" else first[0]
 
-        return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
+        return replace(made, forward=changing(spoiled)(program, made.forward))
 
     phases: list[Activity] = []
-    found = localize(
-        job(Mode.INFERENCE),
-        "planted",
-        build=build,
-        compilers={"planted": wrong},
-        announce=phases.append,
-    )
+    compilers = {"planted": wrong}
+    found = localize(job(Mode.INFERENCE), "planted", build=build, compilers=compilers, announce=phases.append)
     assert found.everywhere
     assert (found.module, found.module_class) == ("first", "Linear")
     assert "in the whole backend, not in one layer, such as first (Linear)" in where_text(found)
     assert {phase.phase for phase in phases} == {"localize"}
-    assert {"the whole model with planted", "first with planted", "block.steps.1 with planted"} <= {
-        phase.variant for phase in phases
-    }
+    tried = {f"{part} with planted" for part in ("the whole model", "first", "block.steps.1")}
+    assert tried <= {phase.variant for phase in phases}
 
 
 def test_what_does_not_fail_again_is_not_localized() -> None:

@@ -20,6 +20,7 @@ from harness.metrics import disturbance, explain, observing, trace
 from harness.schema import BASELINE, Extras
 from harness.worker import environment
 from harness.worker.session import Session
+from tests.factories import known
 from tests.worker.planted import CPU, silent
 from tests.worker.test_session import job
 
@@ -27,6 +28,11 @@ EVERYTHING = Extras(explain=True, profiler_trace=True)
 
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
+
+def number(value: object) -> float:
+    assert isinstance(value, (int, float))
+    return value
 
 
 # -- explanations --------------------------------------------------------------------------------
@@ -78,9 +84,7 @@ def test_without_being_asked_there_is_no_text() -> None:
         compiled(torch.ones(2), 2)
     assert "graph_break_reasons" not in numbers
     assert numbers["graph_breaks"] == 1
-    seconds = numbers["compile_dynamo_s"]
-    assert isinstance(seconds, float)
-    assert seconds > 0
+    assert number(numbers["compile_dynamo_s"]) > 0
     assert numbers["compile_inductor_s"] is None  # it was not called: not 0 seconds
 
 
@@ -128,10 +132,8 @@ def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytes
     assert names
     assert [name for name in names if not name.startswith("aten::")] == []
     assert "kernel_changes" not in found.get(BASELINE, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "trace-aot_eager.json",
-        "trace-baseline.json",
-    ]
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == ["trace-aot_eager.json", "trace-baseline.json"]
     events = json.loads((tmp_path / "trace-baseline.json").read_text())["traceEvents"]
     products = [e for e in events if e.get("name") == "aten::addmm"]
     assert products
@@ -268,18 +270,21 @@ def test_the_environment_says_which_allocator_was_really_loaded(
     assert environment._allocator(file) == allocator
 
 
+def started(program: str) -> subprocess.Popen[bytes]:
+    """A Python that runs this, and has printed a line."""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    known(child.stdout).readline()
+    return child
+
+
 def test_the_processor_time_of_compiling_counts_children_that_still_run() -> None:
     """As those of Inductor's pool of compile workers."""
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(600)"
     with observing("compile", CPU) as numbers:
-        child = subprocess.Popen([sys.executable, "-c", burn], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        child.stdout.readline()
+        child = started(burn)
     child.kill()
     child.communicate()
-    found = numbers["compile_cpu_s"]
-    assert isinstance(found, float)
-    assert found >= 0.25
+    assert number(numbers["compile_cpu_s"]) >= 0.25
 
 
 def test_the_peak_of_host_memory_holds_children_that_run_and_the_largest_that_ended() -> None:
@@ -288,21 +293,12 @@ def test_the_peak_of_host_memory_holds_children_that_run_and_the_largest_that_en
     with observing("compile", CPU) as alone:
         pass
     with observing("compile", CPU) as numbers:
-        subprocess.run(
-            [sys.executable, "-c", hold.format(mb=400, seconds=0)], check=True, capture_output=True
-        )
-        child = subprocess.Popen(
-            [sys.executable, "-c", hold.format(mb=200, seconds=600)], stdout=subprocess.PIPE
-        )
-        assert child.stdout is not None
-        child.stdout.readline()
+        started(hold.format(mb=400, seconds=0)).communicate()
+        child = started(hold.format(mb=200, seconds=600))
     child.kill()
     child.communicate()
-    before, peak = alone["compile_peak_host_bytes"], numbers["compile_peak_host_bytes"]
-    assert isinstance(before, int)
-    assert isinstance(peak, int)
-    assert before > 20 * 2**20
-    assert peak > 620 * 2**20
+    assert number(alone["compile_peak_host_bytes"]) > 20 * 2**20
+    assert number(numbers["compile_peak_host_bytes"]) > 620 * 2**20
 
 
 def test_instructions_grow_where_there_is_a_counter() -> None:

@@ -1,6 +1,7 @@
 """FLOPs, activations, items, peaks and energy of known models."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from harness.schema import BASELINE, WHOLE, Mode
 from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Trial, trial
+from tests.worker.planted import CPU, Of, Trial
 
 BATCH, IN, OUT = 32, 8, 16
 
@@ -38,10 +39,21 @@ def ended(work: Workload, mode: Mode, **case: Any) -> Ended:
     return Ended(job=job, device=CPU, variants={BASELINE: subject}, synchronize=lambda: None)
 
 
+def counted(work: Workload, mode: Mode, **modules: Any) -> dict[str, Any]:
+    """What these metrics count in a step of eager."""
+    return of_eager_step(ended(work, mode), [*modules.items()])
+
+
+def summed(module: nn.Module) -> Workload:
+    return Workload(module=module, args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum())
+
+
 def linear() -> Workload:
-    return Workload(
-        module=nn.Linear(IN, OUT), args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum()
-    )
+    return summed(nn.Linear(IN, OUT))
+
+
+def with_relu() -> Workload:
+    return summed(nn.Sequential(nn.Linear(IN, OUT), nn.ReLU(), nn.Linear(OUT, 4)))
 
 
 # -- FLOPs ---------------------------------------------------------------------------------------
@@ -49,39 +61,27 @@ def linear() -> Workload:
 
 def test_a_layers_flops_by_hand() -> None:
     product = 2 * BATCH * IN * OUT
-    assert of_eager_step(ended(linear(), Mode.INFERENCE), [("flops", flops)]) == {"flops_per_step": product}
+    assert counted(linear(), Mode.INFERENCE, flops=flops) == {"flops_per_step": product}
     # backward: of the weight alone, since the input needs no gradient
-    assert of_eager_step(ended(linear(), Mode.TRAINING), [("flops", flops)]) == {
-        "flops_per_step": 2 * product
-    }
+    assert counted(linear(), Mode.TRAINING, flops=flops) == {"flops_per_step": 2 * product}
 
 
 def test_attention_on_a_cpu_is_counted() -> None:
     heads, length, width = 2, 16, 8
-
-    class Attention(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.scaled_dot_product_attention(x, x, x)
-
+    attention = Of(lambda x: nn.functional.scaled_dot_product_attention(x, x, x))
     x = torch.ones(BATCH, heads, length, width, requires_grad=True)
-    work = Workload(module=Attention(), args=(x,), loss=lambda output, _: output.sum())
+    work = replace(summed(attention), args=(x,))
     forward = 2 * 2 * BATCH * heads * length * length * width
-    assert of_eager_step(ended(work, Mode.INFERENCE), [("flops", flops)]) == {"flops_per_step": forward}
-    with_backward = of_eager_step(ended(work, Mode.TRAINING), [("flops", flops)])["flops_per_step"]
-    assert isinstance(with_backward, int)
-    assert with_backward >= 3 * forward
+    assert counted(work, Mode.INFERENCE, flops=flops) == {"flops_per_step": forward}
+    assert counted(work, Mode.TRAINING, flops=flops)["flops_per_step"] >= 3 * forward
 
 
 def test_metrics_that_share_a_step_see_what_each_would_see_alone() -> None:
-    def linear_and_relu() -> Workload:
-        module = nn.Sequential(nn.Linear(IN, OUT), nn.ReLU(), nn.Linear(OUT, 4))
-        return Workload(module=module, args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum())
-
-    modules = [("activations", activations), ("flops", flops), ("traffic", traffic)]
+    modules = {"activations": activations, "flops": flops, "traffic": traffic}
     alone: dict[str, Any] = {}
-    for one in modules:
-        alone |= of_eager_step(ended(linear_and_relu(), Mode.TRAINING), [one])
-    assert of_eager_step(ended(linear_and_relu(), Mode.TRAINING), modules) == alone
+    for name, module in modules.items():
+        alone |= counted(with_relu(), Mode.TRAINING, **{name: module})
+    assert counted(with_relu(), Mode.TRAINING, **modules) == alone
     assert len(alone) == 3
 
 
@@ -101,12 +101,10 @@ def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: p
 
 
 def test_what_a_forward_keeps_beside_its_inputs() -> None:
-    module = nn.Sequential(nn.Linear(IN, OUT), nn.ReLU(), nn.Linear(OUT, 4))
-    work = Workload(module=module, args=(torch.ones(BATCH, IN),), loss=lambda output, _: output.sum())
     # the ReLU's output, for its own backward and for the second layer's: one storage
-    found = of_eager_step(ended(work, Mode.TRAINING), [("activations", activations)])
+    found = counted(with_relu(), Mode.TRAINING, activations=activations)
     assert found == {"saved_activation_bytes": BATCH * OUT * 4}
-    assert of_eager_step(ended(work, Mode.INFERENCE), [("activations", activations)]) == {}
+    assert counted(with_relu(), Mode.INFERENCE, activations=activations) == {}
 
 
 @pytest.mark.parametrize(
@@ -222,12 +220,9 @@ def test_the_energy_of_a_gpus_step_is_of_steps_as_in_the_rounds(monkeypatch: pyt
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(energy, "meter_of", lambda _: lambda: 0.0)
     monkeypatch.setattr(energy, "per_step_j", lambda *_, **how: asked.append(how))
-    ended = Ended(
-        job=make_job(), device=CPU, variants={BASELINE: trial("mlp").variant()}, synchronize=lambda: None
-    )
     for name in ("cpu", "cuda"):
         monkeypatch.setattr(energy, "of", lambda _, name=name: devices.named(name))
-        energy.measure(ended)
+        energy.measure(ended(linear(), Mode.TRAINING))
     assert asked == [{"lasting_s": 1.0, "stream": 1}, {"lasting_s": 5.0, "stream": STREAM}]
 
 
@@ -251,3 +246,37 @@ def test_rapl_adds_packages_and_goes_on_after_their_range(tmp_path: Path) -> Non
     two.write_text("300\n")
     assert meter() == pytest.approx(350e-6)
     assert meter() == pytest.approx(350e-6)
+
+
+# -- traffic --------------------------------------------------------------------------------------
+
+
+FLOAT = 4  # bytes
+
+
+def test_what_works_in_place_reads_and_writes_and_a_view_does_nothing() -> None:
+    x = torch.ones(BATCH, IN)
+    counter = traffic.traffic_counter()
+    with counter:
+        x.view(-1)[:4].unsqueeze(0)
+    assert counter.bytes == 0
+    with counter:
+        x.relu_()
+    assert counter.bytes == 2 * FLOAT * BATCH * IN
+
+
+def test_a_layer_reads_weight_bias_and_input_and_writes_its_output_and_training_moves_more() -> None:
+    inference = counted(linear(), Mode.INFERENCE, traffic=traffic)["bytes_per_step"]
+    assert inference == FLOAT * (OUT * IN + OUT + BATCH * IN + BATCH * OUT)
+    assert counted(linear(), Mode.TRAINING, traffic=traffic)["bytes_per_step"] > 2 * inference
+
+
+def test_the_speed_of_the_memory_is_of_this_world() -> None:
+    rates: Any = peak_rates.measure(ended(linear(), Mode.INFERENCE))[WHOLE]
+    assert 0 < rates["measured_bandwidth_bytes_per_s"] < 1e13
+
+
+def test_the_best_copy_counts_and_both_directions_do() -> None:
+    ticks = itertools.count()
+    # every look at the clock is a second later: three copies, a second each
+    assert peak_rates.bandwidth(1000, CPU, lambda: None, lambda: float(next(ticks))) == pytest.approx(2000)

@@ -18,6 +18,7 @@ from harness.probes import devices as probe
 from runner.errors import UsageError
 from tests.gpu import __main__ as smoke
 from tests.gpu import conftest
+from tests.worker.planted import refusing
 from torchduet import compare
 
 NONE = f"torch {torch.__version__} finds no CUDA device"
@@ -72,35 +73,27 @@ def test_torchs_reason_and_the_driver_are_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_card_without_kernels_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("CUDA error: no kernel image is available for execution on the device\nCUDA kernel")
-
-    def fail(_: object) -> None:
-        raise error
-
     monkeypatch.setattr(devices.Cuda, "count", lambda _: 1)
-    monkeypatch.setattr(devices.Cuda, "open", fail)
+    monkeypatch.setattr(devices.Cuda, "open", refusing(error))
     says = "its first operation fails: CUDA error: no kernel image is available for execution on the device"
     assert probe.missing(["cuda"])["cuda"].startswith(says)
 
 
 @pytest.mark.parametrize(
-    ("installed", "works", "expected"),
+    ("installed", "expected"),
     [
-        (False, False, "inductor needs Triton for cuda, and it is not installed (pip install triton)"),
-        (True, False, "inductor needs a GPU that Triton supports, and finds none"),
+        (False, "inductor needs Triton for cuda, and it is not installed (pip install triton)"),
+        (True, "inductor needs a GPU that Triton supports, and finds none"),
     ],
 )
 @pytest.mark.parametrize("place", ["torch.utils._triton", "torch._inductor.utils"])  # the second: torch 2.0
 def test_inductor_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, place: str, expected: str | None, *, installed: bool, works: bool
+    monkeypatch: pytest.MonkeyPatch, place: str, expected: str, *, installed: bool
 ) -> None:
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *given: (object() if installed else None) if name == "triton" else real(name, *given),
-    )
+    triton = object() if installed else None
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: triton)
     monkeypatch.setitem(sys.modules, "torch.utils._triton", None)
-    monkeypatch.setitem(sys.modules, place, SimpleNamespace(has_triton=lambda: works))
+    monkeypatch.setitem(sys.modules, place, SimpleNamespace(has_triton=lambda: False))
     assert inductor.why_unavailable("cuda") == expected
 
 
@@ -147,11 +140,7 @@ def test_the_smoke_tells_slow_from_wrong_and_always_leaves_an_archive(
     monkeypatch.setattr(smoke, "PATIENCE", 1.0)
     assert smoke.main(["--devices=cpu", "--only=endless", f"--output-dir={tmp_path / 'b'}"]) == 1
     assert "it was ended after 0 s" in capsys.readouterr().out
-
-    def gone(_: object) -> None:
-        raise RuntimeError("CUDA error: device not ready")
-
-    monkeypatch.setattr(devices.Device, "facts", gone)
+    monkeypatch.setattr(devices.Device, "facts", refusing(RuntimeError("CUDA error: device not ready")))
     with pytest.raises(RuntimeError):
         smoke.main(["--devices=cpu", f"--output-dir={tmp_path / 'c'}"])
     for name in "abc":

@@ -1,4 +1,4 @@
-"""The code of docs/compare.ipynb, executed as its cells are: each in turn, its last value shown."""
+"""docs/compare.ipynb, executed as its cells are: each in turn, its last value shown; and the own models."""
 
 import ast
 import json
@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from torchduet import Result
+from examples import own_models
+from harness.schema import Protocol, Status
+from torchduet import Result, compare
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "compare.ipynb"
 
@@ -58,3 +61,29 @@ def test_it_was_executed_in_order_and_shows_tables_and_pictures() -> None:
     html = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
     assert sum("data:image/png;base64," in text for text in html) == 2
     assert not re.search(r"/(home|root|work|tmp)/", json.dumps(outputs))
+
+
+# -- examples/own_models.py -----------------------------------------------------------------------
+
+
+PAGE = NOTEBOOK.parents[1] / "examples" / "README.md"
+SAMPLE = own_models.MODELS[::4]  # of the quick tests
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.slow) for n in own_models.MODELS]
+)
+def test_every_kind_is_measured(name: str) -> None:
+    torch.manual_seed(1)
+    model, inputs, *_ = getattr(own_models, name)()
+    (record,) = compare(
+        model, inputs, compilers=["eager"], mode="inference", protocol=Protocol(performance=False)
+    ).records
+    assert record.status is Status.PASS, record.failure
+
+
+def test_the_page_has_a_line_for_each_kind_and_step() -> None:
+    lines = [line.split(" | ")[:2] for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    steps = ("training", "inference")
+    asked = [[f"| {name}", step] for name in own_models.MODELS for step in steps]
+    assert [line for line in lines if line[-1] in steps] == asked

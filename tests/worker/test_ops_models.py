@@ -1,7 +1,7 @@
 """The operations of suite ops: what they compute, what they move, whose storage their results lie in."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness.metrics.flops import element_counter, flop_counter
 from harness.metrics.traffic import traffic_counter
-from harness.schema import BASELINE, WHOLE, Case, CompilerOptions, Job, Mode, Protocol, Setting, Status
+from harness.schema import BASELINE, WHOLE, Case, Mode, Protocol, Setting, Status
 from harness.tensors import inner_tensors
 from harness.worker.session import Session
 from harness.workload import Workload
@@ -23,7 +23,7 @@ from suites.models.operations import (
     make_operation,
     same_storage,
 )
-from tests.factories import sampled
+from tests.factories import known, make_job, sampled
 from tests.worker.planted import silent
 
 NAMES = [name for name, entry in ops.entries().items() if not entry.package]
@@ -53,17 +53,23 @@ def result_of(given: Workload) -> Tensor:
 
 def moved(given: Workload) -> int:
     counter = traffic_counter()
-    with torch.no_grad(), counter:
-        given.module(*given.args)
+    with counter:
+        result_of(given)
     return int(counter.bytes)
+
+
+def flops_of(given: Workload) -> int:
+    with flop_counter() as counter:
+        result_of(given)
+    return int(counter.get_total_flops())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_size_is_the_batch(name: str) -> None:
     case = case_of(name)
-    assert case.batch_size is not None
-    larger = ops.build(dataclasses.replace(case, batch_size=2 * case.batch_size))
-    assert larger.args[0].shape[0] == 2 * workload(name).args[0].shape[0] == 2 * case.batch_size
+    twice = 2 * known(case.batch_size)
+    larger = ops.build(replace(case, batch_size=twice))
+    assert larger.args[0].shape[0] == 2 * workload(name).args[0].shape[0] == twice
     assert torch.isfinite(result_of(larger)).all()
 
 
@@ -123,12 +129,6 @@ def test_a_promise_about_storage_is_held_when_the_case_is_built() -> None:
         make_operation("fold", (8, 4))
 
 
-def flops_of(given: Workload) -> int:
-    with flop_counter() as counter:
-        result_of(given)
-    return int(counter.get_total_flops())
-
-
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("matmul")])
 def test_flops_of_a_product_are_those_of_its_sizes(name: str) -> None:
     given = workload(name)
@@ -141,7 +141,7 @@ def test_flops_of_a_product_are_those_of_its_sizes(name: str) -> None:
 def test_a_transformer_costs_two_flops_for_each_token_and_weight_of_a_product(name: str) -> None:
     """Attention comes on top of the rule, and of embeddings only those that are also the head multiply."""
     (case,) = (c for c in tiny_gpt.cases(INFERENCE) if c.name == name)
-    given = tiny_gpt.build(dataclasses.replace(case, batch_size=2))
+    given = tiny_gpt.build(replace(case, batch_size=2))
     given.module.eval()
     tokens = given.args[0].numel()
     looked_up = ("wpe", "W_pos", "W_E", "positions_embed", "tokens_embed")
@@ -161,7 +161,7 @@ def test_a_transformer_costs_two_flops_for_each_token_and_weight_of_a_product(na
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "attention", "rms_norm"])
 def test_what_is_spelled_out_computes_the_same_and_moves_more(name: str) -> None:
     one, other = workload(name), workload(f"{name}_spelled_out")
-    other = dataclasses.replace(other, args=one.args)
+    other = replace(other, args=one.args)
     torch.testing.assert_close(result_of(one), result_of(other), rtol=1e-5, atol=1e-6)
     assert moved(other) > 1.5 * moved(one) or name == "rms_norm"  # torch spells it out itself on a CPU
 
@@ -179,12 +179,11 @@ def test_elementwise_operations_and_sums_have_one_flop_for_each_number(name: str
 
 
 def test_an_operation_trains_but_views_and_copies_do_not() -> None:
-    cases = {c.name: c for c in ops.cases(dataclasses.replace(INFERENCE, mode=Mode.TRAINING, scale="tiny"))}
+    cases = {c.name: c for c in ops.cases(replace(INFERENCE, mode=Mode.TRAINING, scale="tiny"))}
     assert set(NAMES) - set(cases) == {*VIEWS, *COPIES}
     for name, case in cases.items():
         given = ops.build(case)
-        assert given.loss is not None
-        torch.autograd.backward(given.loss(given.module(*given.args), given.target))
+        torch.autograd.backward(known(given.loss)(given.module(*given.args), given.target))
         floating = [x for x in (*given.args, *given.module.parameters()) if x.is_floating_point()]
         assert all(x.grad is not None and bool(x.grad.any()) for x in floating), name
 
@@ -218,21 +217,16 @@ def test_the_parts_of_a_wrapped_weight_are_its_state() -> None:
 # -- through a session --------------------------------------------------------------
 
 
-def job_of(name: str, *candidates: str) -> Job:
-    return Job(
-        case=case_of(name),
-        device="cpu",
-        dtype="float32",
-        candidates=candidates,
-        protocol=Protocol(min_sample_s=0.01, threads=1),
-        options=CompilerOptions(),
-    )
+def session_of(name: str, candidate: str) -> Session:
+    protocol = Protocol(min_sample_s=0.01, threads=1)
+    job = replace(make_job(candidates=(candidate,), protocol=protocol), case=case_of(name))
+    return Session(job, silent)
 
 
 @pytest.mark.parametrize("name", ["view_transpose", "view_contiguous"])
 def test_a_compiled_view_is_a_view_and_the_record_says_that_nothing_moves(name: str) -> None:
     torch._dynamo.reset()
-    session = Session(job_of(name, "aot_eager"), silent)
+    session = session_of(name, "aot_eager")
     session.open()
     status, parity, numbers, _ = session.prepare("aot_eager")
     assert status is Status.PASS
@@ -249,7 +243,7 @@ def test_a_compiled_view_is_a_view_and_the_record_says_that_nothing_moves(name: 
 
 @pytest.mark.parametrize("name", sampled(5, NAMES))
 def test_every_operation_is_scripted_and_passes(name: str) -> None:
-    session = Session(job_of(name, "torchscript"), silent)
+    session = session_of(name, "torchscript")
     session.open()
     status, _, _, notes = session.prepare("torchscript")
     assert status is Status.PASS
@@ -260,7 +254,7 @@ def test_every_operation_is_scripted_and_passes(name: str) -> None:
 def test_a_quantized_weight_passes_and_its_int8_is_kept(name: str) -> None:
     pytest.importorskip("torchao", reason="torchao, which is optional, is not installed")
     torch._dynamo.reset()
-    session = Session(job_of(name, "aot_eager"), silent)
+    session = session_of(name, "aot_eager")
     facts, _ = session.open()
     status, parity, *_ = session.prepare("aot_eager")
     assert (status, parity and parity.reference) == (Status.PASS, "fp64")

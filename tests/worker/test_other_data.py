@@ -1,7 +1,7 @@
 """Faults that no step on the first data can show: stale inputs, baked weights, damage, every n-th call."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -12,12 +12,15 @@ from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, placed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Status
 from harness.workload import Workload
-from tests.factories import sampled
+from tests.factories import known, sampled
 from tests.worker.planted import (
     Fault,
     Forward,
+    Of,
     Trial,
     every,
+    failing,
+    inference,
     judged,
     mean_of,
     right,
@@ -106,9 +109,7 @@ def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
     assert (found.steps, found.other_data, found.not_checked) == (6, (INPUTS, WEIGHTS), ())
     assert found.found_by == ""
     assert notes == ()
-    assert found.resolution_median is not None
-    assert found.resolution_largest is not None
-    assert 0.0 < found.resolution_median <= found.resolution_largest < 1.0
+    assert 0.0 < known(found.resolution_median) <= known(found.resolution_largest) < 1.0
 
 
 @pytest.mark.parametrize(
@@ -124,25 +125,20 @@ def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: str) -> None:
-    status, found, _ = judged(with_fault(skipped_buffer), lambda: workload("conv"), dtype=dtype)
-    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "call 2")
-    assert found.worst is not None
-    assert found.worst.name.startswith("buffer.")
+    verdict = judged(with_fault(skipped_buffer), lambda: workload("conv"), dtype=dtype)
+    assert failing(verdict).name.startswith("buffer.")
+    assert verdict[1].found_by == "call 2"
 
 
 @pytest.mark.parametrize("fault", [damaged_weight, damaged_input], ids=lambda fault: str(fault.__name__))
 def test_weights_and_inputs_that_a_step_damages_are_found(fault: Fault) -> None:
-    status, found, _ = judged(with_fault(fault), lambda: workload("mlp"), Mode.INFERENCE)
-    assert status is Status.FAIL_ACCURACY
-    assert found.worst is not None
-    assert found.worst.failure is not None
+    assert failing(judged(with_fault(fault), lambda: workload("mlp"), Mode.INFERENCE)).failure
 
 
 def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
-    status, found, _ = judged(with_fault(damaged_weight), lambda: workload("mlp"), Mode.INFERENCE, "bfloat16")
-    assert (status, found.found_by) == (Status.FAIL_ACCURACY, "call 1")
-    assert found.worst is not None
-    assert found.worst.name == "parameter.0.weight"
+    verdict = judged(with_fault(damaged_weight), lambda: workload("mlp"), Mode.INFERENCE, "bfloat16")
+    assert failing(verdict).name == "parameter.0.weight"
+    assert verdict[1].found_by == "call 1"
 
 
 @pytest.mark.parametrize(("n", "dtype"), sampled(5, (2, 3, 4, 5), DTYPES))
@@ -176,45 +172,37 @@ def test_a_compiler_that_makes_weights_constants_is_checked_on_other_inputs() ->
     assert (status, found.other_data) == (Status.PASS, (INPUTS,))
     assert found.not_checked == ("other weights: this compiler makes the weights constants",)
     stale = with_fault(stale_input, constant_weights=True)
-    status, found, _ = judged(stale, lambda: workload("mlp"), Mode.INFERENCE)
-    assert status is Status.FAIL_ACCURACY
-    assert found.found_by == "call 4, on other inputs"
+    verdict = judged(stale, lambda: workload("mlp"), Mode.INFERENCE)
+    assert failing(verdict)
+    assert verdict[1].found_by == "call 4, on other inputs"
 
 
-class Picky(nn.Module):
+def picky(x: torch.Tensor, linear: nn.Linear) -> Any:
     """Takes the inputs of its first call only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not bool((x.sum(-1) > 0).all()):
-            raise ValueError("rows must add up to more than zero")
-        return cast("torch.Tensor", self.linear(x))
+    if not bool((x.sum(-1) > 0).all()):
+        raise ValueError("rows must add up to more than zero")
+    return linear(x)
 
 
 def test_a_model_that_takes_no_other_data_is_checked_without_and_the_record_says_so() -> None:
     x = torch.eye(8)
     x[0] = torch.tensor([5.0, -4, 0, 0, 0, 0, 0, 0])
-    status, found, _ = judged(with_fault(right), lambda: Workload(module=Picky(), args=(x,)), Mode.INFERENCE)
+    work = Workload(module=Of(picky, nn.Linear(8, 8)), args=(x,))
+    status, found, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
     assert (status, found.steps, found.other_data) == (Status.PASS, 3, ())
     (why,) = found.not_checked
     assert why.startswith("other data: eager fails on other data (ValueError: rows must")
 
 
 def test_a_compilation_for_other_data_is_reported() -> None:
-    class ByValue(nn.Module):
-        def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
-            return x * int(n[0])
-
     def compile(program: Program) -> Compiled:  # noqa: A001
         with torch._dynamo.config.patch(capture_scalar_outputs=True):
             compiled = torch.compile(program.module, backend="eager")
         return Compiled(forward=forward_of(compiled, None), region="forward", compiler_calls=lambda: 1)
 
     torch._dynamo.reset()
-    work = Workload(module=ByValue(), args=(torch.randn(4, 8), torch.tensor([2, 7, 3])))
+    by_value = Of(lambda x, n: x * int(n[0]))
+    work = Workload(module=by_value, args=(torch.randn(4, 8), torch.tensor([2, 7, 3])))
     status, _, notes = judged(compile, lambda: work, Mode.INFERENCE)
     assert status is Status.PASS
     assert all(note.startswith("compiled again for other data") for note in notes)
@@ -264,8 +252,7 @@ def test_zeros_change_too_and_come_back() -> None:
     ids=["booleans", "mask", "positions", "offsets", "float mask", "zeros", "scalar"],
 )
 def test_masks_positions_and_offsets_stay(given: torch.Tensor) -> None:
-    work = Workload(module=nn.Identity(), args=(given.clone(),))
-    variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
+    variant = inference(nn.Identity(), given.clone()).variant()
     with placed(variant, Data(inputs=True)) as changed:
         assert changed == ()
         assert torch.equal(variant.program.args[0], given)
@@ -280,8 +267,7 @@ def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pyte
         drawn[0] += made.numel()
         return made
 
-    work = Workload(module=nn.Linear(1 << 10, 1 << 10, bias=False), args=(torch.ones(1, 1 << 10),))
-    variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
+    variant = inference(nn.Linear(1 << 10, 1 << 10, bias=False), torch.ones(1, 1 << 10)).variant()
     monkeypatch.setattr(torch, "randint", counted)
     with placed(variant, Data(weights=True, inputs=True, neighbor=1)):
         assert 0 < drawn[0] <= 2 * MOST
@@ -289,8 +275,7 @@ def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pyte
 
 def test_other_tokens_are_tokens_of_the_same_row() -> None:
     tokens = torch.randint(0, 50, (4, 16), generator=torch.Generator().manual_seed(0))
-    work = Workload(module=nn.Identity(), args=(tokens.clone(),))
-    variant = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
+    variant = inference(nn.Identity(), tokens.clone()).variant()
     with placed(variant, Data(inputs=True)) as changed:
         assert changed == (INPUTS,)
         other = variant.program.args[0]

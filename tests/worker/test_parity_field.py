@@ -11,7 +11,9 @@ from torch import nn
 
 from harness.parity.field import judge_one, multiplier, tolerance_of
 from harness.schema import Mode, Status
-from tests.worker.planted import drawn, opened, rule, truth_of, with_fault, workload, wrong_by
+from harness.workload import Workload
+from tests.factories import known
+from tests.worker.planted import Of, drawn, opened, right, rule, truth_of, with_fault, workload, wrong_by
 
 TRAINING, INFERENCE = Mode.TRAINING, Mode.INFERENCE
 
@@ -89,27 +91,21 @@ def test_without_fp64_the_direction_is_compared_and_form_and_nan_always() -> Non
 @pytest.mark.parametrize(("factor", "status"), [(1.01, Status.PASS), (1.5, Status.FAIL_ACCURACY)])
 def test_in_a_session_the_first_and_third_call_are_judged_by_it(factor: float, status: Status) -> None:
     compilers = {"planted": wrong_by(factor, "addmm")}
-    found, parity, *_ = opened(lambda: workload("mlp"), compilers=compilers, parity="field").prepare(
-        "planted"
-    )
+    session = opened(lambda: workload("mlp"), compilers=compilers, parity="field")
+    found, judged, *_ = session.prepare("planted")
+    parity = known(judged)
     assert found is status
-    assert parity is not None
     assert (parity.rule, parity.tolerance, parity.steps, parity.other_data) == ("field", 1e-2, 0, ())
-    assert (parity.worst is not None and bool(parity.worst.failure)) is (status is Status.FAIL_ACCURACY)
+    assert bool(known(parity.worst).failure) is (status is Status.FAIL_ACCURACY)
 
 
 def test_two_runs_of_eager_must_have_the_same_bits() -> None:
     calls = itertools.count()  # every call differs; random numbers would repeat by chance
 
-    class Unsteady(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return super().forward(x) * (1.0 + 1e-6 * next(calls))
-
-    def work() -> object:
-        made = workload("mlp")
-        return replace(made, module=Unsteady(32, 8))
+    def unsteady() -> Workload:
+        module = Of(lambda x, line: line(x) * (1.0 + 1e-6 * next(calls)), nn.Linear(32, 8))
+        return replace(workload("mlp"), module=module)
 
     for parity, status in (("field", Status.EAGER_TWO_RUNS_DIFFER), ("noise", Status.PASS)):
-        compilers = {"planted": with_fault(lambda _, forward: forward)}
-        session = opened(work, compilers=compilers, parity=parity)  # type: ignore[arg-type]
+        session = opened(unsteady, compilers={"planted": with_fault(right)}, parity=parity)
         assert session.prepare("planted")[0] is status

@@ -1,12 +1,20 @@
-"""What the words of ``--dtypes`` mean."""
+"""What the words of ``--dtypes`` mean; results that are compared are on one device (``meta``: a GPU)."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from harness.parity.between import export, imported
+from harness.parity.measure import sketch
 from harness.precision import TF32_UNIT, facts, precision, settle
+from harness.schema import Status
+from harness.timing.workbench import Workbench
+from harness.workload import Workload
+from tests.factories import known, make_job
+from tests.worker.planted import CPU, drawn, rule, truth_of, unopened, workload
 
 BF16, F16 = torch.bfloat16, torch.float16
 
@@ -141,3 +149,59 @@ def test_what_a_model_sets_is_put_back_and_reported(change: Callable[[], None], 
     newer: Any = torch.backends
     assert newer.cudnn.conv.fp32_precision == ("tf32" if tf32 else "none")
     assert newer.cuda.matmul.fp32_precision == ("tf32" if tf32 else "ieee")
+
+
+# -- in sessions ----------------------------------------------------------------------------------
+
+
+def test_results_of_another_environment_come_to_the_device(tmp_path: Path) -> None:
+    of = workload("mlp")
+    truth = truth_of({"output": drawn(8)}, {"output": drawn(8), "mask": torch.ones(2, dtype=torch.bool)})
+    export(tmp_path / "weights", of, truth)
+    assert {tensor.device for tensor in (*truth.eager.values(), *known(truth.exact).values())} == {CPU}
+    moved = known(imported(tmp_path / "weights", of)[0].truth(rule("field"), CPU))
+    assert moved.eager["mask"].dtype == torch.bool
+
+
+def test_a_sketch_of_a_large_tensor_stays_on_its_device() -> None:
+    for size in (4, 1 << 17):
+        kept = sketch("output", torch.ones(size, device="meta"))
+        assert (kept.device.type, kept.numel()) == ("meta", size)
+
+
+def test_a_model_that_turns_tf32_on_is_measured_without_and_reported() -> None:
+    class Turning(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch.backends.cuda.matmul.allow_tf32 = True
+            return super().forward(x)
+
+    def build() -> Workload:
+        torch.backends.cudnn.allow_tf32 = True
+        return Workload(module=Turning(4, 4), args=(torch.ones(2, 4),), loss=lambda out, _: out.mean())
+
+    ready = unopened(build)
+    model, environment = ready.open()
+    said = [remark for remark in model.remarks if "float32 products" in remark]
+    assert [remark.partition("products ")[2] for remark in said] == [
+        "while it is built: restored",
+        "in its step, and again in each later step: restored",
+    ]
+    assert environment["cudnn_allow_tf32"] is False
+    assert ready.prepare("eager")[0] is Status.PASS
+
+
+def test_tf32_is_switched_in_steps_only_where_variants_differ() -> None:
+    """A switch takes time that a tiny step shows, and its closure must not keep the variant alive."""
+    switched = []
+    for dtype, baseline in (("tf32", None), ("float32", None), ("tf32", "float32")):
+        bench = Workbench(make_job(dtype=dtype, baseline_dtype=baseline), CPU, workload("mlp"))
+        bench.settle()
+        variants = [bench.variant(bench.baseline_precision), bench.variant()]
+        switched.append({one.step.__name__ == "switched" for one in variants})
+        seen = []
+        for one in variants:
+            one.step()
+            seen.append(bool(torch.backends.cuda.matmul.allow_tf32))
+        assert seen == [bench.baseline_precision.tf32, bench.precision.tf32]
+    assert switched == [{False}, {False}, {True}]
+    torch.backends.cuda.matmul.allow_tf32 = False

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from harness.schema import Case, Job, Mode, Protocol, Status
+from harness.schema import Job, Mode, Protocol, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
-from tests.factories import known
-from tests.worker.planted import silent, suite_that
+from tests.factories import known, make_job
+from tests.worker.planted import Of, refusing, silent, suite_that
 from tests.worker.test_session import failed
 
 Build = Callable[[], Any]
@@ -29,31 +29,26 @@ pytestmark = pytest.mark.usefixtures("fresh_compiler")
 def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
     """A session on what ``build`` makes; the settings are the protocol's."""
 
-    def make(build: Build, mode: Mode = Mode.INFERENCE, **settings: Any) -> Session:
+    def make(build: Build, mode: Mode = Mode.INFERENCE, tell: Any = silent, **settings: Any) -> Session:
         monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(build))
-        return Session(job(mode, **settings), silent)
+        return Session(job(mode, **settings), tell)
 
     return make
 
 
-def job(mode: Mode = Mode.INFERENCE, suite: str = "planted", **settings: Any) -> Job:
-    case = Case(suite=suite, name="m", mode=mode, batch_size=2, published_batch_size=2)
+def job(mode: Mode = Mode.INFERENCE, **settings: Any) -> Job:
     protocol = Protocol(**{"min_sample_s": 0.0, "threads": 1, **settings})
-    return Job(case=case, device="cpu", dtype="float32", candidates=("eager",), protocol=protocol)
+    return make_job(suite="planted", mode=mode, candidates=("eager",), protocol=protocol)
 
 
-def around(forward: Callable[[torch.Tensor], Any], loss: Any = None) -> Build:
+def around(forward: Callable[[torch.Tensor], Any]) -> Build:
     """Builds a linear layer followed by ``forward``, which all its copies share."""
 
-    class Planted(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
+    def build() -> Workload:
+        module = Of(lambda x, linear: forward(linear(x)), nn.Linear(4, 4))
+        return Workload(module=module, args=(torch.ones(2, 4),))
 
-        def forward(self, x: torch.Tensor) -> Any:
-            return forward(self.linear(x))
-
-    return lambda: Workload(module=Planted(), args=(torch.ones(2, 4),), loss=loss)
+    return build
 
 
 def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -72,19 +67,12 @@ def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch
 # -- loading -------------------------------------------------------------------------------
 
 
-def raising(error: BaseException) -> Build:
-    def build() -> Any:
-        raise error
-
-    return build
-
-
 @pytest.mark.parametrize(
     ("build", "status", "message"),
     [
-        (raising(ImportError("no module named x")), Status.MODEL_FAIL_TO_LOAD, "no module named x"),
-        (raising(SystemExit(3)), Status.MODEL_FAIL_TO_LOAD, "sys.exit(3) was called"),
-        (raising(MemoryError("too big")), Status.OOM, "too big"),
+        (refusing(ImportError("no module named x")), Status.MODEL_FAIL_TO_LOAD, "no module named x"),
+        (refusing(SystemExit(3)), Status.MODEL_FAIL_TO_LOAD, "sys.exit(3) was called"),
+        (refusing(MemoryError("too big")), Status.OOM, "too big"),
         (lambda: nn.Linear(1, 1), Status.MODEL_FAIL_TO_LOAD, "build() of suite 'planted' returned a Linear"),
     ],
 )
@@ -163,9 +151,7 @@ def test_without_an_fp64_run_eager_is_the_reference(session: Callable[..., Sessi
     ready.open()
     for candidate in ("eager", "aot_eager"):
         status, parity, _, _ = ready.prepare(candidate)
-        assert status is Status.PASS
-        assert parity is not None
-        assert parity.reference == "eager"
+        assert (status, known(parity).reference) == (Status.PASS, "eager")
 
 
 @pytest.mark.parametrize(
@@ -250,19 +236,15 @@ def test_a_warm_up_that_never_settles_ends(
 
 
 def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
-    monkeypatch: pytest.MonkeyPatch,
+    session: Callable[..., Session],
 ) -> None:
     said: list[Activity] = []
-    monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(around(lambda x: x)))
-    ready = Session(job(accuracy=False), said.append)
+    ready = session(around(lambda x: x), tell=said.append, accuracy=False)
     ready.open()
     ready.prepare("eager")
     ready.warm_up()
 
-    def broken() -> Any:
-        raise RuntimeError("broken in a round")
-
-    ready._variants["eager"].step = broken
+    ready._variants["eager"].step = refusing(RuntimeError("broken in a round"))
     with pytest.raises(RuntimeError, match="broken in a round"):
         ready.measure(2)
     assert (said[-1].phase, said[-1].variant) == ("measure", "eager")

@@ -1,60 +1,58 @@
-"""A stream of shapes in a worker, with toy models."""
+"""A stream of shapes in a worker, and the batches of a step with dynamic shapes, with toy models."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from harness.schema import Case, Mode, Status
+from harness.loading.sizes import batches
+from harness.precision import precision
+from harness.schema import Case, CompilerOptions, Extras, Mode, Protocol, Status, Stream
+from harness.timing.step import Variant, replica
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import make_job
+from tests.factories import known, make_job
+from tests.worker.planted import CPU, Of, failing, silent
 
 
-class Net(torch.nn.Module):
+def session(stream: str, strategy: str, wrong: int = 0) -> Session:
     """``wrong``: a batch at which compiled code computes something else."""
-
-    def __init__(self, wrong: int) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 4)
-        self.wrong = wrong
-
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.linear(given).relu()
-        if torch.compiler.is_compiling() and given.shape[0] == self.wrong:
-            return made * 1.5
-        return made
-
-
-def session(stream: str, strategy: str, wrong: int = 0, candidate: str = "aot_eager") -> Session:
     torch._dynamo.reset()
+
+    def forward(given: torch.Tensor, linear: nn.Linear) -> Any:
+        made = linear(given).relu()
+        return made * 1.5 if torch.compiler.is_compiling() and given.shape[0] == wrong else made
 
     def build(case: Case) -> Workload:
         torch.manual_seed(0)
-        return Workload(module=Net(wrong), args=(torch.randn(case.batch, 8),))
+        return Workload(module=Of(forward, nn.Linear(8, 4)), args=(torch.randn(case.batch, 8),))
 
-    plain = make_job(mode=Mode.INFERENCE, candidates=(candidate,))
-    job = replace(
-        plain,
-        protocol=replace(plain.protocol, performance=False, start=strategy, threads=1),
-        options=replace(plain.options, strategy=strategy),
-        extras=replace(plain.extras, shapes=stream),
+    job = make_job(
+        mode=Mode.INFERENCE,
+        candidates=("aot_eager",),
+        protocol=Protocol(performance=False, start=strategy, threads=1),
+        options=CompilerOptions(strategy=strategy),
+        extras=Extras(shapes=stream),
     )
-    opened = Session(job, lambda _: None, build)
+    opened = Session(job, silent, build)
     opened.open()
     return opened
+
+
+def streamed(worker: Session) -> Stream:
+    """What the stream of a candidate that passes was."""
+    status, parity, *_ = worker.prepare("aot_eager")
+    assert status is Status.PASS, parity
+    return known(known(worker.stream).done)
 
 
 def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
     sizes = ",".join(map(str, range(3, 15)))
     worker = session(f"batch={sizes},3", "static")
-    status, parity, *_ = worker.prepare("aot_eager")
-    assert status is Status.PASS, parity
-    assert worker.stream is not None
-    done = worker.stream.done
-    assert done is not None
+    done = streamed(worker)
     assert done.sizes == (*range(3, 15), 3)
     assert done.compiled == tuple(range(8))
     assert done.eager == (8, 9, 10, 11)
@@ -65,18 +63,72 @@ def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
     ("strategy", "compiled"), [("automatic", (0, 1)), ("dynamic", (0,)), ("marked", (0,)), ("padded", (0, 2))]
 )
 def test_dynamic_shapes_compile_once_or_twice(strategy: str, compiled: tuple[int, ...]) -> None:
-    worker = session("batch=3,4,5,6,7", strategy)
-    status, *_ = worker.prepare("aot_eager")
-    assert status is Status.PASS
-    assert worker.stream is not None
-    done = worker.stream.done
-    assert done is not None
+    done = streamed(session("batch=3,4,5,6,7", strategy))
     assert (done.compiled, done.eager) == (compiled, ())
 
 
 def test_a_size_that_computes_something_else_is_named() -> None:
-    status, parity, *_ = session("batch=3,6,4", "static", wrong=6).prepare("aot_eager")
-    assert status is Status.FAIL_ACCURACY
-    assert parity is not None
-    assert parity.worst is not None
-    assert parity.worst.name == "batch=6: output"
+    verdict = session("batch=3,6,4", "static", wrong=6).prepare("aot_eager")
+    assert failing(verdict).name == "batch=6: output"
+
+
+# -- several batches in one step ------------------------------------------------------------------
+
+
+DYNAMIC = CompilerOptions(dynamic_batch=True)
+
+
+class Seen(nn.Linear):
+    """Remembers the batches that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4, bias=False)
+        self.batches: list[int] = []
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self.batches.append(len(values))
+        return super().forward(values)
+
+
+def variant(batch: int, options: CompilerOptions, *, training: bool) -> Variant:
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        assert len(output) == len(target)
+        return (output - target).square().sum()
+
+    work = Workload(module=Seen(), args=(torch.randn(batch, 4),), target=torch.zeros(batch, 4), loss=loss)
+    program = replica(work, CPU, None, training=training, options=options)
+    return Variant(program, precision("float32", "cpu"), CPU)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_models_own_batch_comes_last(training: bool) -> None:
+    one = variant(8, DYNAMIC, training=training)
+    assert batches(one.program) == (4, 6, 8)
+    _, output = one.step()
+    assert one.program.module.batches == [4, 6, 8]
+    assert len(output) == 8
+
+
+def test_gradients_are_those_of_the_models_own_batch() -> None:
+    plain, dynamic = (variant(8, options, training=True) for options in (CompilerOptions(), DYNAMIC))
+    torch.manual_seed(0)
+    for one in (plain, dynamic):
+        one.program.args[0].copy_(torch.arange(32.0).reshape(8, 4))
+    dynamic.use(dynamic.program.forward())  # the smaller inputs are cut from the larger
+    for one in (plain, dynamic):
+        one.step()
+    gradients = [known(next(one.program.module.parameters()).grad) for one in (plain, dynamic)]
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(1, (1,)), (2, (2,)), (3, (2, 3)), (4, (2, 3, 4))])
+def test_a_small_batch_has_few_sizes_and_none_of_one(batch: int, sizes: tuple[int, ...]) -> None:
+    assert batches(variant(batch, DYNAMIC, training=False).program) == sizes
+
+
+def test_the_record_has_the_batch_that_was_built() -> None:
+    """Not the one that was asked for: a suite may take no notice of it."""
+    job = make_job(mode=Mode.INFERENCE, batch_size=16)
+    built = Workload(module=Seen(), args=(torch.randn(4, 4),))
+    facts, _ = Session(job, lambda _: None, lambda _: built).open()
+    assert facts.batch_size == 4

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from harness.protocol import CACHES, LIBRARY
-from harness.schema import Job, Mode, Status
+from harness.schema import Job, Mode, Protocol, Status
 from harness.timing.start_up import LEAST_STEPS, STEPS, StartUp
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import make_job
+from tests.worker.planted import failing, silent
 
 
 def work(scale: float = 1.0) -> Workload:
@@ -24,15 +25,12 @@ def work(scale: float = 1.0) -> Workload:
 
 
 def job(candidate: str, start: str, stored: Path, *, accuracy: bool = False) -> Job:
-    plain = make_job(mode=Mode.INFERENCE, candidates=(candidate,))
-    protocol = replace(
-        plain.protocol, performance=False, accuracy=accuracy, start=start, stored=str(stored), threads=1
-    )
-    return replace(plain, protocol=protocol)
+    protocol = Protocol(performance=False, accuracy=accuracy, start=start, stored=str(stored), threads=1)
+    return make_job(mode=Mode.INFERENCE, candidates=(candidate,), protocol=protocol)
 
 
 def session(asked: Job, scale: float = 1.0) -> Session:
-    opened = Session(asked, lambda _: None, lambda _: work(scale))
+    opened = Session(asked, silent, lambda _: work(scale))
     opened.open()
     return opened
 
@@ -94,7 +92,4 @@ def test_a_package_that_computes_something_else_fails_parity(caches: Path) -> No
     made.prepare("aot_inductor")
     assert (caches / LIBRARY).exists()
     loaded = session(job("aot_inductor", "package", caches, accuracy=True))
-    status, parity, *_ = loaded.prepare("aot_inductor")
-    assert status is Status.FAIL_ACCURACY
-    assert parity is not None
-    assert parity.failed
+    assert failing(loaded.prepare("aot_inductor"))

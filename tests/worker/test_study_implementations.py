@@ -1,7 +1,10 @@
-"""Study B: its examples, its tasks, when it stops, and what a run of it reports."""
+"""Studies A and B: examples, tasks, when training stops, and what a run reports, with small sizes."""
 
 import csv
+import itertools
+import json
 import random
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,7 @@ from studies.implementations.tasks import Rule, Task, addition_task, fit, text_t
 from studies.journal import of_kind, read_lines
 from suites.models.mlp import MLP, MLPConfig
 from suites.tiny_gpt import make_model
-
-CPU = torch.device("cpu")
+from tests.worker.planted import CPU
 
 
 def test_each_symbol_of_a_result_is_an_example_of_its_own() -> None:
@@ -94,17 +96,6 @@ COLUMNS = (
 )  # the study's
 
 
-class Clock:
-    """Each look takes a second."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
 def small() -> tuple[torch.nn.Module, Task]:
     torch.manual_seed(0)
     model = MLP(MLPConfig(vocab_size=16, input_len=12, n_embd=4, n_hidden=8))
@@ -112,8 +103,10 @@ def small() -> tuple[torch.nn.Module, Task]:
 
 
 def points(rule: Rule) -> list[Any]:
+    """Each look at the clock takes a second."""
     model, task = small()
-    return list(fit(model, task, rule, learning_rate=1e-2, batch=32, seed=0, device=CPU, clock=Clock()))
+    clock = itertools.count(1.0).__next__
+    return list(fit(model, task, rule, learning_rate=1e-2, batch=32, seed=0, device=CPU, clock=clock))
 
 
 def test_training_ends_with_its_budget_and_is_evaluated_there() -> None:
@@ -236,3 +229,58 @@ def test_bad_input_ends_in_one_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert told.count("\n") == 1
+
+
+# -- study A --------------------------------------------------------------------------------------
+
+
+def run(folder: Path, *flags: str) -> int:
+    return main(["training-time", "--quick", "--device=cpu", f"--output-dir={folder}", *flags])
+
+
+def test_eager_and_script_train_alike_and_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert run(folder, "--modes=eager,script", "--precisions=float32", "--steps=10", "--seeds=2") == 0
+    told = capsys.readouterr().out
+    assert "Step     0: loss=4." in told
+    assert "NOT Shakespeare" in told
+    assert "TorchSharp 0.100.7 (published, not measured here)" in told
+    lines = read_lines(folder)
+    assert lines[0]["parameters"] == 149_544
+    assert lines[0]["attention_kernels"] == ["flash", "memory-efficient"]  # torch's default
+    assert [line["status"] for line in of_kind(lines, "outcome")] == ["PASS"] * 4
+    losses: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for chunk in of_kind(lines, "chunk"):
+        losses[chunk["variant"], chunk["seed"]] += chunk["losses"]
+    for seed in (0, 1):
+        eager, script = losses["float32 eager", seed], losses["float32 script", seed]
+        assert len(eager) == 10
+        assert script == pytest.approx(eager, rel=1e-4)
+        assert eager[-1] < eager[0] - 0.1
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"report.md", "loss_curves.png", "loss_curves.svg", "records.jsonl"}
+
+
+def test_a_report_is_derived_again_from_what_a_killed_run_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    run(folder, "--modes=eager", "--precisions=float32", "--steps=6", "--seeds=1")
+    records = folder / "records.jsonl"
+    whole = records.read_bytes().splitlines(keepends=True)
+    assert json.loads(whole[-1])["kind"] == "outcome"
+    records.write_bytes(b"".join(whole[:-2]) + whole[-2][:40])  # torn in the middle of a line
+    capsys.readouterr()
+    assert main(["report", str(folder)]) == 1
+    assert "CUT_SHORT" in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, where Dynamo looks
+def test_every_variant_trains(tmp_path: Path) -> None:
+    assert run(tmp_path / "run") == 0
+    outcomes = of_kind(read_lines(tmp_path / "run"), "outcome")
+    assert len(outcomes) == 2 * 2 * 4
+    assert {line["status"] for line in outcomes} == {"PASS"}

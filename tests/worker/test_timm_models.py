@@ -76,30 +76,27 @@ def test_a_training_step_runs_and_is_the_same_on_a_copy(name: str) -> None:
     assert losses[0] == pytest.approx(math.log(1000), rel=0.3)  # untrained: that of guessing
 
 
-# both drop paths by default
+ASKED = {"config": ("drop_rate=0.5", "drop_path_rate=0.5", "resolution=64")}
+
+
 @pytest.mark.parametrize(
-    "name", ["swin_base_patch4_window7_224", pytest.param("jx_nest_base", marks=pytest.mark.slow)]
+    ("name", "asked"),
+    [
+        ("lcnet_050", ASKED),  # a function's dropout
+        ("vit_tiny_patch16_224", ASKED),  # modules' own
+        ("swin_base_patch4_window7_224", {}),  # it drops paths by default, as the next one does
+        pytest.param("jx_nest_base", {}, marks=pytest.mark.slow),
+    ],
 )
-def test_no_path_is_dropped(name: str) -> None:
-    given = built(name)
+def test_dropout_runs_and_drops_nothing(name: str, asked: dict[str, Any]) -> None:
+    given = built(name, **asked)
     module = given.module.train()
+    assert not asked or getattr(module, "drop_rate", 1e-30) == 1e-30
     losses = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         losses.append(loss_of(given, module).item())
     assert losses[0] == losses[1]
-
-
-@pytest.mark.parametrize("name", ["lcnet_050", "vit_tiny_patch16_224"])  # a function's, and modules' own
-def test_dropout_that_is_asked_for_runs_and_drops_nothing(name: str) -> None:
-    config = ("drop_rate=0.5", "drop_path_rate=0.5", "resolution=64")
-    given = built(name, config=config)
-    module = given.module.train()
-    assert getattr(module, "drop_rate", 1e-30) == 1e-30
-    torch.manual_seed(1)
-    loss = loss_of(given, module).item()
-    torch.manual_seed(2)
-    assert loss_of(given, module).item() == loss
 
 
 def test_config_reaches_the_constructor() -> None:
@@ -163,9 +160,7 @@ def test_published_weights_need_a_network_and_the_whole_model(monkeypatch: pytes
         raise OSError("cannot reach\nthe server")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    said = (
-        r"^--pretrained: cannot load the weights of beit_base_patch16_224 \(no network\?\): cannot reach the"
-    )
+    said = r"^--pretrained: cannot load the weights of beit_base_patch16_224 \(no network\?\): cannot reach"
     with pytest.raises(RuntimeError, match=said):
         on_meta("beit_base_patch16_224", "small", pretrained=True)
     assert asked["pretrained"] is True

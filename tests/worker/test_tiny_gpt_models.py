@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from suites import tiny_gpt
 from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 from suites.models.tl_transformer import Attention, TLTransformerConfig
+from tests.factories import known
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -70,9 +71,9 @@ def test_addition_counts_the_last_position_only() -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     by_hand = -logits[:, -1].log_softmax(-1)[torch.arange(4), target].mean()
     torch.testing.assert_close(loss, by_hand)
-    assert logits.grad is not None
-    assert logits.grad[:, :-1].abs().max() == 0
-    assert logits.grad[:, -1].abs().min() > 0
+    gradient = known(logits.grad)
+    assert gradient[:, :-1].abs().max() == 0
+    assert gradient[:, -1].abs().min() > 0
     for name in ADDITION:
         assert workload(name).loss is last_symbol_loss
 
@@ -116,9 +117,7 @@ def test_scripting_gives_the_same_logits_and_gradients(name: str) -> None:
 @pytest.mark.parametrize("name", ADDITION)
 def test_dynamo_captures_forward_and_loss_in_one_graph(name: str) -> None:
     given = workload(name)
-    module = given.module.train()
-    loss_of = given.loss
-    assert loss_of is not None
+    module, loss_of = given.module.train(), known(given.loss)
 
     def forward(tokens: Tensor, target: Tensor) -> Tensor:
         return loss_of(module(tokens), target)
@@ -138,17 +137,9 @@ def test_nano_gpt_is_gpt2() -> None:
     with torch.no_grad():
         for parameter in ours.parameters():  # biases are built as zeros and norms as ones: make them count
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    config = GPT2Config(
-        vocab_size=61,
-        n_positions=24,
-        n_layer=3,
-        n_head=4,
-        n_embd=32,
-        activation_function="gelu",  # nanoGPT's, exact; GPT-2's own is the tanh approximation
-        attn_pdrop=0.0,
-        embd_pdrop=0.0,
-        resid_pdrop=0.0,
-    )
+    # nanoGPT's function is exact, GPT-2's own is the tanh approximation
+    more: dict[str, Any] = {"n_positions": 24, "activation_function": "gelu"}
+    config = GPT2Config(vocab_size=61, n_layer=3, n_head=4, n_embd=32, **more)
     theirs = GPT2LMHeadModel(config).eval()  # type: ignore[no-untyped-call]
     # transformers keeps these as (in, out), nn.Linear as (out, in)
     turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
@@ -166,11 +157,8 @@ def test_nano_gpt_is_gpt2() -> None:
 def test_tl_attention_is_ordinary_attention() -> None:
     """One fused call with the per-head weights laid side by side gives the same."""
     torch.manual_seed(0)
-    attention = Attention(
-        TLTransformerConfig(
-            vocab_size=9, block_size=7, n_layer=1, n_head=4, d_model=16, d_head=4, d_mlp=64, init_std=0.5
-        )
-    )
+    sizes = {"n_layer": 1, "n_head": 4, "d_model": 16, "d_head": 4, "d_mlp": 64}
+    attention = Attention(TLTransformerConfig(vocab_size=9, block_size=7, init_std=0.5, **sizes))
     with torch.no_grad():
         for bias in (attention.b_Q, attention.b_K, attention.b_V, attention.b_O):
             bias.normal_()
@@ -179,11 +167,7 @@ def test_tl_attention_is_ordinary_attention() -> None:
     def heads(weight: Tensor, bias: Tensor) -> Tensor:
         return (x.unsqueeze(1) @ weight) + bias.unsqueeze(1)  # (batch, head, time, d_head)
 
-    z = nn.functional.scaled_dot_product_attention(
-        heads(attention.W_Q, attention.b_Q),
-        heads(attention.W_K, attention.b_K),
-        heads(attention.W_V, attention.b_V),
-        is_causal=True,
-    )
+    q, k, v = (heads(getattr(attention, f"W_{part}"), getattr(attention, f"b_{part}")) for part in "QKV")
+    z = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     expected = (z @ attention.W_O).sum(1) + attention.b_O
     torch.testing.assert_close(attention(x), expected, rtol=1e-4, atol=1e-5)

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from harness.schema import Case, Mode
 from suites import torchbench
-from tests.factories import known
+from tests.factories import known, make_job
 from tests.suites.checkout import made_up
 
 
@@ -27,13 +28,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def case(name: str, mode: Mode = Mode.TRAINING, batch_size: int | None = 4) -> Case:
-    return Case(
-        suite="torchbench",
-        name=name,
-        mode=mode,
-        batch_size=batch_size,
-        published_batch_size=64,
-    )
+    return make_job(name, suite="torchbench", mode=mode, batch_size=batch_size).case
 
 
 def test_a_model_is_built_with_its_inputs_at_the_batch_that_was_asked_for(folder: Path) -> None:
@@ -75,10 +70,7 @@ def test_what_a_model_sets_for_the_process_does_not_stay(
         ("needs_another_version", "needs_another_version does not work with the installed torch 2"),
         ("needs_another_module", "needs the module torch.no_such_part, which the installed torch 2"),
         ("needs_the_network", "needs_the_network needs the network, for files .*Name or service not known"),
-        (
-            "needs_a_file",
-            r"needs the file torchbenchmark/data/\.data/images\.pt of the checkout, which .*install",
-        ),
+        ("needs_a_file", r"the file torchbenchmark/data/\.data/images\.pt of the checkout, which .*install"),
         ("needs_data", "needs_data needs data files, which the model's install.py"),
         ("needs_the_installer", "needs_the_installer needs data files, which the model's install.py"),
         ("without_a_model", "torchbenchmark.models.without_a_model has no class Model"),
@@ -99,18 +91,13 @@ def test_torchvisions_models_are_built_without_published_weights(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torchvision = pytest.importorskip("torchvision")
-    asked = list[str]()
-
-    def download(url: str, **_: object) -> None:
-        asked.append(url)
-        raise OSError("no network in a test")
-
+    download = Mock(side_effect=OSError("no network in a test"))
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
     torchbench.build(case("has_weights"))
-    assert asked == []
+    download.assert_not_called()
     with pytest.raises(OSError, match="no network in a test"):  # with --pretrained nothing is changed
         torchbench.build(replace(case("has_weights"), pretrained=True))
-    assert len(asked) == 1
+    download.assert_called_once()
     kind = torchvision.models.ResNet18_Weights
     assert kind.verify(kind.DEFAULT) is kind.DEFAULT  # and afterwards nothing has stayed changed
 

@@ -1,12 +1,15 @@
-"""torchvision in each form that a machine may have: fakes, and the installed one, each in its own process."""
+"""torchvision and transformers in each form that a machine may have: fakes, each in its own process."""
 
 import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from suites.models.huggingface_inputs import text_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
@@ -73,11 +76,7 @@ OPERATORS = ("nms",)
 
 
 def package(
-    folder: Path,
-    library: str,
-    content: str | None,
-    check: str = "",
-    operators: tuple[str, ...] = OPERATORS,
+    folder: Path, library: str, content: str | None, check: str = "", operators: tuple[str, ...] = OPERATORS
 ) -> Path:
     """A torchvision that loads ``library``, whose content is this; None for a library that is not there."""
     made = folder / "torchvision"
@@ -145,3 +144,36 @@ def test_a_torchvision_that_cannot_be_used_is_one_sentence(
     assert done.returncode == 1, done.stderr
     assert last.startswith("ImportError: torchvision")
     assert last.endswith(f"({reason}); install the torchvision that was released for this torch")
+
+
+# -- transformers ---------------------------------------------------------------------------------
+
+
+NEW = {
+    "FooForMaskedLM": "models.foo.modeling_foo",
+    "TFFooForMaskedLM": "models.foo.modeling_tf_foo",
+    "FooConfig": "models.foo.configuration_foo",
+    "FooPreTrainedModel": "models.foo.modeling_foo",
+}
+
+
+@pytest.mark.parametrize(
+    "old", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["names modules", "names packages"]
+)
+def test_the_models_are_found(tmp_path: Path, *, old: bool) -> None:
+    package = tmp_path / "transformers" / "models" / "foo"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    top = dict.fromkeys(NEW, "models.foo") if old else NEW
+    inside = {name: module.rpartition(".")[2] for name, module in NEW.items()}
+    first = tmp_path / "transformers" / "__init__.py"
+    first.write_text(f"__version__ = '4.0'\n_class_to_module = {top!r}\n")
+    (package / "__init__.py").write_text(f"_class_to_module = {inside!r}\n")
+    done = run("from suites.models.huggingface_names import *; print(model_class_names())", tmp_path)
+    assert done.stdout.strip() == "('FooForMaskedLM',)", done.stderr
+
+
+def test_a_configuration_of_older_transformers_has_no_part_for_text() -> None:
+    part = SimpleNamespace(vocab_size=3)
+    assert text_config(part).vocab_size == 3
+    assert text_config(SimpleNamespace(vocab_size=4, get_text_config=lambda: part)).vocab_size == 3

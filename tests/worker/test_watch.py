@@ -15,8 +15,8 @@ from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import sampled
-from tests.worker.planted import drawn, every, opened, truth_of, with_fault, workload
+from tests.factories import known, sampled
+from tests.worker.planted import changing, drawn, every, opened, refusing, truth_of, with_fault, workload
 
 
 def go_on(session: Session, rounds: int = 3) -> None:
@@ -96,13 +96,11 @@ def test_samples_of_a_step_that_changes_its_input_are_not_compared() -> None:
             x.add_(0.5)
             return made
 
-    session = opened(
-        lambda: Workload(module=Changes(8, 8), args=(torch.randn(4, 8),)), Mode.INFERENCE, repeat=3
-    )
+    work = Workload(module=Changes(8, 8), args=(torch.randn(4, 8),))
+    session = opened(lambda: work, Mode.INFERENCE, repeat=3)
     status, parity, *_ = session.prepare("eager")
     assert status is Status.PASS
-    assert parity is not None
-    assert "each sample: eager's outputs change from step to step" in parity.not_checked
+    assert "each sample: eager's outputs change from step to step" in known(parity).not_checked
     go_on(session)
     assert session.finish()[0] == {}
 
@@ -112,14 +110,8 @@ def test_a_candidate_that_turned_wrong_is_named(factor: float, *, fails: bool) -
     session = opened(lambda: workload("mlp"), repeat=3)
     session.prepare("eager")
     variant = session._variants["eager"]
-    right = variant.program.forward()
     go_on(session)
-
-    def forward(*given: Any) -> Any:
-        loss, output = right(*given)
-        return loss * factor, output
-
-    variant.use(forward)
+    variant.use(changing(loss=factor)(variant.program, variant.program.forward()))
     changed = session.finish()[0]
     assert set(changed) == ({"eager"} if fails else set())
     for error in changed.values():
@@ -129,11 +121,7 @@ def test_a_candidate_that_turned_wrong_is_named(factor: float, *, fails: bool) -
 def test_a_candidate_that_fails_now_has_failed() -> None:
     session = opened(lambda: workload("mlp"), repeat=3)
     session.prepare("eager")
-
-    def forward(*given: Any) -> Any:
-        raise ValueError("late")
-
-    session._variants["eager"].use(forward)
+    session._variants["eager"].use(refusing(ValueError("late")))
     changed, metrics, failed = session.finish()
     assert (changed, set(metrics)) == ({}, {BASELINE})
     assert {n: (e.phase, e.message) for n, e in failed.items()} == {"eager": ("finish", "late")}

@@ -21,24 +21,13 @@ from runner.runs.why.causes import causes
 from runner.runs.why.explain import CAPTURE, STAGES, NoTimes, State, Why, proposals, with_setting
 from runner.runs.why.looked import Looked
 from tests.factories import make_job, make_samples
+from tests.worker.planted import Of
 from torchduet import compare
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("fresh_compiler")]
 
 
 TRIES = 3  # a signature that compares times of the profiler may be hidden by other programs
-
-
-class Of(nn.Module):
-    """A module from a function of its parts and the input."""
-
-    def __init__(self, function: Callable[..., torch.Tensor], *parts: nn.Module) -> None:
-        super().__init__()
-        self.parts, self.function = nn.ModuleList(parts), function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.function(x, *self.parts)
-        return result
 
 
 class Again(torch.autograd.Function):
@@ -67,26 +56,18 @@ def attention(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     return torch.matmul(scores, v).transpose(1, 2)
 
 
-def broken(x: torch.Tensor, first: nn.Linear, second: nn.Linear) -> torch.Tensor:
+def broken(x: torch.Tensor, first: nn.Linear, second: nn.Linear) -> Any:
     x = first(x)
     torch._dynamo.graph_break()
-    result: torch.Tensor = second(x)
-    return result
+    return second(x)
 
 
-class Longer(nn.Module):
+def longer(x: torch.Tensor, layer: nn.Linear) -> Any:
     """While it is compiled, it computes eight more products, whose result it does not use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(256, 256)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        more = x
-        for _ in range(8 if torch.compiler.is_compiling() else 0):
-            more = more @ self.layer.weight
-        result: torch.Tensor = self.layer(x) + more.clamp(0, 0)
-        return result
+    more = x
+    for _ in range(8 if torch.compiler.is_compiling() else 0):
+        more = more @ layer.weight
+    return layer(x) + more.clamp(0, 0)
 
 
 def linear(n: int = 1, size: int = 64) -> list[nn.Linear]:
@@ -214,7 +195,8 @@ def test_a_control_has_no_explained_cause(toy: Toy) -> None:
 
 def test_the_result_of_compare_explains_itself() -> None:
     inputs, few = torch.randn(256, 256), Protocol(repeat=10, threads=1)
-    result = compare(Longer(), inputs, mode="inference", compilers=["aot_eager"], protocol=few)
+    model = Of(longer, nn.Linear(256, 256))
+    result = compare(model, inputs, mode="inference", compilers=["aot_eager"], protocol=few)
     explanation = result.why()
     assert [one.proposal.cause for one in explanation.why.explained] == [CAPTURE]
     assert "Explained: capture." in str(explanation)
