@@ -438,7 +438,7 @@ Compilers = Mapping[str, Callable[[Program], Compiled]]
 
 def job(*candidates: str, **protocol: Any) -> Job:
     settings = Protocol(**{"min_sample_s": 0.0, "threads": 1, **protocol})
-    return make_job(candidates=candidates, protocol=settings)
+    return make_job("m", suite="none", batch_size=4, candidates=candidates, protocol=settings)
 
 
 def built(machine: Accelerator, **sizes: Any) -> Workload:

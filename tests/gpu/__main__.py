@@ -69,64 +69,48 @@ class Outcome:
 def parts(device: str) -> list[Part]:
     """The parts for this device; tiny ones for a CPU."""
     real = devices.of(device).accelerated
-    precisions = ("float32", *(["tf32"] if devices.of(device).has_tf32 else []), "bfloat16")
-    size = () if real else ("--scale=tiny",)
+    precisions = "float32,tf32,bfloat16" if devices.of(device).has_tf32 else "float32,bfloat16"
+
+    def plain(name: str, limit_s: float, words: str) -> Part:
+        return Part(name=name, words=tuple(words.split()), limit_s=limit_s, records=False)
 
     def run(name: str, limit_s: float, *words: str) -> Part:
-        usual = ("runner.py", f"--devices={device}", "--quick", *size, *words)
-        return Part(name=name, words=usual, limit_s=limit_s)
+        size = "" if real else "--scale=tiny"
+        usual = f"runner.py --devices={device} --quick {size} {' '.join(words)}"
+        return Part(name=name, words=tuple(usual.split()), limit_s=limit_s)
 
     # a CPU compiles C++ for minutes where a GPU's kernels take seconds: it does so once, in "autotuned"
-    models, compilers = ("NanoGPT_addition,MLP_addition", "aot_eager,inductor")
-    graphs, tuned, trained = ("inductor_reduce_overhead", "inductor_max_autotune", "NanoGPT_addition")
-    large = ("inductor,inductor_reduce_overhead", "--batch-size=64", "--repeat=20")
+    models, compilers = "NanoGPT_addition,MLP_addition", "aot_eager,inductor"
+    graphs, tuned, trained = "inductor_reduce_overhead", "inductor_max_autotune", "NanoGPT_addition"
+    large = "inductor,inductor_reduce_overhead --batch-size=64 --repeat=20"
     if not real:
-        large = ("aot_eager", "--batch-size=2", "--repeat=10")
-        models, compilers = ("MLP_addition", "aot_eager")
-        graphs, tuned, trained = ("aot_eager", "inductor", "MLP_addition")
+        large = "aot_eager --batch-size=2 --repeat=10"
+        models, compilers = "MLP_addition", "aot_eager"
+        graphs, tuned, trained = "aot_eager", "inductor", "MLP_addition"
+    gpt = "--training --suites=tiny_gpt"
     return [
-        Part(
-            name="doctor", words=("runner.py", "--doctor", f"--devices={device}"), limit_s=60, records=False
-        ),
-        Part(
-            name="tests",
-            words=(
-                "-m",
-                "pytest",
-                "-m",
-                "gpu",
-                "-p",
-                "no:cacheprovider",
-                "-rs",
-                "--durations=6",
-                "tests/gpu",
-            ),
-            limit_s=240,
-            records=False,
-        ),
+        plain("doctor", 60.0, f"runner.py --doctor --devices={device}"),
+        plain("tests", 240.0, "-m pytest -m gpu -p no:cacheprovider -rs --durations=6 tests/gpu"),
         run(  # convolutions, kinks in float32 with graphs, memory, clocks
-            *(LARGE, 240.0, "--training", "--suites=timm_models", f"--only={LARGE}", "--dtypes=float32"),
-            *(f"--compilers=eager,{large[0]}", *large[1:]),
+            *(LARGE, 240.0, f"--training --suites=timm_models --only={LARGE} --dtypes=float32"),
+            f"--compilers=eager,{large}",
         ),
         run(
-            *("main-job", 120.0, "--training", "--suites=tiny_gpt", f"--only={models}"),
-            *("--dtypes=float32,bfloat16,amp", f"--compilers=eager,{compilers}"),
+            *("main-job", 120.0, f"{gpt} --only={models} --dtypes=float32,bfloat16,amp"),
+            f"--compilers=eager,{compilers}",
         ),
         run(
-            *("operations", 90.0, "--inference", "--suites=ops", f"--dtypes={','.join(precisions)}"),
-            *("--only=softmax,matmul_m,layer_norm", f"--compilers=eager,{graphs}"),
+            *("operations", 90.0, "--inference --suites=ops --only=softmax,matmul_m,layer_norm"),
+            f"--dtypes={precisions} --compilers=eager,{graphs}",
         ),
         run(
-            *("generation", 120.0, "--generate", "--suites=huggingface", "--only=SmolLM2_135M"),
-            *("--dtypes=bfloat16", f"--compilers=eager,{graphs}", "--new-tokens=16", "--prompt-tokens=16"),
+            *("generation", 120.0, "--generate --suites=huggingface --only=SmolLM2_135M --dtypes=bfloat16"),
+            f"--compilers=eager,{graphs} --new-tokens=16 --prompt-tokens=16",
         ),
+        run("autotuned", 120.0, f"{gpt} --only={trained} --dtypes=bfloat16 --compilers={tuned} --explain"),
         run(
-            *("autotuned", 120.0, "--training", "--suites=tiny_gpt", f"--only={trained}"),
-            *("--dtypes=bfloat16", f"--compilers={tuned}", "--explain"),
-        ),
-        run(
-            *("alone", 60.0, "--training", "--suites=tiny_gpt", "--only=MLP_addition", "--isolate"),
-            *("--dtypes=float32", f"--compilers={graphs},eager", "--no-fork-server"),
+            *("alone", 60.0, f"{gpt} --only=MLP_addition --isolate --dtypes=float32"),
+            f"--compilers={graphs},eager --no-fork-server",
         ),
     ]
 

@@ -17,13 +17,7 @@ from tests.versions.install import ROOT
 STEP_S = 2400.0  # on a machine that has much else to do
 MODES = ("training", "inference")
 COMPILERS = ("aot_eager", "inductor")
-MAIN_JOB = (
-    "--suites=tiny_gpt",
-    "--training",
-    "--dtypes=bfloat16",
-    "--quick",
-    "--skip-unavailable",
-)
+MAIN_JOB = ("--suites=tiny_gpt", "--training", "--dtypes=bfloat16", "--quick", "--skip-unavailable")
 # those of each suite that compile fast: main_job and generation have the larger ones
 MODELS = {
     "tiny_gpt": ("MLP_addition", "MLP_shakespeare_8x128", "MLP_shakespeare_16x64", "GPT_150k"),
@@ -165,35 +159,19 @@ def environments(ground: Ground) -> Skips:
     if ground.environment.name == PINNED:
         return ["--envs against the pinned environment: this is it"]
     name = ground.environment.name
-    where = [
-        f"--envs={PINNED}={ground.pinned}",
-        f"--envs={name}={ground.python}",
-        f"--reference-env={PINNED}",
-    ]
-    words = [
-        "--suites=tiny_gpt",
-        "--only=MLP_addition",
-        "--training",
-        "--quick",
-        "--compilers=inductor",
-        ground.threads,
-    ]
-    run(ground, "envs", [*ground.torchduet, *words, "--skip-unavailable", *where, "--output-dir=envs"])
+    where = [f"--envs={PINNED}={ground.pinned}", f"--envs={name}={ground.python}"]
+    words = "--suites=tiny_gpt --only=MLP_addition --training --quick --compilers=inductor --skip-unavailable"
+    more = [ground.threads, f"--reference-env={PINNED}", "--output-dir=envs"]
+    run(ground, "envs", [*ground.torchduet, *words.split(), *where, *more])
     candidates = [f"inductor@{PINNED}", f"eager@{name}", f"inductor@{name}"]
     return skips_of(ground, "envs", product(("MLP_addition",), ("training",), candidates))
 
 
 def clone(ground: Ground) -> Skips:
     """The same program from the checkout, without an installation."""
-    words = [
-        "--suites=tiny_gpt",
-        "--inference",
-        "--only=MLP_addition",
-        "--compilers=aot_eager",
-        *ground.parity_only,
-    ]
-    command = [str(ground.python), str(ROOT / "runner.py")]
-    run(ground, "clone", [*command, *words, f"--output-dir={ground.folder / 'clone'}"], cwd=ROOT)
+    command = [str(ground.python), str(ROOT / "runner.py"), f"--output-dir={ground.folder / 'clone'}"]
+    words = "--suites=tiny_gpt --inference --only=MLP_addition --compilers=aot_eager"
+    run(ground, "clone", [*command, *words.split(), *ground.parity_only], cwd=ROOT)
     return skips_of(ground, "clone", [("MLP_addition", "inference", "aot_eager")])
 
 

@@ -211,7 +211,10 @@ def unopened(
 ) -> Session:
     """A session, with weights and inputs from a fixed seed."""
     job = make_job(
+        "m",
+        suite="none",
         mode=mode,
+        batch_size=4,
         dtype=dtype,
         candidates=tuple(compilers or ("eager",)),
         options=options or CompilerOptions(),

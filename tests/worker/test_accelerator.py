@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +22,8 @@ from harness.metrics import Ended, call, gpu_clock, observing, peak_rates, trace
 from harness.metrics.energy import per_step_j
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import BASELINE, Mode, Protocol, Status
+from harness.schema import BASELINE, Mode, Status
 from harness.timing.measure import STREAM
-from harness.timing.rounds import Rounds
 from harness.timing.workbench import Workbench
 from harness.worker import session as sessions
 from harness.worker.session import Session
@@ -44,7 +42,7 @@ from tests.accelerator import (
     times,
     waiting_places,
 )
-from tests.factories import make_job, sampled
+from tests.factories import sampled
 from tests.worker.planted import CPU, inference, silent
 
 if TYPE_CHECKING:
@@ -90,7 +88,8 @@ class Drive:
 def of_a_generation(machine: Accelerator) -> None:
     """Prefill and decode."""
     work = replace(built(machine), loss=None, drive=Drive())
-    whole = make_job(mode=Mode.GENERATE, new_tokens=2, candidates=("fast",), protocol=job("fast").protocol)
+    case = replace(job().case, mode=Mode.GENERATE, new_tokens=2)
+    whole = replace(job("fast"), case=case)
     ready = Session(whole, silent, lambda _: work, {"fast": times(machine, 0.5)})
     ready.open()
     assert ready.prepare("fast")[0] is Status.PASS
@@ -298,18 +297,6 @@ def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -
     assert len(rounds) == 10
     assert [one.seconds["plain"] for one in rounds] == [about(0.030)] * 10
     assert ready.conclude()[""]["throttled_rounds"] == 1
-
-
-# -- turns -----------------------------------------------------------------------------------
-
-
-def test_a_turn_begins_with_a_sample_that_is_not_timed(machine: Accelerator) -> None:
-    bench = Workbench(job(), CPU, built(machine))
-    rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
-    variants = {BASELINE: bench.variant()}
-    before = time.perf_counter()
-    rounds.lead_in(variants, 2)
-    assert time.perf_counter() - before >= 0.060
 
 
 # -- CUDA graphs that torch skips: its counters are set by hand -----------------------------------

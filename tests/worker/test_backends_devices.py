@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from harness.hardware.installed import missing_for_triton
 from harness.precision import precision, settle
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
+from tests.worker.planted import inference
 
 GIVEN = torch.arange(8.0).reshape(2, 4)
 
@@ -26,33 +28,8 @@ GIVEN = torch.arange(8.0).reshape(2, 4)
 def program(**options: Any) -> Program:
     """The inference of a layer."""
     torch.manual_seed(0)
-    return Program(
-        module=nn.Linear(4, 3).eval(),
-        args=(GIVEN,),
-        kwargs={},
-        target=None,
-        loss=None,
-        training=False,
-        options=CompilerOptions(**options),
-    )
-
-
-class Binding:
-    """A binding of ONNX Runtime: what was bound, and results of the model on these inputs."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.given: list[torch.Tensor] = []
-        self.places: list[tuple[str, str, int]] = []
-
-    def bind_ortvalue_input(self, name: str, value: torch.Tensor) -> None:
-        self.given.append(value)
-
-    def bind_output(self, name: str, kind: str, number: int) -> None:
-        self.places.append((name, kind, number))
-
-    def get_outputs(self) -> list[torch.Tensor]:
-        return [self.module(*self.given).detach()]
+    plain = inference(nn.Linear(4, 3), GIVEN).variant().program
+    return replace(plain, options=CompilerOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -69,30 +46,26 @@ def test_onnx_runtime_leaves_its_results_on_the_device(
     monkeypatch: pytest.MonkeyPatch, name: str, place: tuple[str, str, int], provider: tuple[str, object]
 ) -> None:
     made = program()
-    binding, calls = Binding(made.module), list[str]()
+    given, places, calls = list[torch.Tensor](), list[object](), list[str]()
+    binding = SimpleNamespace(
+        bind_ortvalue_input=lambda name, value: given.append(value),
+        bind_output=lambda *place: places.append(place),
+        get_outputs=lambda: [made.module(*given).detach()],
+    )
 
-    class Session:
-        def __init__(self, path: str, options: object, providers: list[Any]) -> None:
-            assert providers == [provider]
-
-        def get_providers(self) -> list[str]:
-            return [provider[0]]
-
-        def get_inputs(self) -> list[Any]:
-            return [SimpleNamespace(name="x")]
-
-        def get_outputs(self) -> list[Any]:
-            return [SimpleNamespace(name="made")]
-
-        def io_binding(self) -> Binding:
-            return binding
-
-        def run_with_iobinding(self, given: Binding) -> None:
-            calls.append("run")
+    def session(path: str, options: object, providers: list[Any]) -> SimpleNamespace:
+        assert providers == [provider]
+        return SimpleNamespace(
+            get_providers=lambda: [provider[0]],
+            get_inputs=lambda: [SimpleNamespace(name="x")],
+            get_outputs=lambda: [SimpleNamespace(name="made")],
+            io_binding=lambda: binding,
+            run_with_iobinding=lambda _: calls.append("run"),
+        )
 
     module = SimpleNamespace(
         SessionOptions=lambda: SimpleNamespace(add_session_config_entry=lambda *_: None),
-        InferenceSession=Session,
+        InferenceSession=session,
         OrtValue=SimpleNamespace(from_dlpack=lambda tensor: tensor),
     )
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
@@ -103,7 +76,7 @@ def test_onnx_runtime_leaves_its_results_on_the_device(
     compiled = onnxrt.compile(made)
     _, output = compiled.forward((GIVEN,), {}, None)
     assert torch.equal(output, made.module(GIVEN))
-    assert binding.places == [place]
+    assert places == [place]
     assert calls == ["wait", "run"]
 
 
@@ -117,30 +90,18 @@ def test_onnx_runtime_that_fell_back_to_the_cpu_is_refused(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    made = program()
-    seen: list[object] = []
+    made, seen = program(), list[object]()
 
-    class Machine:
-        def __init__(self, built: object, device: object) -> None:
-            seen.extend([built, device])
+    def machine(built: object, device: object) -> dict[str, Callable[..., list[torch.Tensor]]]:
+        seen.extend([built, device])
+        return {"main": lambda *given: [made.module(*given).detach()]}
 
-        def __getitem__(self, name: str) -> Callable[..., list[torch.Tensor]]:
-            return lambda *given: [made.module(*given).detach()]
-
-    class Target:
-        def __init__(self, device: object) -> None:
-            self.device = device
-
-        def __enter__(self) -> None: ...
-
-        def __exit__(self, *_: object) -> None: ...
-
-    relax = SimpleNamespace(VirtualMachine=Machine)
+    relax = SimpleNamespace(VirtualMachine=machine)
     module = SimpleNamespace(
         cuda=lambda number: ("cuda", number),
         cpu=lambda number: ("cpu", number),
-        target=SimpleNamespace(Target=SimpleNamespace(from_device=Target)),
-        compile=lambda model, target: ("built for", target.device),
+        target=SimpleNamespace(Target=SimpleNamespace(from_device=nullcontext)),
+        compile=lambda model, target: ("built for", target.enter_result),
         runtime=SimpleNamespace(from_dlpack=lambda tensor: tensor),
         relax=relax,
     )
@@ -158,6 +119,9 @@ def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyP
     assert seen == [("built for", device), device]
 
 
+NO_PROVIDER = "this ONNX Runtime has no provider for cuda"
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "expected"),
     [
@@ -168,11 +132,7 @@ def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyP
         ("openvino", "cpu", None),
         ("openvino", "cuda", "OpenVINO compiles for the CPU here"),
         ("onnxrt", "cpu", None),
-        (
-            "onnxrt",
-            "cuda",
-            "this ONNX Runtime has no provider for cuda (pip install onnxruntime-gpu for cuda)",
-        ),
+        ("onnxrt", "cuda", f"{NO_PROVIDER} (pip install onnxruntime-gpu for cuda)"),
         ("thunder", "cuda", None),
         ("tvm", "cuda", None),
         ("torchao_int8_dynamic", "cuda", "inductor needs a GPU that Triton supports, and finds none"),

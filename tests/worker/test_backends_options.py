@@ -64,11 +64,8 @@ def test_a_setting_has_the_type_that_inductor_wants(pair: str, value: object) ->
 
 
 def test_a_setting_that_inductor_does_not_know_is_refused_with_the_closest() -> None:
-    with pytest.raises(ValueError, match="no setting called 'max_autotun'; the closest are max_autotune"):
-        inductor_settings(["max_autotun=true"])
-    with pytest.raises(
-        ValueError, match=r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs"
-    ):
+    says = r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs"
+    with pytest.raises(ValueError, match=says):
         inductor_settings(["cudagraphs=true"])
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.loading.suite_files import ROOT
 from harness.schema import BASELINE, Failure, Job, Mode, ModelFacts, Parity, Protocol, Round
 from harness.worker.main import main, serve
-from harness.worker.status_page import Activity, StatusPage
+from harness.worker.status_page import Activity
+from runner.engine.worker_process import WorkerProcess
+from runner.engine.worker_start import PlainStart
+from runner.plan.interpreter import worker_command, worker_environment
 from tests.factories import make_job
 from tests.worker.planted import silent
 
@@ -48,113 +51,77 @@ def job(suite: Path = TOYS, candidates: tuple[str, ...] = ("eager",), **settings
     return make_job("linear", suite=str(suite), mode=Mode.INFERENCE, candidates=candidates, protocol=protocol)
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-
-
-class Parent:
-    """The other end of a worker's pipes, without the runner."""
-
-    def __init__(self, folder: Path) -> None:
-        request_read, self._requests = os.pipe()
-        self._replies, reply_write = os.pipe()
-        self._page_file = page = os.open(folder / "page", os.O_RDWR | os.O_CREAT)
-        self.page = StatusPage(page)
-        self.log = folder / "output.log"
-        handed = (request_read, reply_write, page)
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "harness.worker", "--pipes", ",".join(map(str, handed))],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment(),
-                cwd=folder,
-                pass_fds=handed,
-            )
-        os.close(request_read)
-        os.close(reply_write)
-        self._incoming = os.fdopen(self._replies, encoding="utf-8")
-
-    def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
-        os.write(self._requests, json.dumps({"call": call, **arguments}).encode() + b"\n")
-        line = self._incoming.readline()
-        assert line.endswith("\n"), self.log.read_text()
-        reply: dict[str, Any] = json.loads(line)
-        return reply
-
-    def end(self) -> int:
-        """Closes the request pipe, as a parent that died would, and waits."""
-        os.close(self._requests)
-        code = self.process.wait(PATIENCE_S)
-        assert self._incoming.read() == ""  # nothing unasked for
-        return code
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._incoming.close()
-        self.page.close()
-        os.close(self._page_file)
-
-
 @pytest.fixture
-def parent(tmp_path: Path) -> Iterator[Parent]:
-    started = Parent(tmp_path)
-    yield started
-    started.close()
+def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
+    """A new interpreter that is a worker."""
+    start = PlainStart(command=worker_command(sys.executable))
+    with WorkerProcess(start, worker_environment(threads=1), tmp_path / "output.log", silent) as process:
+        yield process
+
+
+def ask(worker: WorkerProcess, call: str, **arguments: Any) -> dict[str, Any]:
+    return worker.call({"call": call, **arguments}, time.monotonic() + PATIENCE_S)
+
+
+def ended(worker: WorkerProcess) -> int:
+    """The exit code of a worker that is asked to end, and has said nothing unasked for."""
+    os.write(worker._requests, b'{"call": "end"}\n')
+    code = worker._process.wait(PATIENCE_S)
+    assert os.read(worker._replies, 1) == worker._buffer == b""
+    return code
 
 
 @pytest.mark.slow
-def test_a_whole_conversation_with_a_model_that_prints(parent: Parent, tmp_path: Path) -> None:
+def test_a_whole_conversation_with_a_model_that_prints(worker: WorkerProcess, tmp_path: Path) -> None:
     suite = tmp_path / "noisy.py"
     suite.write_text(NOISY, encoding="utf-8")
-    reply = parent.ask("open", job=to_json(job(suite)))["ok"]
+    reply = ask(worker, "open", job=to_json(job(suite)))["ok"]
     assert from_json(ModelFacts, reply["model"]).parameters == 20
     assert reply["environment"]["python"].startswith("3.")
 
-    reply = parent.ask("prepare", job=None, candidate="eager")["ok"]
+    reply = ask(worker, "prepare", job=None, candidate="eager")["ok"]
     assert reply["status"] == "pass"
     assert from_json(Parity, reply["parity"]).failed == 0
     assert reply["metrics"]["compiled_region"] == "none"
     assert reply["notes"] == []
     assert len(reply["first_calls_s"]) == 3
 
-    reply = parent.ask("prepare", job=None, candidate="nonsense")
+    reply = ask(worker, "prepare", job=None, candidate="nonsense")
     assert reply["failed"]["status"] == "fail_to_run"
     assert from_json(Failure, reply["failed"]["failure"]).kind == "LookupError"
 
-    reply = parent.ask("warm_up", job=None, candidates=["eager"])["ok"]
+    reply = ask(worker, "warm_up", job=None, candidates=["eager"])["ok"]
     assert reply["metrics"]["iterations_per_sample"] == 1
     assert len(reply["first_calls_s"]["eager"]) == 3 + reply["metrics"]["warmup_rounds"]
-    reply = parent.ask("measure", job=None, rounds=3, within_s=60.0, candidates=["eager"])["ok"]
+    reply = ask(worker, "measure", job=None, rounds=3, within_s=60.0, candidates=["eager"])["ok"]
     rounds = [from_json(Round, one) for one in reply["rounds"]]
     assert [sorted(one.order) for one in rounds] == [[BASELINE, "eager"]] * 3
     assert reply["recompiled"] == {}
-    assert parent.page.read() == Activity(phase="measure", variant=BASELINE, rounds=3)
+    assert worker.activity() == Activity(phase="measure", variant=BASELINE, rounds=3)
 
-    reply = parent.ask("measure", job=None, rounds=9, within_s=0.0, candidates=[])["ok"]
+    reply = ask(worker, "measure", job=None, rounds=9, within_s=0.0, candidates=[])["ok"]
     assert [one["order"] for one in reply["rounds"]] == [[BASELINE]]  # no time for more
-    metrics = parent.ask("finish", job=None)["ok"]["metrics"]
+    metrics = ask(worker, "finish", job=None)["ok"]["metrics"]
     assert set(metrics) == {BASELINE}
     assert metrics[BASELINE]["peak_memory_bytes"] > 0
 
-    assert parent.ask("dance", job=None)["failed"]["failure"]["message"] == "there is no call 'dance'"
-    assert parent.end() == 0
-    printed = parent.log.read_text(encoding="utf-8")
+    assert ask(worker, "dance", job=None)["failed"]["failure"]["message"] == "there is no call 'dance'"
+    assert ended(worker) == 0
+    printed = (tmp_path / "output.log").read_text(encoding="utf-8")
     for words in ("a lie", "a child speaks", "complaint", '{"ok": "printed"}', '{"failed": {}}'):
         assert words in printed
 
 
 @pytest.mark.slow
-def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(parent: Parent, tmp_path: Path) -> None:
-    reply = parent.ask("open", job=to_json(job(tmp_path / "missing.py")))
+def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(
+    worker: WorkerProcess, tmp_path: Path
+) -> None:
+    reply = ask(worker, "open", job=to_json(job(tmp_path / "missing.py")))
     assert reply["failed"]["status"] == "model_fail_to_load"
     failure = from_json(Failure, reply["failed"]["failure"])
     assert (failure.kind, failure.phase) == ("LookupError", "open")
-    assert "Traceback" in parent.log.read_text(encoding="utf-8")
-    os.write(parent._requests, b'{"call": "end"}\n')
-    assert parent.process.wait(PATIENCE_S) == 0
+    assert "Traceback" in (tmp_path / "output.log").read_text(encoding="utf-8")
+    assert ended(worker) == 0
 
 
 # -- the loop, in this process ---------------------------------------------------------------
@@ -193,7 +160,7 @@ def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
         [sys.executable, "-m", "harness.worker", "--job", str(path)],
         capture_output=True,
         text=True,
-        env=environment(),
+        env=worker_environment(threads=1),
         check=False,
         cwd=tmp_path,
     )

@@ -14,17 +14,19 @@ import torch
 from harness import devices
 from harness.codec import to_json
 from harness.failures import is_out_of_memory
-from harness.hardware.nvml import gpu_of
-from harness.metrics import observing, trace
+from harness.hardware.nvml import Gpu, gpu_of
+from harness.metrics import by_variant, gpu_clock, observing, trace
 from harness.metrics.energy import meter_of
 from harness.probes import environment as probe
-from harness.schema import Protocol
+from harness.schema import BASELINE, Protocol
+from harness.timing.rounds import Rounds
+from harness.timing.step import Variant
 from harness.worker import limits
 from harness.worker.environment import describe, remarks_on_process
 from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
 from tests.factories import known, make_job
-from tests.worker.planted import refusing
+from tests.worker.planted import CPU, refusing, trial
 
 SEGMENTS = [
     {"device": 1, "segment_pool_id": (0, 0), "total_size": 1},
@@ -398,3 +400,68 @@ def test_a_script_for_a_device_that_is_not_there_says_so(
 ) -> None:
     assert replay(to_json(make_job(device="cuda:5")), "eager", "") == NOT_RUN
     assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"
+
+
+# -- clocks and throttling, read between the samples ----------------------------------------------
+
+
+def clocked(*, newer: bool = True, readings: int = 800) -> SimpleNamespace:
+    """``newer``: whether it has the newer call. Of its clock it gives so many ``readings``."""
+    clocks = iter(range(1000, 1000 + 10 * readings, 10))
+    module = SimpleNamespace(
+        NVML_CLOCK_SM=1,
+        NVMLError=RuntimeError,
+        nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x020,
+    )
+    if newer:
+        module.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0x004
+    return module
+
+
+@pytest.mark.parametrize(("newer", "reason"), [(True, "power cap"), (False, "software temperature limit")])
+def test_reasons_come_from_the_call_that_there_is(reason: str, *, newer: bool) -> None:
+    assert Gpu(clocked(newer=newer), None).throttle_reasons() == (reason,)
+
+
+Read = Callable[[SimpleNamespace], dict[str, Any]]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """The numbers of two rounds of two variants."""
+
+    def of(nvml: SimpleNamespace) -> dict[str, Any]:
+        monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(nvml, None))
+        rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
+        variants: dict[str, Variant] = {BASELINE: trial("mlp").variant(), "b": trial("mlp").variant()}
+        with observing("rounds", CPU, between=rounds.between) as numbers:
+            endless = rounds.endless(variants, 1, "measure")
+            for _ in range(2):
+                next(endless)
+            endless.close()
+        assert rounds.between == []
+        return numbers
+
+    return of
+
+
+def test_the_clock_is_read_after_each_sample_alone(read: Read) -> None:
+    """Of an idle device, before the first sample, it would be too low."""
+    numbers = read(clocked())
+    # two samples in each of two rounds
+    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1030)
+    assert (numbers["gpu_throttle_reasons"], numbers["gpu_capped_share"]) == ("power cap", 1.0)
+    of_variants = by_variant(numbers)
+    means = [float(of_variants[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "b")]
+    assert sum(means) == 2030
+    assert "gpu_clock_mhz" not in of_variants[""]
+
+
+def test_a_driver_that_fails_costs_its_later_readings_alone(
+    read: Read, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = read(clocked(readings=2))
+    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1010)
+    assert "rounds_wall_s" in numbers
+    assert capsys.readouterr().out.count("no metric gpu_clock") == 1  # it is not asked again

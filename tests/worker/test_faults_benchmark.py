@@ -9,19 +9,21 @@ from benchmarks.faults import Outcome, bits_of, cell, tables
 from benchmarks.planted_faults import KINDS, LATE_CALLS
 from harness.loading.suite_files import load_suite
 from harness.schema import Case, Mode, Setting
+from tests.factories import sampled
 
 # Dynamo looks at every tensor's gradient, and means nothing by it
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
 EVERYWHERE = ("stale input", "baked weight", "every third step", "swapped heads")
 
 
-def case(mode: Mode) -> Case:
+def case(mode: Mode, name: str = "MLP_addition") -> Case:
     cases = load_suite("tiny_gpt").cases(Setting(mode=mode, device_type="cpu", scale="tiny"))
-    return next(one for one in cases if one.name == "MLP_addition")
+    return next(one for one in cases if one.name == name)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.parametrize(
+    ("mode", "dtype"), sampled(3, (Mode.TRAINING, Mode.INFERENCE), ("float32", "bfloat16"))
+)
 def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: Mode, dtype: str) -> None:
     found = list(cell(case(mode), dtype, (0.02,), EVERYWHERE))
     assert [(one.kind, one.status) for one in found[:1]] == [("", "pass")]
@@ -63,8 +65,7 @@ def test_bits_tell_results_apart_and_names_too() -> None:
 def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of attention's scores is a first token's only one, which softmax makes 1."""
     monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)
-    cases = load_suite("tiny_gpt").cases(Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny"))
-    (gpt,) = (one for one in cases if one.name == "GPT_150k")
+    gpt = case(Mode.INFERENCE, "GPT_150k")
     assert [one.kind for one in cell(gpt, "float32", (0.1,), ("one element",))] == [""]
 
 
@@ -74,17 +75,15 @@ def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) 
     )
 
 
+def rows_of(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+
+
 def test_the_table_counts_what_each_rule_found_and_what_was_a_false_alarm() -> None:
-    text = tables(
-        [
-            outcome("scale", "pass"),
-            outcome("scale", "fail_accuracy", field=True),
-            outcome("baked weight", "RuntimeError"),
-            outcome("", "pass"),
-            outcome("untouched inductor", "fail_accuracy"),
-        ]
-    )
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    scales = (outcome("scale", "pass"), outcome("scale", "fail_accuracy", field=True))
+    others = (("baked weight", "RuntimeError"), ("", "pass"), ("untouched inductor", "fail_accuracy"))
+    text = tables([*scales, *(outcome(*one) for one in others)])
+    rows = rows_of(text)
     assert ["scale", "1 %", "1 / 2", "1 / 2"] in rows
     assert ["baked weight", "", "1 / 1", "0 / 1"] in rows
     assert ["untouched inductor", "fail_accuracy", "1"] in rows
@@ -97,7 +96,7 @@ def test_the_table_counts_what_each_rule_found_and_what_was_a_false_alarm() -> N
 def test_what_cannot_be_judged_is_not_found_and_its_cell_is_left_out() -> None:
     unjudged = [replace(outcome(kind, "cannot_judge", field=True), model="other") for kind in ("", "scale")]
     text = tables([outcome("", "pass"), outcome("scale", "cannot_judge"), *unjudged])
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    rows = rows_of(text)
     assert ["scale", "1 %", "0 / 1", "0 / 1"] in rows
     assert ["the graph without a fault", "fails by the field's rule", "1"] in rows
     assert text.endswith("1 faults in 1 cells of 1 models. Left out: other training float32.")

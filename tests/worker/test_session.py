@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,37 +16,18 @@ import torch
 
 from harness import devices
 from harness.failures import JobFailed
-from harness.schema import BASELINE, Job, Mode, Protocol, Status
+from harness.schema import BASELINE, Job, Mode, Protocol, Round, Status
 from harness.timing import rounds
+from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from tests.factories import known, make_job
-from tests.worker.planted import (
-    CPU,
-    Backend,
-    backends,
-    failing,
-    refusing,
-    results,
-    silent,
-    untouched,
-    wrong_by,
-)
+from tests.worker.planted import CPU, Backend, failing, refusing, results, silent, untouched, wrong_by
 
 TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
 
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
-
-
-@pytest.fixture
-def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Puts made-up compilers among the real ones."""
-
-    def put(**planted: Backend) -> None:
-        monkeypatch.setattr("harness.worker.session.load_backend", backends(**planted))
-
-    return put
 
 
 def job(name: str = "linear", mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> Job:
@@ -55,8 +36,9 @@ def job(name: str = "linear", mode: Mode = Mode.TRAINING, dtype: str = "float32"
     return make_job(name, suite=TOYS, mode=mode, dtype=dtype, **more)
 
 
-def opened(of: Job) -> Session:
-    ready = Session(of, silent)
+def opened(of: Job, **planted: Backend) -> Session:
+    """``planted``: compilers besides the real ones."""
+    ready = Session(of, silent, compilers=planted)
     ready.open()
     return ready
 
@@ -130,7 +112,7 @@ def test_the_call_that_compiles_is_the_slowest() -> None:
     assert first > 10 * statistics.median(later)  # one of them may have waited for the processor
 
 
-def test_samples_are_as_long_as_asked(plant: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the clock is a millisecond after the last: so long takes any sample."""
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * STEP_S)
@@ -197,9 +179,8 @@ def test_buffers_are_put_back_before_a_check_and_move_on_in_rounds() -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
-def test_one_operation_off_by_a_hundredth_fails_accuracy(plant: Callable[..., None], mode: Mode) -> None:
-    plant(wrong=wrong_by(1.01, "addmm"), right=wrong_by(1.0, "addmm"))
-    ready = opened(job(mode=mode))
+def test_one_operation_off_by_a_hundredth_fails_accuracy(mode: Mode) -> None:
+    ready = opened(job(mode=mode), wrong=wrong_by(1.01, "addmm"), right=wrong_by(1.0, "addmm"))
     assert ready.prepare("right")[0] is Status.PASS
     verdict = ready.prepare("wrong")
     assert failing(verdict).failure is not None
@@ -207,23 +188,17 @@ def test_one_operation_off_by_a_hundredth_fails_accuracy(plant: Callable[..., No
     assert verdict[2]["unique_graphs"] == 1
 
 
-def test_a_forward_that_no_compiler_touched_is_not_compiled(plant: Callable[..., None]) -> None:
-    plant(pretending=untouched)
-    ready = opened(job())
+def test_a_forward_that_no_compiler_touched_is_not_compiled() -> None:
+    ready = opened(job(), pretending=untouched)
     error = failed(lambda: ready.prepare("pretending"))
     assert error.status is Status.NOT_COMPILED
     assert "pretending" in error.failure.message
     assert set(ready._variants) == {BASELINE}
 
 
-WRAPPED = RuntimeError("backend failed")
-WRAPPED.__cause__ = torch.OutOfMemoryError("CUDA out of memory")
-
-
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
     [
-        (WRAPPED, Status.OOM, "RuntimeError"),
         (NotImplementedError("no such op\n  in this compiler"), Status.FAIL_TO_RUN, "NotImplementedError"),
         (SystemExit("gave up"), Status.FAIL_TO_RUN, "SystemExit"),
         (MemoryError(), Status.OOM, "MemoryError"),
@@ -232,16 +207,19 @@ WRAPPED.__cause__ = torch.OutOfMemoryError("CUDA out of memory")
         (ValueError("out of memory is only a word here"), Status.FAIL_TO_RUN, "ValueError"),
     ],
 )
-def test_a_compiler_that_raises(
-    plant: Callable[..., None], error: BaseException, status: Status, kind: str
-) -> None:
-    plant(refusing=refusing(error))
-    ready = opened(job())
+def test_a_compiler_that_raises(error: BaseException, status: Status, kind: str) -> None:
+    ready = opened(job(), refusing=refusing(error))
     found = failed(lambda: ready.prepare("refusing"))
     assert found.status is status
     assert (found.failure.kind, found.failure.phase) == (kind, "compile")
     assert found.failure.message == " ".join(str(error).split())
     assert ready.prepare("eager")[0] is Status.PASS  # the others go on
+
+
+def test_memory_that_ran_out_inside_a_wrapped_error_is_seen() -> None:
+    wrapped = RuntimeError("backend failed")
+    wrapped.__cause__ = torch.OutOfMemoryError("CUDA out of memory")
+    assert failed(lambda: opened(job(), refusing=refusing(wrapped)).prepare("refusing")).status is Status.OOM
 
 
 def test_two_compilers_in_one_session_compile_the_model_each() -> None:
@@ -329,3 +307,93 @@ def test_the_size_of_a_cpu_s_last_cache(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert devices.CPU.cache_bytes() == 36 << 20
     monkeypatch.setattr(devices, "CPU_CACHES", tmp_path / "none")
     assert devices.CPU.cache_bytes() is None
+
+
+# -- warm-up: how long it lasts, and whether its last round counts --------------------------------
+
+
+class Compiling:
+    """Stands for ``Recompilations``: in round i something was compiled where ``rounds`` holds i."""
+
+    def __init__(self, *rounds: int) -> None:
+        self._rounds = rounds
+        self._now = -1
+
+    def start(self) -> None:
+        self._now += 1
+
+    def found(self) -> dict[str, int]:
+        return {"inductor": 1} if self._now in self._rounds else {}
+
+
+def rounds_of(*seconds: float) -> Iterator[Round]:
+    """Of these times, the last one again and again."""
+    for value in itertools.chain(seconds, itertools.repeat(seconds[-1])):
+        yield Round(order=("v",), seconds={"v": value}, minor_faults={"v": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "compiling", "taken", "counts"),
+    [
+        ((1.0,), (), 2, True),
+        ((9.0, 1.0), (), 3, True),
+        ((1.0,), (0,), 2, True),  # in the first round alone
+        ((1.0,), (1,), 2, False),
+        ((0.01,), (), 3, True),  # short rounds cost little
+        (tuple(0.5**n for n in range(40)), (), MOST_ROUNDS, False),  # never settles
+    ],
+)
+def test_rounds_until_times_settle(
+    seconds: tuple[float, ...], compiling: tuple[int, ...], taken: int, *, counts: bool
+) -> None:
+    watched: Any = Compiling(*compiling)
+    found = warm_up(rounds_of(*seconds), watched)
+    assert len(found.rounds) == taken
+    assert found.counting == (found.rounds[-1:] if counts else ())
+    assert found.fastest_s("v") == min(seconds[:taken])
+
+
+def test_time_ends_it_too() -> None:
+    watched: Any = Compiling()
+    clock = itertools.count(0.0, 4.0)
+    found = warm_up(rounds_of(*(0.5**n for n in range(40))), watched, lambda: next(clock))
+    assert (len(found.rounds), found.settled, found.counting) == (2, False, ())
+
+
+@pytest.fixture
+def even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a millisecond after the last, so that times settle at once."""
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 1000)
+
+
+def ready_for(min_sample_s: float) -> Session:
+    ready = opened(job(min_sample_s=min_sample_s))
+    ready.prepare("eager")
+    return ready
+
+
+@pytest.mark.usefixtures("even")
+def test_the_last_round_of_the_warm_up_counts_where_it_can() -> None:
+    ready = ready_for(0.0)
+    warmed = ready.warm_up()
+    assert warmed["warmup_rounds_kept"] == 1
+    (kept,) = ready._kept
+    assert len(ready.first_calls_s["eager"]) - 3 == warmed["warmup_rounds"]
+    rounds, _ = ready.measure(3)
+    assert (rounds[0], len(rounds)) == (kept, 3)
+    more, _ = ready.measure(1)
+    assert more[0] is not kept
+
+
+@pytest.mark.usefixtures("even")
+def test_a_round_of_other_variants_or_shorter_samples_does_not_count() -> None:
+    ready = ready_for(0.0)
+    ready.warm_up()
+    (kept,) = ready._kept
+    ready.keep_only(())
+    rounds, _ = ready.measure(2)
+    assert kept not in rounds
+    assert [set(one.seconds) for one in rounds] == [{BASELINE}] * 2
+    longer = ready_for(0.005)
+    assert longer.warm_up()["warmup_rounds_kept"] == 0

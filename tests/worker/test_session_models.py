@@ -16,7 +16,7 @@ from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import Of, refusing, silent, suite_that
+from tests.worker.planted import Of, refusing, silent, suite_that, unopened
 from tests.worker.test_session import failed
 
 Build = Callable[[], Any]
@@ -27,18 +27,20 @@ pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
-    """A session on what ``build`` makes; the settings are the protocol's."""
+    """A session on what ``build`` makes, whose eager has run; the settings are the protocol's."""
 
     def make(build: Build, mode: Mode = Mode.INFERENCE, tell: Any = silent, **settings: Any) -> Session:
         monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(build))
-        return Session(job(mode, **settings), tell)
+        ready = Session(job(mode, **settings), tell)
+        ready.open()
+        return ready
 
     return make
 
 
 def job(mode: Mode = Mode.INFERENCE, **settings: Any) -> Job:
     protocol = Protocol(**{"min_sample_s": 0.0, "threads": 1, **settings})
-    return make_job(suite="planted", mode=mode, candidates=("eager",), protocol=protocol)
+    return make_job("m", suite="planted", mode=mode, batch_size=2, candidates=("eager",), protocol=protocol)
 
 
 def around(forward: Callable[[torch.Tensor], Any]) -> Build:
@@ -79,13 +81,13 @@ def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch
 def test_a_model_that_cannot_be_built(
     session: Callable[..., Session], build: Build, status: Status, message: str
 ) -> None:
-    error = failed(session(build).open)
+    error = failed(lambda: session(build))
     assert error.status is status
     assert (error.failure.message, error.failure.phase) == (message, "open")
 
 
 def test_training_needs_a_loss(session: Callable[..., Session]) -> None:
-    error = failed(session(around(lambda x: x), Mode.TRAINING).open)
+    error = failed(lambda: session(around(lambda x: x), Mode.TRAINING))
     assert error.status is Status.MODEL_FAIL_TO_LOAD
     assert "no loss" in error.failure.message
 
@@ -110,7 +112,7 @@ def test_eager_itself_fails(
     session: Callable[..., Session], call: int, error: Exception, accuracy: bool, status: Status
 ) -> None:
     """With a parity check, the first call is that of a copy whose weights are balanced."""
-    found = failed(session(around(at_call(call, error)), accuracy=accuracy).open)
+    found = failed(lambda: session(around(at_call(call, error)), accuracy=accuracy))
     assert found.status is status
     assert (found.failure.kind, found.failure.phase) == (type(error).__name__, "eager")
 
@@ -129,16 +131,16 @@ def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
         seen.append(1)
         return x * len(seen) if drifts else x
 
-    session(around(forward)).open()
+    session(around(forward))
     assert len(seen) == calls
 
 
 def test_an_output_without_tensors_cannot_be_checked(session: Callable[..., Session]) -> None:
     build = around(lambda x: types.SimpleNamespace(words="none"))
-    error = failed(session(build).open)
+    error = failed(lambda: session(build))
     assert error.status is Status.EAGER_1ST_RUN_FAIL
     assert "no tensor" in error.failure.message
-    session(build, accuracy=False).open()
+    session(build, accuracy=False)
 
 
 def test_without_an_fp64_run_eager_is_the_reference(session: Callable[..., Session]) -> None:
@@ -148,7 +150,6 @@ def test_without_an_fp64_run_eager_is_the_reference(session: Callable[..., Sessi
         return x.relu()
 
     ready = session(around(forward))
-    ready.open()
     for candidate in ("eager", "aot_eager"):
         status, parity, _, _ = ready.prepare(candidate)
         assert (status, known(parity).reference) == (Status.PASS, "eager")
@@ -166,7 +167,6 @@ def test_runs_of_eager_that_differ(session: Callable[..., Session], step: float,
         return x + sum(drift[:3])  # after the balance of weights and the first run, all are further off
 
     ready = session(around(forward))
-    ready.open()
     found, parity, _, _ = ready.prepare("eager")
     assert found is status
     assert known(parity).eager_bit_equal is (step == 0.0)
@@ -191,7 +191,6 @@ class Counting(nn.Module):
 
 def counting(session: Callable[..., Session]) -> Session:
     ready = session(lambda: Workload(module=Counting(), args=(torch.ones(2, 4),)), accuracy=False)
-    ready.open()
     ready.prepare("aot_eager")
     ready.prepare("eager")
     return ready
@@ -230,7 +229,6 @@ def test_a_warm_up_that_never_settles_ends(
 ) -> None:
     monkeypatch.setattr("harness.timing.warm_up.has_settled", lambda _: False)
     ready = session(around(lambda x: x), accuracy=False)
-    ready.open()
     warmed = ready.warm_up()
     assert (warmed["warmup_rounds"], warmed["warmup_settled"]) == (12, False)
 
@@ -240,7 +238,6 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
 ) -> None:
     said: list[Activity] = []
     ready = session(around(lambda x: x), tell=said.append, accuracy=False)
-    ready.open()
     ready.prepare("eager")
     ready.warm_up()
 
@@ -253,7 +250,6 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
     assert len(ready.measure(1)[0]) == 1
 
 
-def test_threads_are_those_of_the_job(session: Callable[..., Session]) -> None:
-    ready = session(around(lambda x: x), threads=2, accuracy=False)
-    _, environment = ready.open()
+def test_threads_are_those_of_the_job() -> None:
+    _, environment = unopened(around(lambda x: x), Mode.INFERENCE, threads=2, accuracy=False).open()
     assert environment["threads"] == torch.get_num_threads() == 2

@@ -5,6 +5,7 @@ import itertools
 import json
 import random
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,26 +120,7 @@ def test_training_ends_with_its_budget_and_is_evaluated_there() -> None:
 
 
 def options(**more: Any) -> ImplementationsOptions:
-    values: dict[str, Any] = {
-        "device": "cpu",
-        "tasks": ("addition", "shakespeare"),
-        "only_asked": False,
-        "models": ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer"),
-        "learning_rates": (1e-3, 1e-4, 1e-2),
-        "budget_s": 60.0,
-        "text_budget_s": 300.0,
-        "text_batch": None,
-        "text_learning_rate": 0.01,
-        "reverse": True,
-        "operations": ("+",),
-        "digits": 3,
-        "seed": 0,
-        "threads": None,
-        "data_dir": None,
-        "output_dir": None,
-        "quick": False,
-    }
-    return ImplementationsOptions(**{**values, **more})
+    return replace(ImplementationsOptions(device="cpu").checked(), **more)
 
 
 def test_the_plan_is_the_published_sweep() -> None:
