@@ -51,7 +51,7 @@ Place = tuple[str, int]
 
 
 class Accelerator:
-    """The device, and ``torch.cuda`` as far as ``harness.devices`` uses it."""
+    """The device."""
 
     def __init__(self, capacity: int = 1 << 40) -> None:
         self.capacity = capacity
@@ -152,70 +152,8 @@ class Accelerator:
         self.cached += size
         self._moves.append(-size)
 
-    # -- as torch.cuda ---------------------------------------------------------------
-
-    def is_available(self) -> bool:
-        return True
-
-    def is_initialized(self) -> bool:
-        return self.opened_by is not None
-
-    def device_count(self) -> int:
-        return 1
-
-    def current_device(self) -> int:
-        return 0
-
-    def get_device_name(self, device: object) -> str:
-        return "Fake accelerator"
-
-    def get_device_properties(self, device: object) -> SimpleNamespace:
-        return SimpleNamespace(major=8, minor=0, multi_processor_count=100)
-
-    def mem_get_info(self, device: object) -> tuple[int, int]:
-        return self.capacity - self.held - self.cached - self.pools, self.capacity
-
-    def synchronize(self, device: object) -> None:
-        self.wait()
-
-    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
-        assert enable_timing
-        return Event(self)
-
-    def _sleep(self, cycles: int) -> None:
-        self.submit(cycles / 2e9)
-
-    def reset_peak_memory_stats(self, device: object) -> None:
-        self.peak = self.allocated
-
-    def memory_allocated(self, device: object) -> int:
-        return self.allocated
-
-    def max_memory_allocated(self, device: object) -> int:
-        return self.peak
-
-    def memory_stats(self, device: object) -> dict[str, int]:
-        return {"num_alloc_retries": self.retries, "num_device_alloc": self.driver_calls}
-
-    def memory_snapshot(self) -> list[dict[str, Any]]:
-        return [
-            {"device": 0, "segment_pool_id": (0, 0), "total_size": self.held + self.cached},
-            {"device": 0, "segment_pool_id": (0, 1), "total_size": self.pools},
-        ]
-
-    def empty_cache(self) -> None:
-        self.cached = 0
-
-    def get_rng_state(self, device: object = None) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    def get_rng_state_all(self) -> list[torch.Tensor]:
-        return [torch.get_rng_state()]
-
-    def set_rng_state_all(self, states: list[torch.Tensor]) -> None:
-        torch.set_rng_state(states[0])
-
-    def set_device(self, device: object) -> None: ...
+    def free_bytes(self) -> int:
+        return self.capacity - self.held - self.cached - self.pools
 
 
 @dataclass
@@ -231,6 +169,39 @@ class Event:
     def elapsed_time(self, later: Event) -> float:
         assert self.machine.now >= later.at, "nobody has waited for it"
         return (later.at - self.at) * 1e3
+
+
+def as_torch_cuda(machine: Accelerator) -> SimpleNamespace:
+    """As far as ``harness.devices`` uses it."""
+    properties = SimpleNamespace(major=8, minor=0, multi_processor_count=100)
+    return SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: machine.opened_by is not None,
+        device_count=lambda: 1,
+        current_device=lambda: 0,
+        set_device=lambda device: None,
+        get_device_name=lambda device: "Fake accelerator",
+        get_device_properties=lambda device: properties,
+        synchronize=lambda device: machine.wait(),
+        Event=lambda enable_timing: Event(machine),
+        _sleep=lambda cycles: machine.submit(cycles / 2e9),
+        mem_get_info=lambda device: (machine.free_bytes(), machine.capacity),
+        reset_peak_memory_stats=lambda device: setattr(machine, "peak", machine.allocated),
+        memory_allocated=lambda device: machine.allocated,
+        max_memory_allocated=lambda device: machine.peak,
+        memory_stats=lambda device: {
+            "num_alloc_retries": machine.retries,
+            "num_device_alloc": machine.driver_calls,
+        },
+        memory_snapshot=lambda: [
+            {"device": 0, "segment_pool_id": (0, 0), "total_size": machine.held + machine.cached},
+            {"device": 0, "segment_pool_id": (0, 1), "total_size": machine.pools},
+        ],
+        empty_cache=lambda: setattr(machine, "cached", 0),
+        get_rng_state=lambda device=None: torch.get_rng_state(),
+        get_rng_state_all=lambda: [torch.get_rng_state()],
+        set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
+    )
 
 
 def _place() -> Place:
@@ -270,7 +241,7 @@ def in_place_of_the_cpu(machine: Accelerator) -> Iterator[Accelerator]:
         numbered = False
 
         def _module(self) -> Any:
-            return machine
+            return as_torch_cuda(machine)
 
     seed = torch.manual_seed
 
