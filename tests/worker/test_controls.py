@@ -104,7 +104,7 @@ def test_another_order_of_a_sum_at_a_kink_is_sensitive_and_no_fault() -> None:
     def verdict(seed: int) -> Verdict:
         return judged(with_fault(backwards), partial(at_the_kink, seed))
 
-    parities = {seed: (status, parity) for seed in range(16) for status, parity, _ in (verdict(seed),)}
+    parities = {seed: (status, parity) for seed in range(8) for status, parity, _ in (verdict(seed),)}
     assert all(status is Status.PASS for status, _ in parities.values()), parities
     sensitive = [parity.sensitive_tensors for _, parity in parities.values() if parity.sensitive_tensors]
     assert all(set(names) <= {"gradient.lower.weight", "gradient.lower.bias"} for names in sensitive)
@@ -112,7 +112,7 @@ def test_another_order_of_a_sum_at_a_kink_is_sensitive_and_no_fault() -> None:
 
 
 def test_a_fault_next_to_a_kink_is_one() -> None:
-    for seed in range(4):
+    for seed in range(2):
         worst = failing(judged(with_fault(wrong_gradient), partial(at_the_kink, seed)))
         words = str(worst.failure)
         assert worst.name.startswith("gradient.lower")

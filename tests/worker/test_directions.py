@@ -275,7 +275,7 @@ def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> N
 # -- through the whole check ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fault", "dtype"), sampled(4, (every(2), every(3), baked_weight), REDUCED))
+@pytest.mark.parametrize(("fault", "dtype"), sampled(6, (every(2), every(3), baked_weight), REDUCED))
 def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str) -> None:
     def planted(program: Program, forward: Forward) -> Forward:
         """The fault, in the last branch alone."""
@@ -291,7 +291,7 @@ def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str)
 
 
 @pytest.mark.parametrize(
-    ("scaled", "dtype"), sampled(4, (("addmm", 1.02), ("addmm", 0.98), ("layer_norm", 1.02)), REDUCED)
+    ("scaled", "dtype"), sampled(6, (("addmm", 1.02), ("addmm", 0.98), ("layer_norm", 1.02)), REDUCED)
 )
 def test_a_scale_of_two_percent_is_found_in_a_small_branch(scaled: tuple[str, float], dtype: str) -> None:
     part, factor = scaled
@@ -300,9 +300,7 @@ def test_a_scale_of_two_percent_is_found_in_a_small_branch(scaled: tuple[str, fl
     assert "on other" in verdict[1].found_by  # the slope of the whole output, or of the part
 
 
-@pytest.mark.parametrize(
-    "dtype", [*REDUCED, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in ("float16", "float32"))]
-)
+@pytest.mark.parametrize("dtype", sampled(4, (*REDUCED, "float16", "float32")))
 def test_what_is_right_passes(dtype: str) -> None:
     assert judged(right_graph, branches, Mode.INFERENCE, dtype)[0] is Status.PASS
     for name in ("mlp", "conv"):

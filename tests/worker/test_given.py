@@ -1,4 +1,4 @@
-"""What people give to ``compare()``: compiled modules, modes, losses, inputs."""
+"""What people give to ``compare()``: compiled modules, modes, losses, inputs, dropout."""
 
 import dataclasses
 import re
@@ -16,7 +16,7 @@ from torch.nn import functional
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
 from harness.schema import Protocol, Record, Status
 from runner.errors import UsageError
-from tests.factories import known
+from tests.factories import known, sampled
 from tests.worker.planted import Of
 from torchduet import compare
 
@@ -80,19 +80,19 @@ class HoldsCompiled(nn.Linear):
         return self.quick(x)
 
 
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        (whole, "the model"),
-        (nested, "1, 1.1"),
-        (in_place, "the model"),
-        (its_forward, "forward"),
-        (HoldsCompiled, "quick"),
-        (lambda: OfItsClass(8, 8), "forward"),
-    ],
+COMPILED = (
+    (whole, "the model"),
+    (nested, "1, 1.1"),
+    (in_place, "the model"),
+    (its_forward, "forward"),
+    (HoldsCompiled, "quick"),
+    (lambda: OfItsClass(8, 8), "forward"),
 )
-@pytest.mark.parametrize("warm", [False, True])
-def test_what_is_compiled_is_unwrapped(make: Callable[[], nn.Module], named: str, warm: bool) -> None:
+
+
+@pytest.mark.parametrize(("compiled", "warm"), sampled(3, COMPILED, (False, True)))
+def test_what_is_compiled_is_unwrapped(compiled: tuple[Callable[[], nn.Module], str], warm: bool) -> None:
+    make, named = compiled
     model, inputs = make(), torch.randn(6, 8)
     if warm:
         with warnings.catch_warnings():  # torch's own, of nested compiled modules

@@ -1,4 +1,4 @@
-"""FLOPs, activations, items, peaks and energy of known models."""
+"""FLOPs, activations, items, peaks, energy, traffic and memory of known models."""
 
 import itertools
 from collections.abc import Callable
@@ -313,9 +313,6 @@ def test_an_error_inside_comes_out() -> None:
     with pytest.raises(RuntimeError, match="inside"), observing("step", CPU):
         raise RuntimeError("inside")
     assert step_peak(lambda: block(1)) == MIB  # and the next observation is as good as new
-
-
-# -- memory ---------------------------------------------------------------------------------------
 
 
 def test_the_peak_is_of_what_lives_at_once() -> None:

@@ -123,7 +123,7 @@ def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
     assert found.found_by == "call 4, on other inputs and weights"
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", sampled(3, DTYPES))
 def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: str) -> None:
     verdict = judged(with_fault(skipped_buffer), lambda: workload("conv"), dtype=dtype)
     assert failing(verdict).name.startswith("buffer.")
