@@ -38,9 +38,9 @@ def mlp() -> nn.Module:
 
 def test_a_module_is_measured_here(tmp_path: Path) -> None:
     model, inputs = mlp(), torch.randn(32, 8)
-    result = compare(model, inputs, compilers=["eager", "aot_eager"], protocol=FEW)
+    result = compare(model, inputs, compilers=["eager", "dynamo_eager"], protocol=FEW)
     assert [r.status for r in result.records] == [Status.PASS, Status.PASS]
-    assert result["aot_eager"].n == 10
+    assert result["dynamo_eager"].n == 10
     assert not result.isolated
     assert all(any("not isolated" in note for note in r.notes) for r in result.records)
     assert "Sequential" in str(result)
@@ -51,9 +51,9 @@ def test_a_module_is_measured_here(tmp_path: Path) -> None:
 
 def test_a_wrong_answer_fails_and_is_kept_on_disk(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    how: dict[str, Any] = {"compilers": ["aot_eager"], "mode": "inference", "protocol": FEW}
+    how: dict[str, Any] = {"compilers": ["dynamo_eager"], "mode": "inference", "protocol": FEW}
     result = compare(Wrong(), (torch.randn(4, 8),), output_dir=folder, **how)
-    assert result["aot_eager"].record.status is Status.FAIL_ACCURACY
+    assert result["dynamo_eager"].record.status is Status.FAIL_ACCURACY
     assert read_records(folder / "records.jsonl").records == result.records
 
 
@@ -97,8 +97,8 @@ def _by_global(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("function", [_by_closure(), _by_global, mlp().forward])
 def test_a_function_is_measured_with_copies_of_its_modules(function: Callable[..., Any]) -> None:
     before = [p.detach().clone() for p in GLOBAL.parameters()]
-    result = compare(function, torch.randn(4, 8), compilers=["eager", "aot_eager"], protocol=FEW)
-    for name in ("eager", "aot_eager"):
+    result = compare(function, torch.randn(4, 8), compilers=["eager", "dynamo_eager"], protocol=FEW)
+    for name in ("eager", "dynamo_eager"):
         record = result[name].record
         assert (record.status, record.job.case.mode) == (Status.PASS, Mode.TRAINING)
         parity = known(record.parity)
@@ -113,11 +113,11 @@ def test_a_function_without_modules_trains_what_its_inputs_ask_for() -> None:
         return torch.sin(x) @ y
 
     x, y = torch.randn(4, 8), torch.randn(8, 3)
-    record = compare(product, (x, y), compilers=["aot_eager"], protocol=FEW)["aot_eager"].record
+    record = compare(product, (x, y), compilers=["dynamo_eager"], protocol=FEW)["dynamo_eager"].record
     assert (record.status, record.job.case.mode) == (Status.PASS, Mode.INFERENCE)
     assert record.job.case.name == "product"
     x.requires_grad_()
-    record = compare(product, (x, y), compilers=["aot_eager"], protocol=FEW)["aot_eager"].record
+    record = compare(product, (x, y), compilers=["dynamo_eager"], protocol=FEW)["dynamo_eager"].record
     assert (record.status, record.job.case.mode) == (Status.PASS, Mode.TRAINING)
     assert known(record.parity).tensors == 3  # output, loss, the gradient of x
 

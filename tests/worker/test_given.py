@@ -98,7 +98,7 @@ def test_what_is_compiled_is_unwrapped(compiled: tuple[Callable[[], nn.Module], 
         with warnings.catch_warnings():  # torch's own, of nested compiled modules
             warnings.simplefilter("ignore")
             model(inputs)
-    record = record_of(model, inputs, compilers=["aot_eager"])
+    record = record_of(model, inputs, compilers=["dynamo_eager"])
     assert record.status is Status.PASS
     assert remarks(record) == (f"unwrapped from torch.compile, for eager must be eager: {named}",)
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -309,7 +309,7 @@ def test_why_nothing_reached_a_compiler_is_said() -> None:
 # -- dropout and other random numbers: neutralized, or named --------------------------------------
 
 
-def checked(model: nn.Module, compiler: Any = "aot_eager", **more: Any) -> Record:
+def checked(model: nn.Module, compiler: Any = "dynamo_eager", **more: Any) -> Record:
     return record_of(model, torch.randn(32, 16), compilers=compiler, **more)
 
 
@@ -427,7 +427,7 @@ def test_the_callers_module_and_its_configuration_are_left_alone(tmp_path: Path)
 
     model = Configured()
     found = compare(
-        model, torch.randn(8, 16), compilers=["aot_eager"], protocol=CHECK, output_dir=tmp_path / "run"
+        model, torch.randn(8, 16), compilers=["dynamo_eager"], protocol=CHECK, output_dir=tmp_path / "run"
     )
     assert found.records[0].status is Status.PASS
     assert model.config.dropout == 0.25

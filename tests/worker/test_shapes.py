@@ -32,7 +32,7 @@ def session(stream: str, strategy: str, wrong: int = 0) -> Session:
 
     job = make_job(
         mode=Mode.INFERENCE,
-        candidates=("aot_eager",),
+        candidates=("dynamo_eager",),
         protocol=Protocol(performance=False, start=strategy, threads=1),
         options=CompilerOptions(strategy=strategy),
         extras=Extras(shapes=stream),
@@ -44,7 +44,7 @@ def session(stream: str, strategy: str, wrong: int = 0) -> Session:
 
 def streamed(worker: Session) -> Stream:
     """What the stream of a candidate that passes was."""
-    status, parity, *_ = worker.prepare("aot_eager")
+    status, parity, *_ = worker.prepare("dynamo_eager")
     assert status is Status.PASS, parity
     return known(known(worker.stream).done)
 
@@ -56,7 +56,7 @@ def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
     assert done.sizes == (*range(3, 15), 3)
     assert done.compiled == tuple(range(8))
     assert done.eager == (8, 9, 10, 11)
-    assert len(worker.first_calls_s["aot_eager"]) == 13
+    assert len(worker.first_calls_s["dynamo_eager"]) == 13
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_dynamic_shapes_compile_once_or_twice(strategy: str, compiled: tuple[int
 
 
 def test_a_size_that_computes_something_else_is_named() -> None:
-    verdict = session("batch=3,6,4", "static", wrong=6).prepare("aot_eager")
+    verdict = session("batch=3,6,4", "static", wrong=6).prepare("dynamo_eager")
     assert failing(verdict).name == "batch=6: output"
 
 
